@@ -1,0 +1,47 @@
+# make demo | make test: on a fresh machine with Python 3.11 or later, and make. A C++ compiler
+# makes the installed package faster; without one everything still passes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+PYTEST_ARGS ?=
+
+# The package is installed in editable form: only what these files say needs a new installation.
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
+
+.PHONY: help demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/installed-all ## install and run the demo
+	$(BIN)/bochner demo
+
+test: $(VENV)/installed-test lint ## install, lint, and run all the tests
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-test ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-test ## time, memory and error of each case, rivals in the same run
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-all: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	touch $@
+
+# The extra `test` holds the extra `all`, so the demo needs nothing more afterwards.
+$(VENV)/installed-test: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $(VENV)/installed-all $@

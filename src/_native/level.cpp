@@ -1,0 +1,16 @@
+// Compiled once for each instruction set, with its flags and its name.
+#include "loops.hpp"
+
+#define BOCHNER_JOIN(a, b) a##b
+#define BOCHNER_FUNCTION(level) BOCHNER_JOIN(level_, level)
+#define BOCHNER_TEXT(level) BOCHNER_QUOTE(level)
+#define BOCHNER_QUOTE(level) #level
+
+namespace bochner {
+
+const Level& BOCHNER_FUNCTION(BOCHNER_LEVEL)() {
+    static const Level level = {BOCHNER_TEXT(BOCHNER_LEVEL), loops<float>, loops<double>};
+    return level;
+}
+
+}  // namespace bochner

@@ -1,0 +1,190 @@
+// The loops. A tile of rows times columns is summed over the d inputs in registers, one order of
+// operations for every element whatever its neighbours, so no bit depends on how rows are grouped.
+// A strip of finished sums then passes through one elementary function on its way to memory.
+#pragma once
+
+#include "elementary.hpp"
+#include "levels.hpp"
+
+namespace {
+
+using bochner::Op;
+using bochner::Task;
+
+template <class T>
+constexpr std::size_t panel_width = tile_vectors * lanes<T>;
+
+constexpr std::size_t strip = 512;  // columns of a strip: with its packed panels it fits level 1 or 2
+
+template <class T>
+void pack(const T* source, std::size_t d, std::size_t m, std::size_t row, std::size_t column,
+          T* panels) {
+    for (std::size_t f = 0; f < m; f += panel_width<T>, panels += d * panel_width<T>)
+        for (std::size_t j = 0; j < d; ++j)
+            for (std::size_t k = 0; k < panel_width<T>; ++k)
+                panels[j * panel_width<T> + k] =
+                    f + k < m ? source[j * row + (f + k) * column] : T(0);
+}
+
+// ---- sums over the inputs
+
+struct Dot {
+    template <class T>
+    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
+};
+
+struct Squares {
+    template <class T>
+    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
+        const Vector<T> difference = x - y;
+        return difference * difference + sum;
+    }
+};
+
+struct Magnitudes {
+    template <class T>
+    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
+        return sum + magnitude<T>(x - y);
+    }
+};
+
+struct Factors {
+    template <class T>
+    static Vector<T> add(Vector<T> product, Vector<T> x, Vector<T> y) {
+        const Vector<T> difference = x - y;
+        return product * (difference * difference + T(1));
+    }
+};
+
+template <class Sum, class T>
+inline void tile(const T* const (&x)[tile_rows], const T* panel, const T* start, std::size_t d,
+                 T* sums) {
+    Vector<T> s[tile_rows][tile_vectors];
+    for (int r = 0; r < tile_rows; ++r)
+        for (int v = 0; v < tile_vectors; ++v) s[r][v] = load(start + v * lanes<T>);
+    for (std::size_t j = 0; j < d; ++j, panel += panel_width<T>) {
+        Vector<T> y[tile_vectors];
+        for (int v = 0; v < tile_vectors; ++v) y[v] = load(panel + v * lanes<T>);
+        for (int r = 0; r < tile_rows; ++r) {
+            const Vector<T> xr = all(x[r][j]);
+            for (int v = 0; v < tile_vectors; ++v) s[r][v] = Sum::template add<T>(s[r][v], xr, y[v]);
+        }
+    }
+    for (int r = 0; r < tile_rows; ++r)
+        for (int v = 0; v < tile_vectors; ++v) store(sums + r * strip + v * lanes<T>, s[r][v]);
+}
+
+// ---- from sums to values
+
+// Beyond it exp(-a) is 0, and a polynomial in front of it must not overflow to 0 times infinity.
+template <class T>
+inline Vector<T> capped(Vector<T> a) {
+    return choose<T>(a > T(1000), all(T(1000)), a);
+}
+
+template <Op op, class T>
+inline Vector<T> value(Vector<T> s, T p) {
+    if constexpr (op == Op::phase) return cosine<T>(reduce<T>(s, p));
+    else if constexpr (op == Op::gaussian) return exp_negative<T>(s * T(-0.5));
+    else if constexpr (op == Op::exponential) return exp_negative<T>(-root<T>(s));
+    else if constexpr (op == Op::matern32) {
+        const Vector<T> a = capped<T>(root<T>(s) * T(1.7320508075688772935));
+        return (a + T(1)) * exp_negative<T>(-a);
+    } else if constexpr (op == Op::matern52) {
+        const Vector<T> a = capped<T>(root<T>(s) * T(2.2360679774997896964));
+        return (a * (a * T(1. / 3.) + T(1)) + T(1)) * exp_negative<T>(-a);
+    } else if constexpr (op == Op::rational_quadratic)
+        return exp_negative<T>(log_one_plus<T>(s * (T(0.5) / p)) * -p);
+    else if constexpr (op == Op::laplace) return exp_negative<T>(-s);
+    else return T(1) / s;  // cauchy
+}
+
+// `parts` lie task.m apart in the output: cosines and sines, or one value alone.
+template <Op op>
+constexpr int parts = op == Op::pair ? 2 : 1;
+
+template <Op op, class T>
+inline void evaluate(Vector<T> s, T p, Vector<T> (&v)[parts<op>]) {
+    if constexpr (op == Op::pair) {
+        const Reduced<T> a = reduce<T>(s, p);
+        v[0] = cosine<T>(a);
+        v[1] = sine<T>(a);
+    } else {
+        v[0] = value<op, T>(s, p);
+    }
+}
+
+template <Op op, class T>
+inline void finish(const T* sums, std::size_t n, T p, T* out, std::size_t m) {
+    Vector<T> v[parts<op>];
+    std::size_t k = 0;
+    for (; k + lanes<T> <= n; k += lanes<T>) {
+        evaluate<op, T>(load(sums + k), p, v);
+        for (int i = 0; i < parts<op>; ++i) store<T>(out + i * m + k, v[i]);
+    }
+    if (k == n) return;
+    evaluate<op, T>(load(sums + k), p, v);  // the last vector sticks out of the row
+    for (int i = 0; i < parts<op>; ++i) std::memcpy(out + i * m + k, &v[i], (n - k) * sizeof(T));
+}
+
+// ---- the walk over rows and columns
+
+inline std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
+
+// Columns whose packed panels stay in the level-2 cache while rows pass by.
+template <class T>
+inline std::size_t columns_at_a_time(std::size_t d) {
+    constexpr std::size_t cache = 256 * 1024;
+    const std::size_t fit = cache / ((d + 1) * sizeof(T)) / panel_width<T> * panel_width<T>;
+    return fit < panel_width<T> ? panel_width<T> : least(fit, strip);
+}
+
+// Rows that stay in the level-3 cache while all columns pass by, a whole number of tiles.
+template <class T>
+inline std::size_t rows_at_a_time(std::size_t d) {
+    constexpr std::size_t cache = 1024 * 1024;
+    const std::size_t fit = cache / ((d + 1) * sizeof(T)) / tile_rows;
+    return tile_rows * (fit < 1 ? 1 : least(fit, 32));
+}
+
+template <Op op, class Sum, class T>
+void tile_row(const Task<T>& task, std::size_t i, std::size_t last, std::size_t f, std::size_t width) {
+    alignas(64) T sums[tile_rows * strip];
+    const T* x[tile_rows];
+    for (std::size_t r = 0; r < tile_rows; ++r) x[r] = task.X + least(i + r, last - 1) * task.d;
+    for (std::size_t k = 0; k < width; k += panel_width<T>)
+        tile<Sum, T>(x, task.columns + (f + k) * task.d, task.start + f + k, task.d, sums + k);
+    for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
+        finish<op, T>(sums + r * strip, width, task.scale, task.out + (i + r) * task.stride + f,
+                      task.m);
+}
+
+template <Op op, class Sum, class T>
+void walk(const Task<T>& task, std::size_t first, std::size_t last) {
+    const std::size_t columns = columns_at_a_time<T>(task.d), rows = rows_at_a_time<T>(task.d);
+    for (std::size_t top = first; top < last; top += rows)
+        for (std::size_t f = 0; f < task.m; f += columns)
+            for (std::size_t i = top; i < least(top + rows, last); i += tile_rows)
+                tile_row<op, Sum, T>(task, i, last, f, least(columns, task.m - f));
+}
+
+template <class T>
+void run(const Task<T>& task, std::size_t first, std::size_t last) {
+    switch (task.op) {
+        case Op::pair: return walk<Op::pair, Dot, T>(task, first, last);
+        case Op::phase: return walk<Op::phase, Dot, T>(task, first, last);
+        case Op::gaussian: return walk<Op::gaussian, Squares, T>(task, first, last);
+        case Op::exponential: return walk<Op::exponential, Squares, T>(task, first, last);
+        case Op::matern32: return walk<Op::matern32, Squares, T>(task, first, last);
+        case Op::matern52: return walk<Op::matern52, Squares, T>(task, first, last);
+        case Op::rational_quadratic:
+            return walk<Op::rational_quadratic, Squares, T>(task, first, last);
+        case Op::laplace: return walk<Op::laplace, Magnitudes, T>(task, first, last);
+        case Op::cauchy: return walk<Op::cauchy, Factors, T>(task, first, last);
+    }
+}
+
+template <class T>
+constexpr bochner::Loops<T> loops = {panel_width<T>, pack<T>, run<T>};
+
+}  // namespace

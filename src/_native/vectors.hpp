@@ -1,0 +1,107 @@
+// Vectors of the width of one instruction set. Everything here has internal linkage: two levels
+// must never share a function, or the linker keeps the copy that an older processor cannot run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr std::size_t vector_bytes = 64;
+constexpr int tile_rows = 8, tile_vectors = 2;
+#elif defined(__AVX2__)
+constexpr std::size_t vector_bytes = 32;
+constexpr int tile_rows = 6, tile_vectors = 2;
+#else
+constexpr std::size_t vector_bytes = 16;
+constexpr int tile_rows = 4, tile_vectors = 2;
+#endif
+
+template <class T>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+    using integer = std::uint32_t;
+    typedef float vector __attribute__((vector_size(vector_bytes)));
+    typedef std::uint32_t bits __attribute__((vector_size(vector_bytes)));
+    static constexpr int mantissa = 23, exponent_bias = 127;
+    static constexpr float round = 0x1.8p23f;  // adding it leaves an integer in the low bits
+};
+
+template <>
+struct Lanes<double> {
+    using integer = std::uint64_t;
+    typedef double vector __attribute__((vector_size(vector_bytes)));
+    typedef std::uint64_t bits __attribute__((vector_size(vector_bytes)));
+    static constexpr int mantissa = 52, exponent_bias = 1023;
+    static constexpr double round = 0x1.8p52;
+};
+
+template <class T>
+using Vector = typename Lanes<T>::vector;
+template <class T>
+using Bits = typename Lanes<T>::bits;
+
+template <class T>
+constexpr std::size_t lanes = vector_bytes / sizeof(T);
+
+template <class T>
+inline Vector<T> load(const T* p) {
+    Vector<T> v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+template <class T>
+inline void store(T* p, Vector<T> v) {
+    std::memcpy(p, &v, sizeof v);
+}
+
+template <class T>
+inline Vector<T> all(T x) {
+    return x - Vector<T>{};
+}
+
+template <class T, class Mask>
+inline Vector<T> choose(Mask comparison, Vector<T> yes, Vector<T> no) {
+    const Bits<T> mask = (Bits<T>)comparison;
+    return (Vector<T>)(((Bits<T>)yes & mask) | ((Bits<T>)no & ~mask));
+}
+
+template <class T>
+inline Vector<T> magnitude(Vector<T> x) {
+    constexpr auto sign = (typename Lanes<T>::integer)1 << (8 * sizeof(T) - 1);
+    return (Vector<T>)((Bits<T>)x & ~sign);
+}
+
+template <class V>
+inline V root_lanes(V x) {
+    for (std::size_t k = 0; k < sizeof(V) / sizeof(x[0]); ++k)
+        x[k] = sizeof(x[0]) == 4 ? __builtin_sqrtf(x[k]) : __builtin_sqrt(x[k]);
+    return x;
+}
+
+template <class T>
+inline Vector<T> root(Vector<T> x) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_sqrt_ps((__m512)x);
+    else return (Vector<T>)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm256_sqrt_ps((__m256)x);
+    else return (Vector<T>)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm_sqrt_ps((__m128)x);
+    else return (Vector<T>)_mm_sqrt_pd((__m128d)x);
+#else
+    return root_lanes(x);
+#endif
+}
+
+}  // namespace

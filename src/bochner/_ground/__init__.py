@@ -1,0 +1,1 @@
+"""Row 0: arrays, blocks, checks, randomness, compiled loops. Imports nothing above it."""

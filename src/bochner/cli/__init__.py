@@ -1,0 +1,31 @@
+"""The command line: ``bochner demo | fit | predict | check``.
+
+Exit codes: 0 done, 1 the data or the model cannot be used (one sentence says why), 2 the command
+was not understood, 130 stopped by Ctrl-C (143 by kill).
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+    """
+    missing = [name for name in ("click", "rich") if find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"bochner: the command line needs {' and '.join(missing)}, not installed here. "
+            'Install with: pip install "bochner[cli]"\n'
+        )
+        sys.exit(2)
+    from bochner.cli.running import run  # noqa: PLC0415
+
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))

@@ -1,0 +1,88 @@
+"""What users type, checked before anything long is started."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["Alpha", "Destination", "Lengthscales", "refuse_overwriting"]
+
+
+class Alpha(click.ParamType):
+    """A criterion, or a number of at least zero."""
+
+    name = "alpha"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> str | float:
+        """Return the word or the number."""
+        if value in ("loo", "gcv", "evidence"):
+            return value
+        number = _number(value)
+        if number is None or number < 0:
+            self.fail(f"must be loo, gcv, evidence or a number of 0 or above; got {value!r}.")
+        return number
+
+
+class Lengthscales(click.ParamType):
+    """Positive numbers, separated by commas."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> tuple[float, ...]:
+        """Return the numbers."""
+        if isinstance(value, tuple):
+            return value
+        numbers = [_number(part) for part in value.split(",")]
+        if any(number is None or number <= 0 for number in numbers):
+            self.fail(f"must be positive numbers, as 0.5 or 0.3,1,2; got {value!r}.")
+        return tuple(numbers)  # type: ignore[arg-type]
+
+
+class Destination(click.ParamType):
+    """A file that can be written, found out before the work and not after it."""
+
+    name = "file"
+
+    def __init__(self, suffixes: Sequence[str] = ()) -> None:
+        self.suffixes = tuple(suffixes)
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> Path:
+        """Return the path."""
+        path = Path(value).expanduser()
+        reason = self._reason(path)
+        if reason:
+            self.fail(f"'{value}' cannot be written: {reason}")
+        return path
+
+    def _reason(self, path: Path) -> str | None:
+        if self.suffixes and path.suffix.lower() not in self.suffixes:
+            return f"its name must end in {', '.join(self.suffixes)}."
+        if path.is_dir():
+            return "it is a folder. Name a file in it."
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            return f"there is no folder '{folder}'. Make it first."
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"the folder '{folder}' may not be written to. Choose another."
+        if path.exists() and not os.access(path, os.W_OK):
+            return "the file there is read-only. Choose another name."
+        return None
+
+
+def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write over what is being read."""
+    if out.exists() and any(path.exists() and out.samefile(path) for path in inputs):
+        raise click.BadParameter(
+            f"'{out}' is one of the files to read. Choose another name.", param_hint="'--out'"
+        )
+
+
+def _number(text: Any) -> float | None:
+    """Return a finite number, or None."""
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if abs(number) < float("inf") else None

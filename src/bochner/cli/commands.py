@@ -1,0 +1,149 @@
+"""The commands and their options. Nothing heavy is imported before a command runs."""
+
+from typing import Any
+
+import click
+
+from bochner import __version__
+from bochner.cli.arguments import Alpha, Destination, Lengthscales
+
+__all__ = ["bochner"]
+
+#: The names of ``bochner.estimators.named.NAMED``, written out so that --help is quick.
+KERNELS = (
+    "gaussian",
+    "laplace",
+    "exponential",
+    "matern12",
+    "matern32",
+    "matern52",
+    "cauchy",
+    "rational_quadratic",
+    "linear",
+)
+METHODS = ("auto", "fourier", "orthogonal", "qmc", "nystrom")
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+_quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
+_seed = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all randomness."
+)
+_separator = click.option(
+    "--separator",
+    metavar="CHARACTER",
+    help="Between the fields of text files; found by itself if not given.",
+)
+_files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
+_model = click.argument("model", metavar="MODEL")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bochner", message="%(prog)s %(version)s")
+def bochner() -> None:
+    """Kernel methods at any size: fit, predict, and say how good the answer is.
+
+    FILES are Parquet or CSV files, folders of them, or globs; none is read as a whole.
+    """
+
+
+@bochner.command()
+@click.option(
+    "--out", default=".", show_default=True, metavar="FOLDER", help="Where earth.html goes."
+)
+@click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
+@_seed
+@_json
+@_quiet
+def demo(**options: Any) -> None:
+    """Fit the relief of the Earth by several methods and write a page of maps."""
+    from bochner.cli.demo import run_demo  # noqa: PLC0415
+
+    run_demo(**options)
+
+
+@bochner.command()
+@_files
+@click.option(
+    "--target", required=True, multiple=True, help="Column to predict; repeat for several."
+)
+@click.option("--out", required=True, type=Destination(), help="Model file to write.")
+@click.option(
+    "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
+)
+@click.option(
+    "--lengthscale",
+    type=Lengthscales(),
+    multiple=True,
+    metavar="NUMBERS",
+    help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
+)
+@click.option(
+    "--features", type=click.IntRange(1), default=1024, show_default=True, help="Number D."
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="auto",
+    show_default=True,
+    help="How features are made; auto measures and says why.",
+)
+@click.option(
+    "--alpha",
+    type=Alpha(),
+    default="loo",
+    show_default=True,
+    metavar="loo|gcv|evidence|NUMBER",
+    help="Penalty, or how to choose it.",
+)
+@_seed
+@click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
+@click.option("--columns", metavar="A,B,...", help="Feature columns; all others if not given.")
+@click.option(
+    "--precision",
+    type=click.Choice(("auto", "float32", "float64")),
+    default="auto",
+    show_default=True,
+)
+@_separator
+@_json
+@_quiet
+def fit(**options: Any) -> None:
+    """Fit a model to the rows of FILES and write it."""
+    from bochner.cli.fit import run_fit  # noqa: PLC0415
+
+    run_fit(**options)
+
+
+@bochner.command()
+@_model
+@_files
+@click.option(
+    "--out",
+    required=True,
+    type=Destination((".parquet", ".pq", ".csv")),
+    help="Table to write: .parquet or .csv.",
+)
+@_separator
+@_json
+@_quiet
+def predict(**options: Any) -> None:
+    """Write the predictions of MODEL for the rows of FILES, in their order."""
+    from bochner.cli.predict import run_predict  # noqa: PLC0415
+
+    run_predict(**options)
+
+
+@bochner.command()
+@_model
+@_files
+@_separator
+@_json
+@_quiet
+def check(**options: Any) -> None:
+    """Say how far the features of MODEL are from its kernel on the rows of FILES.
+
+    Where FILES have the target, also how far its predictions are from it.
+    """
+    from bochner.cli.check import run_check  # noqa: PLC0415
+
+    run_check(**options)

@@ -1,0 +1,162 @@
+"""bochner fit: from a table of any length to a model file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from bochner._ground.blocks import Blocks
+from bochner._ground.files import find_files
+from bochner.cli.arguments import refuse_overwriting
+from bochner.cli.clock import Clock
+from bochner.cli.reading import reading, working
+from bochner.cli.show import certificate_numbers, number, show
+from bochner.estimators import KernelRidge
+from bochner.estimators.named import NAMED
+from bochner.features import IID, QMC, Fourier, Method, Nystrom, Orthogonal
+from bochner.kernels import Kernel
+from bochner.persist import save
+from bochner.solvers.solution import Solution
+
+__all__ = ["run_fit"]
+
+#: What the words of --method stand for; "auto" stays a word.
+METHODS: dict[str, Method] = {
+    "fourier": Fourier(IID()),
+    "orthogonal": Fourier(Orthogonal()),
+    "qmc": Fourier(QMC()),
+    "nystrom": Nystrom(),
+}
+
+_CRITERIA = {
+    "loo": "chosen by leave-one-out error",
+    "gcv": "chosen by generalised cross-validation",
+    "evidence": "chosen by marginal likelihood",
+    "given": "as given",
+}
+
+
+def run_fit(
+    *,
+    files: Sequence[str],
+    target: Sequence[str],
+    out: Path,
+    weight: str | None,
+    columns: str | None,
+    separator: str | None,
+    as_json: bool,
+    quiet: bool,
+    **choices: Any,
+) -> None:
+    """Fit, write the model, say what was found."""
+    clock = Clock()
+    model = _model(**choices)
+    paths = find_files(list(files))
+    refuse_overwriting(out, paths)
+    with clock.phase("open"):
+        blocks = Blocks.from_files(
+            paths,
+            target=target[0] if len(target) == 1 else tuple(target),
+            weight=weight,
+            columns=None if columns is None else columns.split(","),
+            separator=separator,
+        )
+    with clock.phase("fit"), reading(blocks, quiet) as watched:
+        model.fit_blocks(watched)
+    with clock.phase("certify"), working("Measuring how far the features are", quiet):
+        certificate = model.certificate_
+    with clock.phase("write"):
+        save(model, out)
+    facts = {**_facts(model), "seconds": clock.seconds, "out": str(out)}
+    lines = (*_lines(facts), ("seconds", str(clock)), ("certificate", str(certificate)))
+    show(facts, (*lines, ("model", str(out))), as_json, quiet)
+
+
+def _model(
+    kernel: str, lengthscale: Sequence[tuple[float, ...]], method: str, features: int, **rest: Any
+) -> KernelRidge:
+    return KernelRidge(
+        kernel=_kernel(kernel, [number for part in lengthscale for number in part]),
+        method=METHODS.get(method, method),
+        n_features=features,
+        alpha=rest["alpha"],
+        precision=rest["precision"],
+        random_state=rest["seed"],
+    )
+
+
+def _kernel(name: str, lengthscale: list[float]) -> Kernel | str:
+    """Return the kernel with this lengthscale, or its name, so that it is chosen."""
+    if not lengthscale:
+        return name
+    if name == "linear":
+        raise click.BadParameter(
+            "the linear kernel has none; leave it out.", param_hint="'--lengthscale'"
+        )
+    return NAMED[name](lengthscale[0] if len(lengthscale) == 1 else tuple(lengthscale))
+
+
+def _facts(model: KernelRidge) -> dict[str, Any]:
+    solution, given = model.solution_, not isinstance(model.kernel, str) or model.kernel == "linear"
+    error, r_squared = _error(model)
+    return {
+        "rows": model.moments_.rows,
+        "columns": model.map_.n_inputs,
+        "raw_columns": model.n_features_in_,
+        "targets": list(model.schema_.target_names or ()),
+        "kernel": repr(model.kernel_),
+        "kernel_chosen": not given,
+        "method": repr(model.choice_.method),
+        "method_reason": model.choice_.reason,
+        "n_features": model.map_.n_features,
+        "precision": model.moments_.precision,
+        "alpha": model.alpha_,
+        "alpha_by": solution.criterion,
+        "effective_dimension": _on_path(solution, solution.path.effective_dimension),
+        "outcome": solution.outcome.name,
+        "remedy": None if solution.outcome.good else str(solution.outcome),
+        "error_by": _judge(solution),
+        "rmse": error,
+        "r_squared": r_squared,
+        "certificate": certificate_numbers(model.certificate_),
+        "certificate_words": str(model.certificate_),
+    }
+
+
+def _judge(solution: Solution) -> str:
+    return "loo" if solution.criterion == "loo" else "gcv"
+
+
+def _error(model: KernelRidge) -> tuple[float | None, float | None]:
+    """Return the root of the leave-one-out (or GCV) mean squared error, and R²."""
+    solution, moments = model.solution_, model.moments_
+    squared = _on_path(solution, getattr(solution.path, _judge(solution)))
+    if squared is None:
+        return None, None
+    variance = float(np.mean(moments.power)) / moments.weight
+    return squared**0.5, 1 - squared / variance if variance > 0 else None
+
+
+def _on_path(solution: Solution, values: np.ndarray) -> float | None:
+    """Return the value at the penalty used, if it is on the path and finite."""
+    where = np.flatnonzero(np.isclose(solution.path.alphas, solution.alpha, rtol=1e-9, atol=0))
+    value = float(values[where[0]]) if len(where) else float("nan")
+    return value if np.isfinite(value) and value >= 0 else None
+
+
+def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
+    raw = f" (of {facts['raw_columns']} in the table)"
+    return [
+        ("rows", f"{facts['rows']:,}"),
+        ("columns", f"{facts['columns']:,}{raw * (facts['columns'] != facts['raw_columns'])}"),
+        ("target", ", ".join(facts["targets"])),
+        ("kernel", facts["kernel"] + ", lengthscale chosen from the data" * facts["kernel_chosen"]),
+        ("method", facts["method_reason"]),
+        ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
+        ("alpha", f"{facts['alpha']:.4g}, {_CRITERIA[facts['alpha_by']]}"),
+        ("outcome", str(facts["remedy"] or "solved")),
+        ("error", f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"),
+    ]

@@ -1,0 +1,91 @@
+"""Run a command and turn whatever happens into one sentence and an exit code."""
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from bochner.cli.commands import bochner
+from bochner.errors import BochnerError
+
+__all__ = ["run"]
+
+#: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
+FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
+
+
+class _Killed(BaseException):
+    """SIGTERM came: unwind, so that half-written files are removed."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code.
+
+    With BOCHNER_DEBUG=1 in the environment errors pass through, with their traceback.
+    """
+    try:
+        with _sentences(), _unwinding():
+            return bochner.main(arguments, prog_name="bochner", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return MISUSED
+    except (click.Abort, KeyboardInterrupt):
+        return _say("Stopped; nothing was written.", STOPPED)
+    except _Killed:
+        return _say("Stopped; nothing was written.", KILLED)
+    except BrokenPipeError:
+        # Whoever read our output is gone (as `| head`); leave nothing for Python to flush to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if os.environ.get("BOCHNER_DEBUG") == "1":
+            raise
+        return _say(f"Error: {_sentence(error)}", FAILED)
+
+
+def _say(sentence: str, code: int) -> int:
+    click.echo(sentence, err=True)
+    return code
+
+
+def _sentence(error: Exception) -> str:
+    """Errors meant for people are one sentence already; others get their class and a way on."""
+    if isinstance(error, BochnerError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Ask for fewer features with --features."
+    return (
+        f"{type(error).__name__}: {' '.join(str(error).split())} "
+        "(BOCHNER_DEBUG=1 in the environment shows where)"
+    )
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Write warnings as a line each, without file names and source code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: click.echo(f"Note: {message}", err=True)
+        yield
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, as Ctrl-C does."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _Killed
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,62 @@
+"""Results as a table for people, or as one JSON object for programs."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["certificate_numbers", "number", "show", "table"]
+
+
+def show(
+    facts: Mapping[str, Any], lines: Iterable[tuple[str, str]], as_json: bool, quiet: bool
+) -> None:
+    """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
+    if as_json:
+        click.echo(json.dumps(_plain(facts), ensure_ascii=False))
+    elif not quiet:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for label, text in lines:
+            grid.add_row(Text(label), Text(text))
+        Console().print(grid)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: the first column words, the others numbers."""
+    grid = Table()
+    for i, name in enumerate(head):
+        grid.add_column(name, justify="right" if i else "left")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    Console().print(grid)
+
+
+def number(value: float | None) -> str:
+    """Write a number to four digits, or none."""
+    return "none" if value is None else f"{value:.4g}"
+
+
+def certificate_numbers(certificate: Any) -> dict[str, Any]:
+    """Return the numbers of a certificate by name."""
+    return {f.name: getattr(certificate, f.name) for f in fields(certificate)}
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has: infinities and not-a-number become null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,90 @@
+"""Everything bochner raises or warns, in one tree.
+
+::
+
+    BochnerError
+    ├── InvalidInput (ValueError)          an argument or an array is not what was required
+    │   ├── UnsupportedKernel              a method cannot serve this kernel; names those that can
+    │   ├── IncompatibleModels             two models, maps or moments that do not add up
+    │   └── NotPositive                    a matrix or kernel that must be positive semi-definite is not
+    ├── InvalidType (TypeError)            an argument has the wrong type
+    ├── DataFileError (OSError)            a table on disk cannot be read, or changed while it was read
+    ├── ModelFileError (ValueError)        a model file is cut short, altered or foreign
+    └── MissingDependency (ImportError)    an optional package is needed; says how to install it
+
+    BochnerWarning (UserWarning)
+    ├── PurePythonWarning                  the compiled loops are not there: correct, slower; said once
+    ├── PrecisionWarning                   rounding limits the answer; says what to do
+    └── SolutionWarning                    the solver's outcome asks for attention; its text is the remedy
+
+One ``except bochner.errors.BochnerError`` catches all errors. A message says who speaks,
+what was required, what came and what to do.
+"""
+
+__all__ = [
+    "BochnerError",
+    "BochnerWarning",
+    "DataFileError",
+    "IncompatibleModels",
+    "InvalidInput",
+    "InvalidType",
+    "MissingDependency",
+    "ModelFileError",
+    "NotPositive",
+    "PrecisionWarning",
+    "PurePythonWarning",
+    "SolutionWarning",
+    "UnsupportedKernel",
+]
+
+
+class BochnerError(Exception):
+    """Root of everything bochner raises on purpose."""
+
+
+class InvalidInput(BochnerError, ValueError):
+    """An argument or an array is not what was required."""
+
+
+class UnsupportedKernel(InvalidInput):
+    """A method cannot serve this kernel; the message names those that can."""
+
+
+class IncompatibleModels(InvalidInput):
+    """Two models, maps or moments do not add up."""
+
+
+class NotPositive(InvalidInput):
+    """A matrix or kernel that must be positive semi-definite is not."""
+
+
+class InvalidType(BochnerError, TypeError):
+    """An argument has the wrong type."""
+
+
+class DataFileError(BochnerError, OSError):
+    """A table on disk cannot be read, or changed while it was read."""
+
+
+class ModelFileError(BochnerError, ValueError):
+    """A model file is cut short, altered or foreign."""
+
+
+class MissingDependency(BochnerError, ImportError):
+    """An optional package is needed; the message says how to install it."""
+
+
+class BochnerWarning(UserWarning):
+    """Root of everything bochner warns."""
+
+
+class PurePythonWarning(BochnerWarning):
+    """The compiled loops are not there: results are the same, slower."""
+
+
+class PrecisionWarning(BochnerWarning):
+    """Rounding limits the answer; the message says what to do."""
+
+
+class SolutionWarning(BochnerWarning):
+    """The solver's outcome asks for attention; its text is the remedy."""

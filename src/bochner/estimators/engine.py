@@ -1,0 +1,109 @@
+"""fit = blocks → features → moments → solve, as functions that estimators share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.blocks import Blocks
+from bochner._ground.shapes import Array
+from bochner.estimators.named import LengthscaleSearch, choose_lengthscale
+from bochner.estimators.rows import Keeper, RowSample
+from bochner.features import Auto, FeatureMap, Fourier, Method
+from bochner.features.auto import Choice, choose
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import Kernel
+from bochner.moments import Accumulator, Moments, Precision
+
+__all__ = ["Recipe", "as_features", "block_rows", "joined", "needs_rows", "prepare", "presample", "sweep"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a fit draws before its sweep: the kernel, the map, and how both were chosen."""
+
+    search: LengthscaleSearch
+    choice: Choice
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with numbers."""
+        return self.search.kernel
+
+    @property
+    def map(self) -> FeatureMap:
+        """The map drawn from it."""
+        return self.choice.map
+
+
+def needs_rows(kernel: Kernel | str, method: Method) -> bool:
+    """Whether something must be chosen from rows before the sweep."""
+    return isinstance(kernel, str) or not isinstance(method, Fourier)
+
+
+def presample(blocks: Blocks, seed: int) -> RowSample:
+    """Return the sample of all rows, by one pass that makes no features."""
+    keeper = Keeper(seed)
+    for block in blocks:
+        keeper.see(block)
+    return keeper.sample
+
+
+def prepare(
+    kernel: Kernel | str,
+    method: Method,
+    n_features: int,
+    n_inputs: int,
+    sample: RowSample | None,
+    seed: int,
+    share: float | None = None,
+) -> Recipe:
+    """Choose what is open, and draw the map; ``share`` is a given penalty a row."""
+    if isinstance(kernel, str):
+        search = choose_lengthscale(kernel, sample, n_features, seed, share)
+    else:
+        search = LengthscaleSearch(kernel)
+    rows = None if sample is None else sample.X
+    ask = Request(n_inputs, n_features, seed, X=rows)
+    if isinstance(method, Auto):
+        return Recipe(search, choose(method, search.kernel, ask))
+    phi = draw_map(method, search.kernel, ask)
+    return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
+
+
+def block_rows(n_features: int) -> int:
+    """Rows a block: its features take about 16 MB, and BLAS works at full speed."""
+    return max(256, min(4096, (1 << 22) // n_features))
+
+
+def as_features(phi: FeatureMap, X: Array, dtype: str) -> Array:
+    """Return φ(X) computed in this precision, as an array of X's library."""
+    if is_numpy(X) or is_sparse(X):
+        return phi(X.astype(dtype, copy=False))
+    xp = array_namespace(X)
+    return phi(xp.astype(X, getattr(xp, dtype)))
+
+
+def joined(parts: list[Array]) -> Array:
+    """Put arrays of one library one below the other."""
+    return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+
+
+def sweep(
+    phi: FeatureMap,
+    blocks: Blocks,
+    dtype: str,
+    precision: Precision,
+    keeper: Keeper | None = None,
+) -> Moments:
+    """Return the moments of all blocks in one pass; ``keeper`` sees the rows on their way."""
+    return Accumulator(precision).sweep(_features(phi, blocks, dtype, keeper))
+
+
+def _features(
+    phi: FeatureMap, blocks: Blocks, dtype: str, keeper: Keeper | None
+) -> Iterator[tuple[Array, Array, Array | None]]:
+    for block in blocks.with_rows(block_rows(phi.n_features)):
+        if keeper is not None:
+            keeper.see(block)
+        y, w = to_numpy(block.y), None if block.w is None else to_numpy(block.w)
+        yield to_numpy(as_features(phi, block.X, dtype)), y, w

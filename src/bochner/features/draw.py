@@ -1,0 +1,114 @@
+"""``draw``: from a kernel and a method to a feature map."""
+
+import numpy as np
+
+from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.random import Seed, seed_of
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.features.auto import Auto
+from bochner.features.fourier import Fourier
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method
+from bochner.features.nystrom import Nystrom, Uniform
+from bochner.features.placements import IID, QMC, Orthogonal
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import Kernel
+
+__all__ = ["NAMED", "as_method", "draw"]
+
+#: Names that stand for methods wherever a method is asked for.
+NAMED: dict[str, Method] = {
+    "auto": Auto(),
+    "fourier": Fourier(Orthogonal()),
+    "iid": Fourier(IID()),
+    "orthogonal": Fourier(Orthogonal()),
+    "qmc": Fourier(QMC()),
+    "nystrom": Nystrom(),
+    "uniform": Nystrom(Uniform()),
+}
+
+
+def as_method(method: Method | str) -> Method:
+    """Return the method, or the one that a name stands for."""
+    found = NAMED.get(method) if isinstance(method, str) else method
+    if not isinstance(found, Method):
+        raise InvalidInput(
+            "method must be a value such as Fourier(Orthogonal()) or Nystrom(Pivoted()), or one "
+            f"of {', '.join(map(repr, NAMED))}; got {method!r}."
+        )
+    return found
+
+
+def draw(
+    kernel: Kernel,
+    method: Method | str = "auto",
+    *,
+    n_features: int = 1024,
+    X: Float[Array, "n d"] | None = None,
+    n_inputs: int | None = None,
+    random_state: Seed = None,
+) -> FeatureMap:
+    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
+    method : Method or str, default "auto"
+        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``, ``Auto()``,
+        or "auto", "fourier", "iid", "orthogonal", "qmc", "nystrom", "uniform".
+    n_features : int, default 1024
+        D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
+        have fewer.
+    X : (n, d), optional
+        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
+        their number of columns only.
+    n_inputs : int, optional
+        d, where there is no X.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same map everywhere.
+
+    Returns
+    -------
+    FeatureMap
+        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the method cannot serve the kernel; the message names those that can.
+    InvalidInput
+        If an argument is not what was required.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import draw
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
+    >>> Z = phi(X)
+    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
+    True
+    """
+    return draw_map(as_method(method), kernel, _request(kernel, n_features, X, n_inputs, random_state))
+
+
+def _request(
+    kernel: Kernel, n_features: int, X: Array | None, n_inputs: int | None, random_state: Seed
+) -> Request:
+    """Check what the user asked for and return it as a :class:`Request`."""
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(
+            f"draw: kernel must be a Kernel, e.g. Gaussian(lengthscale=0.5); got {kernel!r}."
+        )
+    if not isinstance(n_features, int | np.integer) or n_features < 1:
+        raise InvalidInput(f"draw: n_features must be a positive integer; got {n_features!r}.")
+    if X is not None:
+        X = as_matrix(X, "draw")
+        X = X if is_sparse(X) else to_numpy(X)
+        n_inputs = X.shape[1]
+    if n_inputs is None:
+        raise InvalidInput("draw: pass X (rows of data) or n_inputs (their number of columns).")
+    return Request(int(n_inputs), int(n_features), seed_of(random_state), X=X)

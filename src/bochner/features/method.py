@@ -1,0 +1,12 @@
+"""Methods: values that say how features are made."""
+
+from abc import ABC
+
+__all__ = ["Method"]
+
+
+class Method(ABC):
+    """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
+
+    A frozen value. Final kinds: ``Fourier``, ``Nystrom``, ``Auto``.
+    """

@@ -1,0 +1,352 @@
+"""Kernels of the difference x − y alone, with a lengthscale for all columns or one for each.
+
+Below, r = |(x − y)/ℓ| is the Euclidean distance in units of the lengthscale, s = r², and
+δ_j = (x_j − y_j)/ℓ_j. Formulas and spectral measures: Rahimi & Recht (2007), figure 1;
+Rasmussen & Williams (2006), chapter 4.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from bochner._ground import native
+from bochner._ground.arrays import array_namespace, device, is_numpy, is_sparse
+from bochner._ground.checks import integer, numbers, positive
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.kernels import distances
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.spectral import (
+    CauchyLaw,
+    Gamma,
+    GaussianMixture,
+    Independent,
+    InverseChi2,
+    LaplaceLaw,
+    Law,
+    Measure,
+    Mixing,
+    One,
+)
+
+__all__ = [
+    "Cauchy",
+    "CoordinateWise",
+    "Exponential",
+    "Gaussian",
+    "Laplace",
+    "Lengthscale",
+    "Radial",
+    "RationalQuadratic",
+    "Stationary",
+]
+
+Lengthscale = float | tuple[float, ...]
+Compiled = tuple[str, float]
+
+
+class Stationary(Kernel):
+    """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
+
+    Bochner: k(x, y) = E cos ω·(x − y), ω drawn from the spectral measure.
+    """
+
+    lengthscale: Lengthscale
+
+    @abc.abstractmethod
+    def spectral_measure(self, d: int) -> Measure:
+        """Return the law of the frequencies ω in R^d.
+
+        Parameters
+        ----------
+        d : int
+            Columns of the data.
+
+        Raises
+        ------
+        InvalidInput
+            If the kernel has one lengthscale per column, and not d of them.
+        """
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        _require_columns(self, X.shape[1])
+        return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
+
+
+class Radial(Stationary):
+    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
+
+    @abc.abstractmethod
+    def profile(self, s: Array) -> Array:
+        """Return k as a function of s = r², elementwise."""
+
+    @property
+    @abc.abstractmethod
+    def mixing(self) -> Mixing:
+        """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
+
+    @property
+    @abc.abstractmethod
+    def compiled(self) -> Compiled | None:
+        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
+
+    def spectral_measure(self, d: int) -> Measure:
+        return GaussianMixture(self.mixing, _scales(self, d))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
+
+
+class CoordinateWise(Stationary):
+    """A stationary kernel that is a product of one-dimensional kernels of one kind."""
+
+    @abc.abstractmethod
+    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Return all pairs of rows, which are in units of the lengthscale already."""
+
+    @property
+    @abc.abstractmethod
+    def law(self) -> Law:
+        """Law of each coordinate of ω, in units of 1/ℓ."""
+
+    @property
+    @abc.abstractmethod
+    def compiled(self) -> Compiled | None:
+        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
+
+    def spectral_measure(self, d: int) -> Measure:
+        return Independent(self.law, _scales(self, d))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        _refuse_sparse(self, X, Y)
+        return _pairs(self, self.block, X, Y)
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian(Radial):
+    """k(x, y) = exp(−r²/2), r = |(x − y)/ℓ|; infinitely smooth.
+
+    Spectral measure: ω = z/ℓ, z ~ N(0, I).
+
+    Parameters
+    ----------
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X. scikit-learn's ``gamma`` is 1/(2ℓ²).
+    """
+
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        _set_lengthscale(self)
+
+    def profile(self, s: Array) -> Array:
+        return array_namespace(s).exp(-0.5 * s)
+
+    @property
+    def mixing(self) -> Mixing:
+        return One()
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return "gaussian", 1.0
+
+
+@final
+@dataclass(frozen=True)
+class Exponential(Radial):
+    """k(x, y) = exp(−r), r = |(x − y)/ℓ| Euclidean; continuous, not smooth (Matérn ½).
+
+    Spectral measure: multivariate Cauchy, ω = (z/ℓ)/|g|, with z ~ N(0, I) and one g ~ N(0, 1).
+
+    Parameters
+    ----------
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        _set_lengthscale(self)
+
+    def profile(self, s: Array) -> Array:
+        xp = array_namespace(s)
+        return xp.exp(-xp.sqrt(s))
+
+    @property
+    def mixing(self) -> Mixing:
+        return InverseChi2(1.0)
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return "exponential", 1.0
+
+
+@final
+@dataclass(frozen=True)
+class RationalQuadratic(Radial):
+    """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; Gaussians of many lengthscales.
+
+    Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ Gamma(a, rate a).
+
+    Parameters
+    ----------
+    shape : float, default 1.0
+        a > 0; small a has heavy tails, a → ∞ is the Gaussian.
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    shape: float = 1.0
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", positive(self.shape, "RationalQuadratic", "shape"))
+        _set_lengthscale(self)
+
+    def profile(self, s: Array) -> Array:
+        xp = array_namespace(s)
+        return xp.exp(-self.shape * xp.log1p(s / (2.0 * self.shape)))
+
+    @property
+    def mixing(self) -> Mixing:
+        return Gamma(self.shape)
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return "rational_quadratic", self.shape
+
+
+@final
+@dataclass(frozen=True)
+class Laplace(CoordinateWise):
+    """k(x, y) = exp(−Σ_j |δ_j|), δ = (x − y)/ℓ: the L1 distance.
+
+    Spectral measure: independent Cauchy coordinates, ω_j = c_j/ℓ_j.
+
+    Parameters
+    ----------
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        _set_lengthscale(self)
+
+    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
+
+    @property
+    def law(self) -> Law:
+        return CauchyLaw()
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return "laplace", 1.0
+
+
+@final
+@dataclass(frozen=True)
+class Cauchy(CoordinateWise):
+    """k(x, y) = Π_j 1/(1 + δ_j²), δ = (x − y)/ℓ.
+
+    Spectral measure: independent Laplace coordinates, density ½ exp(−|c_j|), ω_j = c_j/ℓ_j.
+
+    Parameters
+    ----------
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        _set_lengthscale(self)
+
+    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
+
+    @property
+    def law(self) -> Law:
+        return LaplaceLaw()
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return "cauchy", 1.0
+
+
+def _set_lengthscale(kernel: Stationary) -> None:
+    checked = numbers(kernel.lengthscale, type(kernel).__name__, "lengthscale")
+    object.__setattr__(kernel, "lengthscale", checked)
+
+
+def _require_columns(kernel: Stationary, d: int) -> None:
+    scale = kernel.lengthscale
+    if isinstance(scale, tuple) and len(scale) != d:
+        raise InvalidInput(
+            f"{type(kernel).__name__}: lengthscale must be one number or one per column; got "
+            f"{len(scale)} for {d} columns. Pass {d} of them, or one for all."
+        )
+
+
+def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
+    """1/ℓ for each of d columns."""
+    d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
+    _require_columns(kernel, d)
+    scale = kernel.lengthscale
+    return tuple(1.0 / v for v in (scale if isinstance(scale, tuple) else (scale,) * d))
+
+
+def _pairs(kernel: Radial | CoordinateWise, block: distances.Block, X: Array, Y: Array) -> Array:
+    """Return K by the compiled loop where there is one, else block by block."""
+    X, Y = _in_lengthscales(kernel, *distances.centred(X, Y))
+    loop = kernel.compiled
+    if loop is None or not (is_numpy(X) and is_numpy(Y)) or distances.overflow(X, Y):
+        return distances.by_blocks(block, X, Y)
+    return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
+
+
+def _in_lengthscales(kernel: Stationary, X: Array, Y: Array) -> tuple[Array, Array]:
+    """Return X/ℓ and Y/ℓ; the same array twice if X is Y."""
+    _require_columns(kernel, X.shape[1])
+    scaled = _divide(kernel, X)
+    return scaled, (scaled if Y is X else _divide(kernel, Y))
+
+
+def _divide(kernel: Stationary, X: Array) -> Array:
+    scale = np.asarray(kernel.lengthscale)
+    with np.errstate(over="ignore", divide="ignore"):
+        if is_sparse(X):
+            scaled = X.multiply((1.0 / scale)[None]).tocsr().astype(X.dtype)
+        else:
+            xp = array_namespace(X)
+            scaled = X / xp.asarray(scale, dtype=X.dtype, device=device(X))
+    _require_in_range(kernel, scaled)
+    return scaled
+
+
+def _require_in_range(kernel: Stationary, scaled: Array) -> None:
+    values = scaled.data if is_sparse(scaled) else scaled
+    xp = array_namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InvalidInput(
+            f"{type(kernel).__name__}: X divided by lengthscale must be a number of dtype "
+            f"{values.dtype}; got an overflow with lengthscale {kernel.lengthscale!r}. "
+            "Rescale the columns of X, or choose a lengthscale near the distances between rows."
+        )
+
+
+def _refuse_sparse(kernel: Kernel, *matrices: Any) -> None:
+    if any(map(is_sparse, matrices)):
+        raise InvalidInput(
+            f"{type(kernel).__name__}: X must be dense, because the distance is a sum over "
+            "columns; got a sparse matrix. Pass X.toarray(), or use a kernel of the Euclidean "
+            "distance such as Gaussian or Exponential."
+        )

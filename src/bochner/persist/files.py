@@ -1,0 +1,232 @@
+"""A model in one safetensors file: header, arrays, and a checksum over both.
+
+The metadata of the safetensors file hold one text, the header::
+
+    {"checksum": sha256 of the other lines and of all arrays,
+     "class": "KernelRidge", "format": 1, "library": "0.1.0",
+     "fingerprint": {"rows": …, "columns": …, "features": […], "moments": sha256},
+     "value": parameters and fitted state, arrays by name}
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as as_bytes
+
+import bochner
+from bochner._ground.schema import did_you_mean
+from bochner._ground.writers import atomic
+from bochner.errors import InvalidType, ModelFileError
+from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.values import Arrays, decode, encode
+
+__all__ = ["FORMAT", "load", "save"]
+
+#: Rises when versions before could not read the file.
+FORMAT = 1
+
+_DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
+
+_BEGINNINGS = {
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x80": "a pickle, which bochner does not read because loading one runs code",
+    b"PAR1": "a Parquet table",
+    b"\x89HDF": "an HDF5 file",
+    b"\x1f\x8b": "a gzip file",
+}
+
+
+def save(model: Any, path: str | PathLike[str]) -> None:
+    """Write a model into one file, which is there as a whole or not at all.
+
+    Parameters
+    ----------
+    model : estimator, FeatureMap, Kernel, Method or Moments
+        Anything made of bochner's own classes; fitted or not.
+    path : path
+        Usually named ``*.bochner``. A file that is there is replaced.
+
+    Raises
+    ------
+    InvalidType
+        A part of the model is not of bochner's own classes, as a kernel class of your own.
+    DataFileError
+        The file cannot be written; nothing is left behind.
+
+    Notes
+    -----
+    The file is JSON and arrays (safetensors). It holds what goes on with the model: `load` and
+    then ``predict``, ``partial_fit``, ``merge`` or ``certify`` give the same bits as before.
+    **It holds rows of the training data**: the landmarks of Nyström features, and the random
+    sample of rows that the certificate is measured on. Treat it as you treat the data.
+    The same model gives the same bytes. Memory: twice the model's arrays.
+    """
+    arrays = Arrays()
+    name = type(model).__name__
+    if type(model) not in (ESTIMATORS.get(name), KNOWN.get(name)):
+        raise InvalidType(
+            "save: model must be an estimator, map, kernel, method or moments of bochner; "
+            f"got {type(model).__module__}.{type(model).__qualname__}."
+        )
+    header = {
+        "class": name,
+        "fingerprint": _fingerprint(model),
+        "format": FORMAT,
+        "library": bochner.__version__,
+        "value": encode(model, arrays),
+    }
+    header["checksum"] = _checksum(header, arrays.by_name)
+    with atomic(path) as file:
+        file.write(as_bytes(arrays.by_name, {"bochner": _canonical(header)}))
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Read a model that :func:`save` wrote.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    model
+        Equal to the one saved: on the same machine its predictions have the same bits.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such file, or it is cut short, altered, something else, or of a newer format.
+
+    Notes
+    -----
+    Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
+    are built, and no code in the file is run. The checksum tells damage, not forgery.
+    """
+    path = Path(path).expanduser()
+    beginning = _beginning(path)
+    with _understood(path, beginning), safe_open(os.fspath(path), framework="np") as file:
+        header = _header(path, file.metadata())
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    checksum = header.pop("checksum", None)
+    with _understood(path, beginning):
+        intact = checksum == _checksum(header, arrays)
+    if not intact:
+        raise _refusal(path, _DAMAGED)
+    try:
+        return decode(header["value"], arrays)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _refusal(
+            path,
+            f"it holds a {header.get('class')} as of bochner {header.get('library')}, which this "
+            f"version, {bochner.__version__}, cannot build. Load it with that version",
+        ) from error
+
+
+# --- Header --------------------------------------------------------------------------------------
+
+
+def _canonical(header: Mapping[str, Any]) -> str:
+    """One text for one header: a checksum can be taken of it."""
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.sha256(_canonical(header).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        total.update(f"{name} {array.dtype.name} {array.shape}".encode())
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
+
+
+def _fingerprint(model: Any) -> dict[str, Any] | None:
+    """Return what tells the data of a fit from other data, or None if nothing was fitted."""
+    moments = getattr(model, "moments_", None)
+    if moments is None:
+        return None
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "rows": int(moments.rows),
+        "columns": int(model.n_features_in_),
+        "features": None if names is None else [str(name) for name in names],
+        "moments": _hash(moments.feature_mean, moments.target_mean, moments.power),
+    }
+
+
+def _hash(*arrays: np.ndarray) -> str:
+    return hashlib.sha256(b"".join(np.asarray(a, "<f8").tobytes() for a in arrays)).hexdigest()
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+def _refusal(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {what}.")
+
+
+def _beginning(path: Path) -> bytes:
+    """Return the first bytes of a file that is there and is a file."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(64)
+    except FileNotFoundError as error:
+        raise _refusal(path, f"there is no such file{_near(path)}") from error
+    except IsADirectoryError as error:
+        raise _refusal(path, "it is a folder. Name the file in it") from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _refusal(path, f"it cannot be read: {reason}") from error
+    if not beginning:
+        raise _refusal(path, "it is empty. Copy it again, or save the model again")
+    return beginning
+
+
+def _near(path: Path) -> str:
+    try:
+        return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _understood(path: Path, beginning: bytes) -> Iterator[None]:
+    """Say what a file is that is not safetensors with our header."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
+        raise _refusal(path, _what(beginning)) from error
+
+
+def _what(beginning: bytes) -> str:
+    if beginning[8:9] == b"{":
+        return _DAMAGED
+    for mark, name in _BEGINNINGS.items():
+        if beginning.startswith(mark):
+            return f"it is {name}"
+    return "it is something else, or its beginning is damaged"
+
+
+def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    if metadata is None or "bochner" not in metadata:
+        raise _refusal(path, "it is a safetensors file of another program, or altered")
+    header = json.loads(metadata["bochner"])
+    if not isinstance(header, dict):
+        raise TypeError("the header is an object")
+    version = header.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise _refusal(
+            path,
+            f"it is of format {version} by bochner {header.get('library')}, and this version, "
+            f"{bochner.__version__}, reads format {FORMAT}. Upgrade: pip install --upgrade bochner",
+        )
+    return header

@@ -1,0 +1,253 @@
+"""Python values as JSON and named arrays, and back.
+
+What JSON has stays as it is. Every other value is an object of one key, which says what it is:
+``{"tuple": [1, 2]}``, ``{"class": ["Gaussian", {"lengthscale": 0.5}]}``, ``{"array": ["7", "C"]}``.
+Decoding reads a table of such keys and a table of classes; it imports nothing by name.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cached_property, singledispatch
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from bochner.errors import InvalidType
+from bochner.persist.known import ESTIMATORS, KNOWN
+
+__all__ = ["Arrays", "decode", "encode"]
+
+Json = Any
+
+#: Types of array elements that safetensors holds.
+_NUMBERS = tuple(np.dtype(code).name for code in "?bhiqBHIQefd")
+
+_GENERATORS = {
+    cls.__name__: cls
+    for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox)
+}
+
+_SPARSE = {
+    cls.__name__: cls
+    for cls in (
+        scipy.sparse.csr_array,
+        scipy.sparse.csr_matrix,
+        scipy.sparse.csc_array,
+        scipy.sparse.csc_matrix,
+    )
+}
+
+
+class Arrays:
+    """Arrays of a value under running numbers; the same array comes once."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, np.ndarray] = {}
+        self._names: dict[int, str] = {}
+        self._kept: list[np.ndarray] = []
+
+    def add(self, array: np.ndarray) -> str:
+        """Return the name of the array."""
+        name = self._names.get(id(array))
+        if name is None:
+            name = self._names[id(array)] = str(len(self.by_name))
+            self._kept.append(array)  # or another array could come to have its id
+            self.by_name[name] = _native(array.T if _is_fortran(array) else array)
+        return name
+
+
+def _is_fortran(array: np.ndarray) -> bool:
+    return array.flags.f_contiguous and not array.flags.c_contiguous
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    if array.dtype.name not in _NUMBERS:
+        raise InvalidType(
+            f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
+            "Convert the data to float64 and fit again."
+        )
+    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+# --- Encoding ------------------------------------------------------------------------------------
+
+
+@singledispatch
+def encode(value: Any, arrays: Arrays) -> Json:
+    """Return ``value`` as JSON; its arrays go into ``arrays``."""
+    name = type(value).__name__
+    if ESTIMATORS.get(name) is type(value):
+        parts = (_parameters(value), _fitted(value))
+        return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
+    if KNOWN.get(name) is not type(value):
+        raise InvalidType(
+            f"save: a model must be made of bochner's own classes, numbers, text and arrays; "
+            f"got a part of type {type(value).__module__}.{type(value).__qualname__}. "
+            "Replace it, or keep the model with pickle for your own use."
+        )
+    if isinstance(value, Enum):
+        return {"enum": [name, value.name]}
+    return {"class": [name, _fields(_state(value), arrays)]}
+
+
+def _state(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    return model.get_params(deep=False)
+
+
+def _fitted(model: Any) -> dict[str, Any]:
+    """Return all state that is no parameter, without cached properties."""
+    known = _parameters(model)
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name not in known and not isinstance(getattr(type(model), name, None), cached_property)
+    }
+
+
+def _fields(state: Mapping[str, Any], arrays: Arrays) -> Json:
+    return {name: encode(value, arrays) for name, value in state.items()}
+
+
+@encode.register(type(None))
+@encode.register(bool)
+@encode.register(int)
+@encode.register(str)
+def _(value: bool | int | str | None, _arrays: Arrays) -> Json:
+    return value
+
+
+@encode.register
+def _(value: float, _arrays: Arrays) -> Json:
+    return value if math.isfinite(value) else {"float": repr(value)}
+
+
+@encode.register
+def _(value: list, arrays: Arrays) -> Json:
+    return [encode(item, arrays) for item in value]
+
+
+@encode.register
+def _(value: tuple, arrays: Arrays) -> Json:
+    if type(value) is not tuple:
+        return encode.dispatch(object)(value, arrays)
+    return {"tuple": [encode(item, arrays) for item in value]}
+
+
+@encode.register
+def _(value: dict, arrays: Arrays) -> Json:
+    return {"dict": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
+
+
+@encode.register
+def _(value: np.ndarray, arrays: Arrays) -> Json:
+    if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
+        return {"text": [value.dtype.str, list(value.shape), value.ravel().tolist()]}
+    return {"array": [arrays.add(value), "F" if _is_fortran(value) else "C"]}
+
+
+@encode.register
+def _(value: np.generic, arrays: Arrays) -> Json:
+    return str(value) if value.dtype.kind == "U" else {"scalar": arrays.add(np.asarray(value))}
+
+
+@encode.register
+def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: Arrays) -> Json:
+    name = type(value).__name__
+    if name not in _SPARSE:
+        return encode.dispatch(object)(value, arrays)
+    parts = [encode(part, arrays) for part in (value.data, value.indices, value.indptr)]
+    return {"sparse": [name, list(value.shape), *parts]}
+
+
+@encode.register
+def _(value: np.random.Generator | np.random.RandomState, arrays: Arrays) -> Json:
+    legacy = isinstance(value, np.random.RandomState)  # it keeps half a pair of normal numbers
+    state = value.get_state(legacy=False) if legacy else value.bit_generator.state
+    if state["bit_generator"] not in _GENERATORS:
+        return encode.dispatch(object)(value, arrays)
+    return {"random": [type(value).__name__, encode(state, arrays)]}
+
+
+# --- Decoding ------------------------------------------------------------------------------------
+
+
+def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return the value that :func:`encode` wrote.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        The JSON is none that encode writes, or names what is not in the tables.
+    """
+    if isinstance(item, list):
+        return [decode(part, arrays) for part in item]
+    if not isinstance(item, dict):
+        return item
+    ((key, content),) = item.items()
+    return _DECODERS[key](content, arrays)
+
+
+def _array(content: Json, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    name, order = content
+    return arrays[name].T if order == "F" else arrays[name]
+
+
+def _text(content: Json, _arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    dtype, shape, items = content
+    if np.dtype(dtype).kind not in "OU" or not all(isinstance(item, str) for item in items):
+        raise ValueError("text is text")
+    return np.array(items, dtype=dtype).reshape(shape)
+
+
+def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    name, shape, *parts = content
+    return _SPARSE[name](tuple(decode(part, arrays) for part in parts), shape=tuple(shape))
+
+
+def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    kind, state = content[0], decode(content[1], arrays)
+    source = _GENERATORS[state["bit_generator"]]()
+    if kind == "Generator":
+        source.state = state
+        return np.random.Generator(source)
+    generator = np.random.RandomState(source)
+    generator.set_state(state)
+    return generator
+
+
+def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    name, fields = content
+    return KNOWN[name](**{key: decode(item, arrays) for key, item in fields.items()})
+
+
+def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    name, parameters, fitted = content
+    model = ESTIMATORS[name](**{key: decode(item, arrays) for key, item in parameters.items()})
+    vars(model).update({key: decode(item, arrays) for key, item in fitted.items()})
+    return model
+
+
+def _pairs(content: Json, arrays: Mapping[str, np.ndarray]) -> dict:
+    return {decode(key, arrays): decode(item, arrays) for key, item in content}
+
+
+_DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
+    "array": _array,
+    "class": _instance,
+    "dict": _pairs,
+    "enum": lambda content, _: KNOWN[content[0]][content[1]],  # type: ignore[index]
+    "estimator": _estimator,
+    "float": lambda content, _: float(content),
+    "random": _random,
+    "scalar": lambda content, arrays: arrays[content][()],
+    "sparse": _sparse,
+    "text": _text,
+    "tuple": lambda content, arrays: tuple(decode(part, arrays) for part in content),
+}

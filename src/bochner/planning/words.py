@@ -1,0 +1,78 @@
+"""The certificate in sentences."""
+
+from typing import Any
+
+__all__ = ["describe"]
+
+
+def describe(c: Any) -> str:
+    """Return what a certificate says, in three to five short sentences."""
+    parts = [_distance(c), _trust(c), _meaning(c), _more(c), _matrix(c)]
+    return " ".join(part for part in parts if part)
+
+
+def _distance(c: Any) -> str:
+    low, high = c.epsilon_interval
+    measured = (
+        "measured on all of them"
+        if c.exact
+        else f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
+        f"measured on {c.n_sample:,} of them"
+    )
+    return (
+        f"With {c.n_features:,} features, {c.n_rows:,} rows and alpha = {c.alpha_measured:.3g}, "
+        f"the features are within ε = {c.epsilon:.2g} of the exact kernel ({measured})."
+    )
+
+
+def _trust(c: Any) -> str:
+    if c.alpha_measured > c.alpha:
+        return (
+            f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
+            "this or larger."
+        )
+    if not c.resolved:
+        return (
+            "The sample is too small to resolve this alpha, so the upper end is coarse: measure "
+            "more rows (n_sample) or raise alpha."
+        )
+    return ""
+
+
+def _meaning(c: Any) -> str:
+    if c.risk_factor is not None:
+        return (
+            "So the expected squared error of the fit on its rows is at most "
+            f"{c.risk_factor:.4g} times that of the exact kernel, plus "
+            f"{100 * c.risk_noise:.2g} % of the noise variance."
+        )
+    if c.alpha_measured > c.alpha:
+        return "So there is no bound on how much worse than the exact kernel the fit can be."
+    reaches = "ε" if c.epsilon >= 1 else "the interval"
+    return (
+        f"There is no bound on how much worse than the exact kernel the fit can be, because "
+        f"{reaches} reaches 1; the fit may still be good."
+    )
+
+
+def _more(c: Any) -> str:
+    if c.features_to_halve is None:
+        return "That is zero up to rounding."
+    if c.below_kernel:
+        return (
+            f"Halving ε takes about {c.features_to_halve:,} features or more: the error of these "
+            "features follows the spectrum of the kernel."
+        )
+    return (
+        f"Halving ε takes about {c.features_to_halve:,} features: the error of random features "
+        "falls like 1/√D."
+    )
+
+
+def _matrix(c: Any) -> str:
+    least = "" if c.resolved else "at least "
+    return (
+        f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius), its entries by at "
+        f"most {c.entrywise:.2g} on the sample; its effective dimension is {least}"
+        f"{c.effective_dimension:.3g}."
+    )

@@ -1,0 +1,6 @@
+"""Row 4: what was found, as a page to look at."""
+
+from bochner.report.demo import run_demo
+from bochner.report.result import Curve, DemoResult, MethodResult
+
+__all__ = ["Curve", "DemoResult", "MethodResult", "run_demo"]

@@ -1,0 +1,368 @@
+"""The demo's page: one HTML file that fetches nothing and runs nothing."""
+
+import platform
+import re
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from string import Template
+
+import numpy as np
+
+from bochner._ground.shapes import Array, Float
+from bochner.datasets import load_earth
+from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, Ramp, png
+from bochner.report.plot import legend, plot
+from bochner.report.result import DemoResult, MethodResult
+from bochner.report.style import STYLE
+
+__all__ = ["earth_page"]
+
+PAGE = Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>The Earth from $D features · bochner</title>
+<style>$style</style>
+</head>
+<body>
+<header>
+<p class="kicker">bochner demo</p>
+<h1>The Earth’s relief, learned from $D features</h1>
+<p class="lead">Kernel ridge regression on $n_train places, each given by where it lies on the globe
+and how high it is. The $n_test places it is judged by were chosen at random and kept from
+it.</p>
+<dl class="numbers">
+$numbers
+</dl>
+</header>
+<main>
+<section>
+<h2>Truth, prediction, error</h2>
+<div class="pair">
+$truth
+$prediction
+</div>
+$relief_bar
+<div class="pair">
+<div>
+$error
+$error_bar
+</div>
+<div>
+$where
+</div>
+</div>
+</section>
+<section>
+<h2>The methods, at $width features each</h2>
+<p>All share one kernel, <code>$kernel</code>, whose lengthscale (in Earth radii) was chosen once
+by leave-one-out error on training cells; each chooses its own ridge penalty the same way.</p>
+<div class="wide">
+$table
+</div>
+<p class="soft">RMSE and R² on the $n_test held-out cells. Seconds: fit and prediction, once, by the
+wall clock. Kernel error: ‖ZZᵀ − K‖ / ‖K‖ in the Frobenius norm. ε: the least with
+(1 − ε)(K + λI) ≼ ZZᵀ + λI ≼ (1 + ε)(K + λI), measured on a random sample of training cells, its
+interval in small print. It is taken at λ = $alpha for all, one ten-thousandth of the rows, so that
+it can be compared; the penalties that the fits chose ($alphas) are far smaller, because the relief
+has no noise, and there no map of this width is close to the kernel.</p>
+<p class="soft">$rival</p>
+</section>
+<section>
+<h2>Error against the number of features</h2>
+<div class="pair">
+<figure>
+$legend
+$plot
+</figure>
+<div>
+$curve_words
+</div>
+</div>
+</section>
+<section>
+<h2>How far from the exact kernel</h2>
+<p>No fit on $n_train rows needs the $n_train × $n_train kernel matrix, yet each can be held
+against it. Of the fit on the maps, “$best_name” with $D features, the certificate says:</p>
+<blockquote>$certificate</blockquote>
+</section>
+<section>
+<h2>The same again</h2>
+<p>The seed fixes the split, the features and the samples, so the same versions give the same
+numbers; seconds are the machine’s.</p>
+<pre><code>$code</code></pre>
+<p class="soft">$versions</p>
+</section>
+</main>
+<footer>
+<p>$source</p>
+<p>Cells are one degree of latitude and longitude$every, drawn on an equirectangular map, which
+stretches what lies near the poles. Held-out cells lie between cells that were learned from: this
+is interpolation, and says nothing of a continent left out whole.</p>
+</footer>
+</body>
+</html>
+""")
+
+CODE = """\
+$ bochner demo --seed {seed}{quick}
+
+from bochner import {names}
+from bochner.datasets import load_earth
+from bochner.kernels import {kernel_name}
+
+earth = load_earth()                                  # X: 64,800 points of the sphere
+model = KernelRidge(
+    {kernel},
+    method={method},
+    n_features={n_features},
+    random_state={seed},
+).fit(earth.X, earth.y)                               # all cells, none held out
+relief = model.predict(earth.X).reshape(180, 360)     # metres, south first
+print(model.certificate_)"""
+
+
+def earth_page(result: DemoResult) -> str:
+    """Return the page as text."""
+    best = result.best
+    return PAGE.substitute(
+        style=STYLE,
+        D=f"{best.n_features:,}",
+        n_train=f"{result.n_train:,}",
+        n_test=f"{result.n_test:,}",
+        width=f"{result.methods[0].n_features:,}",
+        numbers=_numbers(result),
+        truth=_map("Truth", png(result.truth, RELIEF), "Relief of the Earth as measured"),
+        prediction=_map("Prediction", png(result.prediction, RELIEF), "Relief as predicted"),
+        relief_bar=_bar(RELIEF, (-6000, -4000, -2000, 0, 2000, 4000), "metres above sea level"),
+        error=_map(
+            "Error: prediction less truth",
+            png(result.error, ERROR),
+            "Prediction less truth",
+            png(result.error, ERROR_DARK),
+        ),
+        error_bar=_bar(
+            ERROR,
+            (-1500, -750, 0, 750, 1500),
+            "metres; violet too low, orange too high",
+            ERROR_DARK,
+        ),
+        where=_where(result),
+        kernel=escape(result.kernel),
+        table=_table(result),
+        alpha=f"{result.alpha:.3g}",
+        alphas=_alphas(result),
+        rival=_rival(result),
+        legend=legend(result.curves),
+        plot=plot(result.curves),
+        curve_words=_curve_words(result),
+        best_name=escape(best.name),
+        certificate=escape(best.certificate),
+        code=escape(_code(result)),
+        versions=escape(_versions()),
+        source=escape(_source()),
+        every="; quick, every second row and column of them" if result.quick else "",
+    )
+
+
+# --- numbers and words ---------------------------------------------------------------------------
+
+
+def _numbers(result: DemoResult) -> str:
+    best = result.best
+    figures = (
+        (f"{best.rmse:,.0f}", "m", "root mean squared error on cells never seen"),
+        (f"{100 * best.r_squared:.1f}", "%", "of the variance of the relief explained (R²)"),
+        (f"{best.n_features:,}", "", f"features, for {result.n_train:,} rows"),
+        (f"{best.seconds:.1f}", "s", "to fit and to predict"),
+    )
+    return "\n".join(
+        f'<div class="number"><dt>{what}</dt><dd><b>{value}</b> <small>{unit}</small></dd></div>'
+        for value, unit, what in figures
+    )
+
+
+def _where(result: DemoResult) -> str:
+    errors = np.abs(result.error[result.held_out])
+    inside = np.mean(errors < 250)
+    worst = np.where(result.held_out, np.abs(result.error), 0)
+    row, column = np.unravel_index(int(np.argmax(worst)), worst.shape)
+    place = _place(result.latitudes[row], -180 + (column + 0.5) * 360 / worst.shape[1])
+    sd = float(result.truth[result.held_out].std())
+    return (
+        f"<p>Half of the held-out cells are predicted within {np.median(errors):,.0f} m, and "
+        f"{100 * inside:.0f} % within 250 m. At sea the error is "
+        f"{result.rmse_where(result.truth < 0):,.0f} m, on land "
+        f"{result.rmse_where(result.truth >= 0):,.0f} m: coasts, trenches and mountain ranges are "
+        f"sharper than {result.best.n_features:,} features can draw.</p>"
+        f"<p>The largest miss is at {place}: {_metres(result.prediction[row, column])} predicted, "
+        f"{_metres(result.truth[row, column])} true.</p>"
+        f'<p class="soft">For scale: predicting the mean everywhere errs by {sd:,.0f} m. With each '
+        f"cell weighted by its area, the error is {result.area_rmse:,.0f} m rather than "
+        f"{result.best.rmse:,.0f} m. The maps show all cells, learned and held out; numbers are "
+        "of held-out cells only.</p>"
+    )
+
+
+def _place(latitude: float, longitude: float) -> str:
+    north, east = "N" if latitude > 0 else "S", "E" if longitude > 0 else "W"
+    return f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}"
+
+
+def _metres(value: float) -> str:
+    return f"{value:,.0f} m".replace("-", "−")
+
+
+def _curve_words(result: DemoResult) -> str:
+    ends = sorted(((c.rmse[-1], c.rmse[0], c) for c in result.curves), key=lambda e: e[0])
+    (last, first, best), worst = ends[0], ends[-1]
+    widths = best.n_features
+    return (
+        f"<p>From {widths[0]:,} to {widths[-1]:,} features, “{escape(best.name)}” goes from "
+        f"{first:,.0f} m to {last:,.0f} m, “{escape(worst[2].name)}” from {worst[1]:,.0f} m "
+        f"to {worst[0]:,.0f} m.</p>"
+        '<p class="soft">Lower is better. Every point is one fit with this seed. The maps above '
+        "show the fit with the least leave-one-out error on training cells; the held-out cells "
+        "have no say in that.</p>"
+    )
+
+
+def _alphas(result: DemoResult) -> str:
+    chosen = [row.alpha for row in result.methods if row.epsilon is not None]
+    return f"{_power(min(chosen))} to {_power(max(chosen))}"
+
+
+def _power(value: float) -> str:
+    """Return a number as one digit and a power of ten."""
+    digit, power = f"{value:.0e}".split("e")
+    return f"{digit} × 10<sup>{int(power)}</sup>".replace("-", "−")
+
+
+def _rival(result: DemoResult) -> str:
+    row = result.methods[-1]
+    return (
+        f"{escape(row.name)}: <code>{escape(row.code)}</code> at the same kernel and width, given "
+        f"alpha = {row.alpha:.3g}, which bochner chose for independent Fourier features; its "
+        "seconds hold no choice of a penalty."
+    )
+
+
+# --- table ---------------------------------------------------------------------------------------
+
+HEAD = (
+    '<table><thead><tr><th scope="col">Method</th><th scope="col">Test RMSE, m</th>'
+    '<th scope="col" class="r2">R²</th><th scope="col">Seconds</th>'
+    '<th scope="col">Kernel error</th>'
+    '<th scope="col">ε</th></tr></thead>'
+)
+
+
+def _table(result: DemoResult) -> str:
+    least = min(row.rmse for row in result.methods)
+    rows = "\n".join(_row(row, row.rmse == least) for row in result.methods)
+    return f"{HEAD}\n<tbody>\n{rows}\n</tbody></table>"
+
+
+def _row(row: MethodResult, best: bool) -> str:
+    kind = "rival" if row.epsilon is None else "best" if best else ""
+    frobenius = "–" if row.frobenius is None else f"{100 * row.frobenius:.1f} %"
+    return (
+        f'<tr class="{kind}"><th scope="row">{escape(row.name)}</th><td>{row.rmse:,.0f}</td>'
+        f'<td class="r2">{row.r_squared:.3f}</td>'
+        f"<td>{row.seconds:.1f}</td><td>{frobenius}</td>"
+        f"<td>{_epsilon(row)}</td></tr>"
+    )
+
+
+def _epsilon(row: MethodResult) -> str:
+    if row.epsilon is None or row.epsilon_interval is None:
+        return "–"
+    low, high = (f"{e:.3g}" for e in row.epsilon_interval)
+    return f"{row.epsilon:.3g}<small>{low} to {high}</small>"
+
+
+# --- maps ----------------------------------------------------------------------------------------
+
+
+def _map(title: str, image: str, words: str, dark: str | None = None) -> str:
+    """Return a map with its degrees; in the dark it may have another picture."""
+    latitudes = "".join(
+        f'<span class="lat" style="top:{50 - 50 * d / 90:.2f}%">{_degrees(d, "N", "S")}</span>'
+        for d in (60, 30, 0, -30, -60)
+    )
+    longitudes = "".join(
+        f'<span class="lon" style="left:{50 + 50 * d / 180:.2f}%">{_degrees(d, "E", "W")}</span>'
+        for d in (-120, -60, 0, 60, 120)
+    )
+    return (
+        f'<figure class="map"><h3>{title}</h3><div class="plane">{_picture(image, words, dark)}'
+        f"{latitudes}{longitudes}</div></figure>"
+    )
+
+
+def _picture(image: str, words: str, dark: str | None) -> str:
+    plain = f'<img src="{image}" alt="{escape(words)}">'
+    if dark is None:
+        return plain
+    return (
+        f'<picture><source media="screen and (prefers-color-scheme: dark)" srcset="{dark}">'
+        f"{plain}</picture>"
+    )
+
+
+def _bar(ramp: Ramp, marks: tuple[int, ...], unit: str, dark: Ramp | None = None) -> str:
+    """Return the colours from low to high with their values."""
+    spans = "".join(
+        f'<span style="left:{100 * ramp.place(m):.2f}%">{m:,}</span>'.replace(">-", ">−")
+        for m in marks
+    )
+    other = None if dark is None else png(_strip(dark), dark)
+    picture = _picture(png(_strip(ramp), ramp), f"Colours, {unit}", other)
+    return f'<div class="bar">{picture}{spans}<span class="unit">{unit}</span></div>'
+
+
+def _strip(ramp: Ramp) -> Float[Array, "1 256"]:
+    """One value in the middle of each colour."""
+    steps = (np.arange(128) + 0.5) / 128
+    return np.concatenate([steps[::-1] * ramp.low, steps * ramp.high])[None]
+
+
+def _degrees(value: int, positive: str, negative: str) -> str:
+    return f"{abs(value)}°{positive if value > 0 else negative if value < 0 else ''}"
+
+
+# --- how to get it again -------------------------------------------------------------------------
+
+
+def _code(result: DemoResult) -> str:
+    used = set(re.findall(r"(\w+)\(", result.best.code)) | {"KernelRidge"}
+    return CODE.format(
+        names=", ".join(sorted(used)),
+        seed=result.seed,
+        quick=" --quick" if result.quick else "",
+        kernel=result.kernel,
+        kernel_name=result.kernel.split("(")[0],
+        method=result.best.code,
+        n_features=result.best.n_features,
+    )
+
+
+def _versions() -> str:
+    names = ("bochner", "numpy", "scipy", "scikit-learn")
+    found = ", ".join(f"{name} {_version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {found}; {platform.system()} {platform.machine()}."
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _source() -> str:
+    """Return the data set's own words on source and licence."""
+    parts = load_earth().description.split("\n\n")
+    return " ".join(" ".join(p.split()) for p in parts if p.startswith(("Source", "Licence")))

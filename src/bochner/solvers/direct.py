@@ -1,0 +1,229 @@
+"""Ridge regression from moments: one eigendecomposition serves a whole path of penalties.
+
+With G = V diag(w) Vᵀ and c = VᵀB (all about the means; MATHS §5):
+
+    β(λ) = V c/(w + λ),            d_λ = Σ w/(w + λ),
+    RSS  = P − Σ c² (w + 2λ)/(w + λ)²,
+    GCV  = W·RSS/(W − 1 − d_λ)²,
+    leverage of a row z: h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W, a = Vᵀ(z − z̄),
+    leave-one-out residual: (y − ŷ)/(1 − h).
+
+A row of weight w > 1 stands for w equal rows, and one of them is left out; a row of weight below
+one is left out whole.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import eigh, svd
+
+from bochner._ground.shapes import Array, Float
+from bochner.solvers.solution import Path
+
+__all__ = ["Eigen", "decompose", "decompose_rows", "floor", "leave_one_out", "path_of", "penalties"]
+
+#: Smallest penalty of the path, as a share of ‖G‖.
+LOWEST = 1e-9
+
+#: Penalties per factor of ten of the path.
+PER_DECADE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Eigen:
+    """G = V diag(w) Vᵀ with the right-hand side in its coordinates.
+
+    Attributes
+    ----------
+    values : (D,) float64
+        w ≥ 0, rising.
+    vectors : (D, D)
+        V.
+    projected : (D, t) float64
+        c = VᵀB.
+    power : (t,) float64
+        P.
+    weight : float
+        W.
+    precision : str
+        Precision of the products in G.
+    centred : bool
+        Whether an intercept is fitted.
+    """
+
+    values: Float[Array, "D"]
+    vectors: Float[Array, "D D"]
+    projected: Float[Array, "D t"]
+    power: Float[Array, "t"]
+    weight: float
+    precision: str
+    centred: bool = True
+
+    def coefficients(self, alpha: float) -> Float[Array, "D t"]:
+        """Return β(alpha); directions that rounding alone fills take no part.
+
+        At alpha = 0 this is the solution of least norm.
+        """
+        weights = self.values + alpha
+        noise = len(weights) * float(np.finfo(np.float64).eps) * float(weights[-1])
+        kept = weights > noise
+        return self.vectors[:, kept] @ (self.projected[kept] / weights[kept, None])
+
+    def residual_power(self, alphas: Float[Array, "p"]) -> Float[Array, "p t"]:
+        """Return RSS at each penalty, for each target."""
+        w, lam = self.values[:, None], np.maximum(alphas, np.finfo(float).tiny)[None, :]
+        explained = ((w + 2 * lam) / (w + lam) ** 2).T @ self.projected**2
+        return np.maximum(self.power - explained, 0.0)
+
+
+class Sums(Protocol):
+    """What is decomposed: the moments of all rows."""
+
+    weight: float
+    gram: Float[Array, "D D"]
+    cross: Float[Array, "D t"]
+    power: Float[Array, "t"]
+    precision: str
+
+
+def decompose(sums: Sums, centred: bool = True) -> Eigen:
+    """Return the eigendecomposition, by LAPACK's divide and conquer in float64: O(D³)."""
+    values, vectors = eigh(sums.gram, driver="evd", check_finite=False)
+    return Eigen(
+        np.maximum(values, 0.0),
+        vectors,
+        vectors.T @ sums.cross,
+        sums.power,
+        sums.weight,
+        sums.precision,
+        centred,
+    )
+
+
+def decompose_rows(
+    Z: Float[Array, "n D"],
+    y: Float[Array, "n t"],
+    w: Float[Array, "n"],
+    centred: bool = True,
+) -> Eigen:
+    """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
+
+    For few rows: the smallest eigenvalues keep twice as many digits as those of G do.
+    """
+    root = np.sqrt(w)[:, None]
+    U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
+    U, s, V = U[:, ::-1], s[::-1], Vt[::-1].T
+    power = ((root * y) ** 2).sum(axis=0)
+    projected = s[:, None] * (U.T @ (root * y))
+    return Eigen(s**2, V, projected, power, float(w.sum()), "float64", centred)
+
+
+def floor(eigen: Eigen) -> float:
+    """Return the smallest penalty that the precision of G resolves.
+
+    float64: 10·D·ε·‖G‖ (MATHS §5). float32 products, about the mean and summed in float64 every
+    8192 rows: 1e-6 ‖G‖. Measured on 41,157 rows, D = 2048, they are off by 7e-9 ‖G‖ in norm, and
+    predictions by 1e-4 of their spread at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
+    """
+    top = max(float(eigen.values[-1]), np.finfo(float).tiny)
+    if eigen.precision == "float32":
+        return 1e-6 * top
+    return 10 * len(eigen.values) * float(np.finfo(np.float64).eps) * top
+
+
+def penalties(eigen: Eigen) -> Float[Array, "p"]:
+    """Return the default path: from 1e-9 ‖G‖, or the floor of the precision, to ten times ‖G‖.
+
+    Smaller penalties can be given by hand.
+    """
+    top = max(float(eigen.values[-1]), 1e-290)
+    low, high = np.log10(max(floor(eigen), LOWEST * top)), np.log10(10 * top)
+    count = max(2, int(np.ceil((high - low) * PER_DECADE)) + 1)
+    return np.logspace(low, high, count)
+
+
+def path_of(
+    eigen: Eigen, alphas: Float[Array, "p"], loo: Float[Array, "p"] | None = None, loo_rows: int = 0
+) -> Path:
+    """Return all criteria along the path; those that moments alone give cost O(p D t)."""
+    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
+    d_eff = (w / (w + lam)).sum(axis=0)
+    rss = eigen.residual_power(alphas)
+    free = np.maximum(n - d_eff - eigen.centred, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gcv = n * _pooled(rss, eigen.power) / free**2
+    return Path(
+        alphas,
+        np.full(len(alphas), np.nan) if loo is None else loo,
+        np.where(free > 0, gcv, np.inf),
+        _evidence(eigen, alphas),
+        d_eff,
+        loo_rows,
+    )
+
+
+def _evidence(eigen: Eigen, alphas: Float[Array, "p"]) -> Float[Array, "p"]:
+    """Log marginal likelihood of K = a²(ZZᵀ + λI), amplitude profiled: −(n/2)(1 + log 2πâ²) − ½ log|·|."""
+    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
+    explained = (1 / (w + lam)).T @ eigen.projected**2
+    q = np.maximum((eigen.power - explained) / alphas[:, None], np.finfo(float).tiny)
+    logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
+    per_target = -0.5 * n * (1 + np.log(2 * np.pi * q / n)) - 0.5 * logdet[:, None]
+    return per_target[:, eigen.power > 0].sum(axis=1) if np.any(eigen.power > 0) else 0.0 * alphas
+
+
+def _pooled(errors: Float[Array, "p t"], power: Float[Array, "t"]) -> Float[Array, "p"]:
+    """Mean over targets of relative errors, in units of the mean power: no target dominates."""
+    varies = power > 0
+    if not np.any(varies):
+        return errors.mean(axis=1)
+    return np.mean(errors[:, varies] / power[varies], axis=1) * power[varies].mean()
+
+
+def leave_one_out(
+    eigen: Eigen,
+    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, "b"] | None]],
+    alphas: Float[Array, "p"],
+) -> tuple[Float[Array, "p"], int]:
+    """Return the leave-one-out mean squared error at every penalty, and the rows it is a mean of.
+
+    Parameters
+    ----------
+    eigen : Eigen
+        Of the moments of all rows.
+    blocks : iterable of (Z, y, w)
+        Rows among those of the moments, about the means that the moments have.
+    alphas : (p,)
+
+    Notes
+    -----
+    Exact for each row; with a sample of rows the mean is an unbiased estimate of that of all.
+    Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of the
+    smallest penalty change no leverage by more, and are left out.
+    """
+    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    values = eigen.values[kept]
+    inverse = 1 / (values[:, None] + alphas)
+    total, weight, rows = np.zeros((len(alphas), len(eigen.power))), 0.0, 0
+    for Z, y, w in blocks:
+        A = Z @ eigen.vectors[:, kept].astype(Z.dtype, copy=False)
+        total += _squared_errors(A, y, w, inverse, eigen.projected[kept], eigen)
+        weight += float(len(y) if w is None else w.sum())
+        rows += len(y)
+    return _pooled(total / max(weight, np.finfo(float).tiny), eigen.power / eigen.weight), rows
+
+
+def _squared_errors(
+    A: Array, y: Array, w: Array | None, inverse: Array, projected: Array, eigen: Eigen
+) -> Float[Array, "p t"]:
+    left_out = np.ones(len(y)) if w is None else np.minimum(w, 1.0)
+    weights = np.ones(len(y)) if w is None else w
+    leverage = (A * A) @ inverse.astype(A.dtype) + (1 / eigen.weight if eigen.centred else 0.0)
+    slack = np.maximum(1 - left_out[:, None] * leverage.astype(np.float64), 1e-10)
+    errors = []
+    for target in range(y.shape[1]):
+        fitted = A @ (projected[:, target, None] * inverse).astype(A.dtype)
+        errors.append(weights @ ((y[:, target, None] - fitted) / slack) ** 2)
+    return np.stack(errors, axis=1)

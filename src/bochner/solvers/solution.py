@@ -1,0 +1,144 @@
+"""What a solver returns: a value, an outcome whose text is the remedy, and the path it chose from."""
+
+from dataclasses import dataclass, fields
+from enum import Enum
+
+import numpy as np
+
+from bochner._ground.shapes import Array, Float
+
+__all__ = ["Outcome", "Path", "Solution"]
+
+
+class Outcome(Enum):
+    """How it went, and what to do; ``str(outcome)`` is the sentence."""
+
+    SOLVED = "Solved: the chosen alpha lies inside the path and rounding is far below it."
+    EDGE_LOW = (
+        "The best alpha is the smallest of the path: the data ask for less smoothing than was "
+        "tried, as when the target has no noise. More features, or a smaller lengthscale, would "
+        "fit better; alpha=... sets a smaller penalty by hand."
+    )
+    EDGE_HIGH = (
+        "The best alpha is the largest of the path: the features explain next to nothing of the "
+        "target. Try another kernel or lengthscale, scale the columns, or check the target."
+    )
+    SINGULAR = (
+        "ZᵀZ + alpha I is singular to working precision: alpha is below what float64 resolves. "
+        "Raise alpha, or let it be chosen with alpha=\"loo\"."
+    )
+    FLOAT32_LIMITED = (
+        "alpha is below what float32 products of the features resolve, and they could not be "
+        "formed again. Use precision=\"float64\", or an alpha above 1e-6 times the largest "
+        "eigenvalue of ZᵀZ."
+    )
+    REFINED = (
+        "Solved in float64: float32 products of the features did not resolve the alpha that the "
+        "data ask for, so the sweep was done again in float64."
+    )
+    CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing needs to be done."""
+        return self in (Outcome.SOLVED, Outcome.REFINED, Outcome.CONSTANT_TARGET)
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Criteria along a path of penalties, all (p,) float64, in rising order of ``alphas``.
+
+    Attributes
+    ----------
+    alphas : (p,)
+        Penalties.
+    loo : (p,)
+        Leave-one-out mean squared error, exact for each of ``loo_rows`` rows; NaN if none was
+        asked for. Several targets: the mean of their errors relative to their variances, times
+        the mean variance.
+    gcv : (p,)
+        Generalised cross-validation, W·RSS/(W − d_λ)².
+    evidence : (p,)
+        Log marginal likelihood with the amplitude profiled out (MATHS §5), summed over targets.
+    effective_dimension : (p,)
+        d_λ = Tr G(G + λI)⁻¹.
+    loo_rows : int
+        Rows that the leave-one-out errors are a mean over.
+    """
+
+    alphas: Float[Array, "p"]
+    loo: Float[Array, "p"]
+    gcv: Float[Array, "p"]
+    evidence: Float[Array, "p"]
+    effective_dimension: Float[Array, "p"]
+    loo_rows: int = 0
+
+    def __str__(self) -> str:
+        """Return the path as a table."""
+        names = ("alpha", "loo", "gcv", "evidence", "d_eff")
+        rows = zip(
+            self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension, strict=True
+        )
+        lines = ["".join(f"{name:>13}" for name in names)]
+        lines += ["".join(f"{value:13.5g}" for value in row) for row in rows]
+        return "\n".join(lines)
+
+    def best(self, criterion: str) -> int:
+        """Return the index of the best alpha by "loo", "gcv" or "evidence".
+
+        Of errors within one part in 10⁴ of the least, or 1e-10 of the largest, the largest alpha
+        is taken: the differences mean nothing, and on a plateau they are rounding.
+        """
+        if criterion == "evidence":
+            return int(np.argmax(self.evidence))
+        errors = np.nan_to_num(getattr(self, criterion), nan=np.inf)
+        largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
+        return int(np.flatnonzero(errors <= 1.0001 * errors.min() + 1e-10 * largest)[-1])
+
+    def to_dict(self) -> dict[str, Array]:
+        """Return the columns by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients of a ridge regression on features, and how they were chosen.
+
+    Attributes
+    ----------
+    coef : (D, t) float64
+        β: predictions are Z β + intercept.
+    intercept : (t,) float64
+    alpha : float
+        The penalty used.
+    outcome : Outcome
+        Its text is the remedy.
+    path : Path
+        Criteria at every alpha tried.
+    criterion : str
+        "loo", "gcv", "evidence", or "given".
+    residual_variance : (t,) float64
+        Σ w (y − ŷ)² / W on the rows of the fit.
+    history : tuple of str
+        What was done, in order.
+    """
+
+    coef: Float[Array, "D t"]
+    intercept: Float[Array, "t"]
+    alpha: float
+    outcome: Outcome
+    path: Path
+    criterion: str
+    residual_variance: Float[Array, "t"]
+    history: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return (
+            f"Solution(alpha={self.alpha:.4g} by {self.criterion}, D={len(self.coef)}, "
+            f"outcome={self.outcome.name})"
+        )

@@ -1,0 +1,314 @@
+"""The certificate's numbers against dense linear algebra, its sentences, and what it refuses."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+
+from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.planning import Certificate, certify
+from bochner.planning.spectral_distance import match
+
+
+@dataclass(frozen=True)
+class Radial:
+    """amplitude · exp(−|x − y|²/2)."""
+
+    amplitude: float = 1.0
+
+    def __call__(self, X, Y=None):
+        Y = X if Y is None else Y
+        square = np.sum((X[:, None, :] - Y[None, :, :]) ** 2, axis=2)
+        return self.amplitude * np.exp(-square / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Random Fourier features of ``Radial``."""
+
+    W: np.ndarray
+    kernel: Radial
+    below_kernel = False
+
+    def __call__(self, X):
+        P = X @ self.W.astype(X.dtype)
+        scale = (self.kernel.amplitude / self.W.shape[1]) ** 0.5
+        return (scale * np.hstack([np.cos(P), np.sin(P)])).astype(X.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks:
+    """Nyström features of ``Radial``."""
+
+    S: np.ndarray
+    kernel: Radial
+    below_kernel = True
+
+    def __call__(self, X):
+        L = np.linalg.cholesky(self.kernel(self.S) + 1e-10 * np.eye(len(self.S)))
+        return np.linalg.solve(L, self.kernel(X, self.S).T).T
+
+
+def rows(n=300, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def waves(d=3, pairs=60, amplitude=1.0):
+    return Waves(np.random.default_rng(1).standard_normal((d, pairs)), Radial(amplitude))
+
+
+def landmarks(X, count=30):
+    return Landmarks(X[:count], Radial())
+
+
+def brute(phi, X, alpha):
+    """ε below, ε above and K, by the dense generalised eigenvalues of the pencil."""
+    Z, K, I = phi(X), phi.kernel(X), np.eye(len(X))
+    values = eigh(Z @ Z.T + alpha * I, K + alpha * I, eigvals_only=True)
+    return 1 - values[0], values[-1] - 1, K, Z @ Z.T - K
+
+
+@pytest.mark.parametrize("alpha", [30.0, 0.3, 3e-3])
+@pytest.mark.parametrize("n", [2, 300, 700])
+@pytest.mark.parametrize("kind", ["waves", "landmarks"])
+def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind, n, alpha):
+    X = rows(n)
+    phi = waves() if kind == "waves" else landmarks(X, min(n - 1, 30))
+    below, above, K, E = brute(phi, X, alpha)
+    c = certify(phi, X, alpha=alpha, random_state=0)
+    # 700 rows take the Lanczos route, whose values are good to 1e-5 of the larger side.
+    assert c.epsilon == pytest.approx(max(below, above), rel=2e-5, abs=1e-11)
+    assert c.epsilon_interval == (c.epsilon, c.epsilon)
+    assert c.exact
+    assert c.confidence == 1
+    assert c.frobenius == pytest.approx(np.linalg.norm(E) / np.linalg.norm(K), rel=1e-9)
+    assert c.frobenius_interval == pytest.approx((c.frobenius, c.frobenius))
+    assert c.entrywise == pytest.approx(np.abs(E).max(), rel=1e-9)
+    d = np.trace(np.linalg.solve(K + alpha * np.eye(n), K))
+    assert c.effective_dimension == pytest.approx(d, rel=1e-8)
+
+
+def test_landmark_features_have_no_side_above_and_stay_below_one():
+    X = rows()
+    for alpha in [10.0, 1e-2, 1e-5]:
+        below, above, _, _ = brute(landmarks(X), X, alpha)
+        c = certify(landmarks(X), X, alpha=alpha, random_state=0)
+        assert above < 1e-9 < below
+        assert c.epsilon == pytest.approx(below, rel=1e-6)
+        assert c.epsilon < 1
+        assert c.risk_factor is not None
+
+
+def test_no_scale_matters():
+    X = rows(400)
+    one = certify(waves(), X, alpha=0.5, n_sample=128, random_state=3)
+    for factor in [1e-8, 1e8]:
+        scaled = waves(amplitude=factor)
+        other = certify(scaled, X, alpha=0.5 * factor, n_sample=128, random_state=3)
+        assert other.epsilon == pytest.approx(one.epsilon, rel=1e-7)
+        assert other.epsilon_interval == pytest.approx(one.epsilon_interval, rel=1e-6)
+        assert other.effective_dimension == pytest.approx(one.effective_dimension, rel=1e-6)
+        assert other.frobenius == pytest.approx(one.frobenius, rel=1e-7)
+
+
+def test_matched_penalty_gives_the_effective_dimension_of_all_rows():
+    X = rows(1000, d=2, seed=5)
+    K = np.exp(-np.linalg.norm(X[:, None] - X[None], axis=2))
+    exact = np.trace(np.linalg.solve(K + np.eye(1000), K))
+    values = [np.linalg.eigvalsh(K[s, s]) for s in (slice(0, 250), slice(250, 500))]
+    found = np.mean([match(v, 1000, 1.0).effective_dimension for v in values])
+    plain = np.mean([np.sum(v / (v + 0.25)) for v in values])
+    assert found == pytest.approx(exact, rel=0.1)
+    assert plain < 0.8 * exact  # alpha scaled to the sample alone misses a fifth of it
+
+
+def test_the_sample_says_when_it_cannot_resolve_the_penalty():
+    X = rows(800, d=12)
+    phi = Waves(np.random.default_rng(1).standard_normal((12, 50)), Radial())
+    c = certify(phi, X, alpha=1e-3, n_sample=64, random_state=0)
+    below, above, _, _ = brute(phi, X, 1e-3)
+    assert not c.resolved
+    assert c.epsilon_interval[1] > max(below, above)
+    assert "too small to resolve" in str(c)
+    assert "at least" in str(c)
+
+
+def test_rows_of_a_sample_can_speak_for_all():
+    X = rows(1000)
+    whole = certify(waves(), X, alpha=1.0, n_sample=1000, random_state=0)
+    part = certify(waves(), X[:400], alpha=1.0, n_rows=1000, random_state=0)
+    assert part.n_rows == 1000
+    assert part.n_sample == 400
+    assert part.epsilon_interval[0] <= whole.epsilon <= part.epsilon_interval[1]
+    assert part.frobenius_interval[0] <= whole.frobenius <= part.frobenius_interval[1]
+
+
+def test_the_same_seed_gives_the_same_certificate():
+    X = rows(500)
+    X.flags.writeable = False
+    a, b = (certify(waves(), X, alpha=1.0, n_sample=100, random_state=7) for _ in range(2))
+    assert a == b
+    assert a != certify(waves(), X, alpha=1.0, n_sample=100, random_state=8)
+
+
+def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
+    X = rows()
+    good = certify(waves(pairs=4000), X, alpha=30.0, random_state=0)
+    high = good.epsilon_interval[1]
+    assert good.risk_factor == pytest.approx(1 / (1 - high))
+    assert good.risk_noise == pytest.approx(high / (1 + high))  # D > n, so rank/n is 1
+    bad = certify(waves(pairs=5), X, alpha=0.01, random_state=0)
+    assert bad.epsilon > 1
+    assert bad.risk_factor is None
+    assert bad.risk_noise is None
+
+
+def test_the_risk_bound_holds_for_this_fit():
+    X, sigma = rows(200), 0.3
+    phi, alpha = waves(pairs=300), 20.0
+    c = certify(phi, X, alpha=alpha, random_state=0)
+    K, Z = phi.kernel(X), phi(X)
+    f = np.sin(X[:, 0])
+
+    def risk(A):
+        H = A @ np.linalg.inv(A + alpha * np.eye(200))
+        return np.mean((H @ f - f) ** 2) + sigma**2 * np.sum(H**2) / 200
+
+    assert risk(Z @ Z.T) <= c.risk_factor * risk(K) + c.risk_noise * sigma**2
+
+
+def test_four_times_the_features_about_halve_epsilon():
+    X = rows()
+    first, fourth = (
+        np.mean(
+            [
+                certify(
+                    Waves(np.random.default_rng(s).standard_normal((3, pairs)), Radial()),
+                    X,
+                    alpha=30.0,
+                ).epsilon
+                for s in range(8)
+            ]
+        )
+        for pairs in (200, 800)
+    )
+    # Eight maps each: the ratio's standard error is about 0.06.
+    assert 0.3 < fourth / first < 0.7
+    assert certify(waves(pairs=200), X, alpha=30.0).features_to_halve == 1600
+
+
+def test_landmark_features_halve_where_the_spectrum_says():
+    X = rows()
+    c = certify(landmarks(X), X, alpha=0.1, random_state=0)
+    assert c.n_features < c.features_to_halve < 300
+    # The best map of that width: the leading eigenvectors of the residual, added.
+    Z, K = landmarks(X)(X), Radial()(X)
+    I = 0.1 * np.eye(300)
+    values, V = eigh(K - Z @ Z.T, K + I)
+    V = (K + I) @ V[:, -(c.features_to_halve - c.n_features) :]
+    E = K - Z @ Z.T - (V * values[-V.shape[1] :]) @ V.T
+    assert eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
+
+
+def test_exact_features_are_zero_away():
+    @dataclass(frozen=True)
+    class Dot:
+        def __call__(self, X, Y=None):
+            return X @ (X if Y is None else Y).T
+
+    phi = lambda X: X
+    for n_sample in (2048, 64):
+        c = certify(phi, rows(), alpha=1e-3, kernel=Dot(), n_sample=n_sample, random_state=0)
+        assert c.epsilon == 0
+        assert c.epsilon_interval[0] == 0
+        assert c.epsilon_interval[1] < 1e-8
+        assert c.frobenius < 1e-14
+        assert c.features_to_halve is None
+        assert "zero up to rounding" in str(c)
+    c = certify(phi, np.zeros((50, 2)), alpha=1.0, kernel=Dot())
+    assert (c.epsilon, c.frobenius, c.effective_dimension) == (0, 0, 0)
+
+
+def test_features_of_a_kernel_that_is_zero_are_infinitely_far_and_json_has_none():
+    zero = lambda X: np.zeros((len(X), len(X)))
+    c = certify(lambda X: X, rows(50), alpha=1.0, kernel=zero)
+    assert c.frobenius == np.inf
+    assert json.loads(json.dumps(c.to_dict(), allow_nan=False))["frobenius"] is None
+
+
+def test_alpha_below_rounding_is_raised_and_said():
+    X = rows()
+    c = certify(waves(), X, alpha=1e-16, random_state=0)
+    assert c.alpha == 1e-16
+    assert 1e-13 < c.alpha_measured < 1e-10
+    assert c.risk_factor is None
+    assert "lost to rounding in float64" in str(c)
+
+
+def test_float32_features_are_judged_as_the_fit_uses_them():
+    X = rows()
+    double = certify(waves(), X, alpha=1.0, random_state=0)
+    single = certify(waves(), X.astype(np.float32), alpha=1.0, random_state=0)
+    assert single.epsilon == pytest.approx(double.epsilon, rel=1e-4)
+    assert single.epsilon != double.epsilon
+
+
+def test_words_and_numbers_for_people_and_machines():
+    X = rows(2000)
+    c = certify(waves(pairs=2000), X, alpha=200.0, n_sample=400, random_state=0)
+    text = str(c)
+    assert text.startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
+    assert "95 % interval" in text
+    assert "measured on 400 of them" in text
+    assert "times that of the exact kernel, plus" in text
+    assert "Halving ε takes about 16,000 features: the error of random features" in text
+    assert "(Frobenius)" in text
+    assert 3 <= text.count(". ") + 1 <= 5
+    assert repr(c).startswith("Certificate(epsilon=0.")
+    assert len(repr(c)) < 160
+    numbers = json.loads(json.dumps(c.to_dict(), allow_nan=False))
+    assert numbers["epsilon_interval"] == list(c.epsilon_interval)
+    assert numbers["risk_factor"] == c.risk_factor
+    assert isinstance(c, Certificate)
+    assert "follows the spectrum" not in text
+    assert "follows the spectrum" in str(certify(landmarks(X), X, alpha=1.0, n_sample=100))
+    assert "because ε reaches 1" in str(certify(waves(pairs=3), X, alpha=0.1, n_sample=100))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"alpha": 0}, InvalidInput, "alpha must be a positive finite number; got 0"),
+        ({"alpha": -1.0}, InvalidInput, "alpha must be a positive finite number; got -1"),
+        ({"alpha": np.nan}, InvalidInput, "alpha must be a positive finite number; got nan"),
+        ({"alpha": "loo"}, InvalidType, "alpha must be a positive finite number; got 'loo'"),
+        ({"confidence": 1}, InvalidInput, "confidence must be above 0 and below 1; got 1"),
+        ({"n_sample": 10}, InvalidInput, "n_sample must be an integer, 64 or above; got 10"),
+        ({"n_rows": 10}, InvalidInput, "n_rows must be an integer, 300 or above; got 10"),
+        ({"X": rows(1)}, InvalidInput, "X must have at least 2 rows to compare; got 1"),
+        ({"X": rows(20), "n_rows": 99}, InvalidInput, "at least 64 rows to speak for n_rows=99"),
+        ({"X": np.full((9, 3), np.nan)}, InvalidInput, "X must be finite"),
+        ({"X": np.zeros(9)}, InvalidInput, "X must have two dimensions"),
+        ({"random_state": -1}, InvalidInput, "random_state must be None"),
+        ({"kernel": lambda X: np.full((len(X),) * 2, np.inf)}, InvalidInput, "must be finite"),
+        ({"kernel": lambda X: np.zeros(len(X))}, InvalidInput, r"kernel\(X\) must be a matrix"),
+        ({"kernel": lambda X: -np.eye(len(X))}, NotPositive, "must be positive semi-definite"),
+        ({"phi": lambda X: X}, InvalidInput, "kernel must be given"),
+        ({"phi": lambda X: X[:5], "kernel": Radial()}, InvalidInput, r"phi\(X\) must be a matrix"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(change, error, message):
+    arguments = {"phi": waves(), "X": rows(), "alpha": 1.0} | change
+    with pytest.raises(error, match=message):
+        certify(arguments.pop("phi"), arguments.pop("X"), **arguments)
+
+
+def test_a_map_for_other_columns_is_refused():
+    features = pytest.importorskip("bochner.features")
+    kernels = pytest.importorskip("bochner.kernels")
+    phi = features.draw(kernels.Gaussian(), features.Fourier(), n_features=64, n_inputs=3)
+    with pytest.raises(InvalidInput, match="X must have the 3 columns"):
+        certify(phi, rows(d=4), alpha=1.0)
+    assert certify(phi, rows(d=3), alpha=1.0).n_features == 64

@@ -1,0 +1,400 @@
+"""Compiled loops against their NumPy twins and against extended precision."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+
+from bochner._ground import native
+from bochner.errors import InvalidInput
+
+DTYPES = [np.float32, np.float64]
+SHAPES = [  # rows, inputs, columns: alone, odd, either side of a vector, a tile and a strip
+    (1, 1, 1),
+    (2, 3, 5),
+    (5, 1, 8),
+    (6, 10, 16),
+    (7, 31, 17),
+    (13, 33, 33),
+    (193, 2, 7),
+    (9, 4, 511),
+    (9, 4, 513),
+    (3, 300, 130),
+    (3, 5000, 9),
+]
+TURN = 2 * np.longdouble("3.14159265358979323846264338327950288")
+
+if not native.HAVE_NATIVE:
+    if os.environ.get("BOCHNER_REQUIRE_ALL") == "1":
+        pytest.fail("the compiled module is required here and is not there")
+    pytest.skip("built without a compiler: only the twins are there", allow_module_level=True)
+
+from bochner import _native  # noqa: E402
+
+
+@pytest.fixture(params=_native.levels())
+def level(request):
+    """Every instruction set that this processor has."""
+    _native.set_level(request.param)
+    yield request.param
+    _native.set_level(_native.levels()[-1])
+
+
+@pytest.fixture
+def threads():
+    yield native.set_num_threads
+    native.set_num_threads(None)
+
+
+def data(n, d, m, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)).astype(dtype)
+    T = (rng.standard_normal((d, m)) / np.sqrt(d)).astype(dtype)
+    Y = rng.standard_normal((m, d)).astype(dtype)
+    X.flags.writeable = T.flags.writeable = Y.flags.writeable = False
+    return X, T, Y
+
+
+def turns(X, T, b=0):
+    """The exact turns to extended precision, and a bound on how far one rounding a step leads."""
+    X, T = X.astype(np.longdouble), T.astype(np.longdouble)
+    return X @ T + b, (np.abs(X) @ np.abs(T) + np.abs(b)) * (X.shape[1] + 2)
+
+
+def slow_radial(X, Y, profile, a):
+    """Every profile again, from its formula, in extended precision."""
+    difference = X.astype(np.longdouble)[:, None, :] - Y.astype(np.longdouble)[None, :, :]
+    s = np.square(difference).sum(axis=-1)
+    r = np.sqrt(s)
+    root3, root5 = np.sqrt(np.longdouble(3)), np.sqrt(np.longdouble(5))
+    return {
+        "gaussian": lambda: np.exp(-s / 2),
+        "exponential": lambda: np.exp(-r),
+        "matern32": lambda: (1 + root3 * r) * np.exp(-root3 * r),
+        "matern52": lambda: (1 + root5 * r + 5 * s / 3) * np.exp(-root5 * r),
+        "rational_quadratic": lambda: (1 + s / (2 * np.longdouble(a))) ** -np.longdouble(a),
+        "laplace": lambda: np.exp(-np.abs(difference).sum(axis=-1)),
+        "cauchy": lambda: np.prod(1 / (1 + np.square(difference)), axis=-1),
+    }[profile]()
+
+
+# ---- values
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cosines_and_sines_are_those_of_extended_precision(shape, dtype, level):
+    X, T, _ = data(*shape, dtype)
+    P, rounding = turns(X, T)
+    bound = 2 * np.finfo(dtype).eps * (1 + TURN * rounding)
+    Z = native.cos_sin(X, T, 1.0)
+    assert Z.dtype == dtype
+    assert Z.shape == (shape[0], 2 * shape[2])
+    assert np.all(np.abs(Z[:, : shape[2]] - np.cos(TURN * P)) <= bound)
+    assert np.all(np.abs(Z[:, shape[2] :] - np.sin(TURN * P)) <= bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cosines_with_phases_are_those_of_extended_precision(shape, dtype, level):
+    X, T, _ = data(*shape, dtype)
+    b = np.random.default_rng(1).random(shape[2]).astype(dtype)
+    P, rounding = turns(X, T, b)
+    Z = native.cos_bias(X, T, b, 0.25)
+    assert Z.dtype == dtype
+    bound = 0.5 * np.finfo(dtype).eps * (1 + TURN * rounding)
+    assert np.all(np.abs(Z - np.cos(TURN * P) / 4) <= bound)
+
+
+@pytest.mark.parametrize(("dtype", "asked"), [(np.float32, 1.6e-7), (np.float64, 3e-16)])
+def test_the_trigonometry_alone_errs_by_no_more_than_it_says(dtype, asked, level):
+    x = np.linspace(-1.3, 1.3, 200_001).astype(dtype)[:, None]
+    Z = native.cos_sin(x, np.ones((1, 1), dtype), 1.0)
+    angle = TURN * x[:, 0].astype(np.longdouble)
+    assert np.abs(Z[:, 0] - np.cos(angle)).max() <= asked
+    assert np.abs(Z[:, 1] - np.sin(angle)).max() <= asked
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quarter_turns_are_exact(dtype, level):
+    x = np.arange(-8, 9, dtype=dtype)[:, None] / 4
+    Z = native.cos_sin(x, np.ones((1, 1), dtype), 1.0)
+    np.testing.assert_allclose(Z[:, 0], np.rint(np.cos(2 * np.pi * x[:, 0])), atol=1e-7)
+    assert Z[::4].tolist() == [[1, 0]] * 5  # whole turns: to the bit
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_huge_arguments_lose_nothing_but_what_they_have_lost(dtype, level):
+    exponents = np.arange(0, 100)
+    x = np.ldexp(np.random.default_rng(2).uniform(1, 2, 100), exponents).astype(dtype)
+    x = np.concatenate([x, -x, np.array([1e6, 1e6 + 0.125, 2**21 + 0.25, 2**23 + 1, 2**47], dtype)])
+    Z = native.cos_sin(x[:, None], np.ones((1, 1), dtype), 1.0)
+    with mpmath.workdps(60):
+        angle = [2 * mpmath.pi * mpmath.mpf(float(v)) for v in x]
+        cosines = np.array([float(mpmath.cos(a)) for a in angle])
+        sines = np.array([float(mpmath.sin(a)) for a in angle])
+    np.testing.assert_allclose(Z[:, 0], cosines, atol=2 * np.finfo(dtype).eps, rtol=0)
+    np.testing.assert_allclose(Z[:, 1], sines, atol=2 * np.finfo(dtype).eps, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("profile", native.PROFILES)
+def test_kernel_values_are_those_of_extended_precision(profile, shape, dtype, level):
+    X, _, Y = data(*shape, dtype)
+    slow = slow_radial(X, Y, profile, 0.7)
+    K = native.radial(X, Y, profile, 0.7)
+    assert K.dtype == dtype
+    with np.errstate(divide="ignore"):
+        exponent = np.maximum(1, -np.log(np.maximum(slow, np.finfo(dtype).tiny)))
+    steps = 4 + shape[1]
+    bound = slow * exponent * steps * np.finfo(dtype).eps + 2 * np.finfo(dtype).tiny
+    assert np.all(np.abs(K - slow) <= bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("profile", native.PROFILES)
+def test_equal_rows_give_one_exactly(profile, dtype, level):
+    X = 1000 + data(20, 7, 1, dtype)[0]
+    assert np.all(np.diag(native.radial(X, X, profile, 3.0)) == 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("profile", native.PROFILES)
+def test_far_apart_is_zero(profile, dtype, level):
+    far = np.array([[0.0, 0.0], [1e30, -1e30]], dtype)  # squares overflow in float32
+    K = native.radial(far, far, profile, 2.0)
+    assert np.all(np.diag(K) == 1)
+    assert 0 <= K[0, 1] < 1e-30
+    assert K[0, 1] == K[1, 0]
+
+
+# ---- twins
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_compiled_and_twin_agree(shape, dtype, level, monkeypatch):
+    monkeypatch.setattr(native, "TWIN_BYTES", 1000)  # several blocks of rows
+    X, T, Y = data(*shape, dtype)
+    n, d, m = shape
+    b = np.random.default_rng(1).random(m).astype(dtype)
+    eps = np.finfo(dtype).eps
+    pair, phase, values = (
+        np.empty((n, 2 * m), dtype),
+        np.empty((n, m), dtype),
+        np.empty((n, m), dtype),
+    )
+    native.cos_sin_twin(X, T, 0.5, pair)
+    native.cos_bias_twin(X, T, b, 0.5, phase)
+    atol = 40 * (1 + d) * eps
+    np.testing.assert_allclose(native.cos_sin(X, T, 0.5), pair, atol=atol, rtol=0)
+    np.testing.assert_allclose(native.cos_bias(X, T, b, 0.5), phase, atol=atol, rtol=0)
+    for profile in native.PROFILES:
+        native.radial_twin(X, Y, profile, 0.7, values)
+        np.testing.assert_allclose(
+            native.radial(X, Y, profile, 0.7), values, atol=10 * d * eps, rtol=0, err_msg=profile
+        )
+
+
+# ---- the same bits
+
+
+def calls(dtype, d, m):
+    _, T, Y = data(1, d, m, dtype)
+    b = np.random.default_rng(1).random(m).astype(dtype)
+    yield lambda X: native.cos_sin(X, T, 0.3)
+    yield lambda X: native.cos_bias(X, T, b, 0.3)
+    for profile in native.PROFILES:
+        yield lambda X, profile=profile: native.radial(X, Y, profile, 0.7)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("d", "m"), [(3, 70), (10, 600), (33, 20), (800, 33)])
+def test_bits_do_not_depend_on_the_rows_beside(d, m, dtype, level):
+    X = data(230, d, m, dtype)[0]
+    for call in calls(dtype, d, m):
+        whole = call(X)
+        edges = [0, 1, 3, 4, 11, 17, 100, 229, 230]
+        pieces = np.concatenate([call(X[a:b]) for a, b in pairwise(edges)])
+        assert whole.tobytes() == pieces.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_do_not_depend_on_the_columns_beside(dtype, level):
+    X, T, Y = data(9, 10, 600, dtype)
+    few = np.ascontiguousarray(T[:, 300:317])
+    assert np.array_equal(
+        native.cos_sin(X, few, 1.0)[:, :17], native.cos_sin(X, T, 1.0)[:, 300:317]
+    )
+    assert np.array_equal(
+        native.radial(X, Y[300:317], "matern32"), native.radial(X, Y, "matern32")[:, 300:317]
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_do_not_depend_on_the_number_of_threads(dtype, threads):
+    X = data(2500, 10, 600, dtype)[0]
+    for call in calls(dtype, 10, 600):
+        threads(1)
+        alone = call(X).tobytes()
+        for n in (2, 3, 7):
+            threads(n)
+            assert call(X).tobytes() == alone
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_computes_the_same():
+    program = """
+import os, sys
+import numpy as np
+from bochner._ground import native
+X, T = np.random.default_rng(0).standard_normal((3000, 10)), np.ones((10, 600))
+before = native.cos_sin(X, T, 1.0)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(native.cos_sin(X, T, 1.0), before) else 3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    environment = os.environ | {"BOCHNER_NUM_THREADS": "4"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
+    assert done.returncode == 0
+
+
+# ---- hostile input
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("twin", [False, True])
+def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level):
+    X = np.array(data(8, 5, 21, dtype)[0])
+    X[3, 2] = bad
+    _, T, _ = data(8, 5, 21, dtype)
+    Z = np.empty((8, 42), dtype)
+    (native.cos_sin_twin if twin else native.cos_sin)(X, T, 1.0, Z)
+    assert np.isnan(Z[3]).all()
+    assert np.isfinite(np.delete(Z, 3, axis=0)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("profile", native.PROFILES)
+@pytest.mark.parametrize("twin", [False, True])
+def test_nan_gives_nan_and_infinity_apart_gives_zero(profile, dtype, twin, level):
+    Y = np.zeros((5, 2), dtype)
+    X = np.array([[np.nan, 0], [np.inf, 0], [0, 0]], dtype)
+    K = np.empty((3, 5), dtype)
+    (native.radial_twin if twin else native.radial)(X, Y, profile, 1.5, K)
+    assert np.isnan(K[0]).all()
+    assert np.all(K[1] == 0)
+    assert np.all(K[2] == 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_rows_and_no_columns_give_empty_arrays(dtype):
+    X, T, Y = data(4, 3, 5, dtype)
+    assert native.cos_sin(X[:0], T, 1.0).shape == (0, 10)
+    assert native.cos_sin(X, np.empty((3, 0), dtype), 1.0).shape == (4, 0)
+    assert native.radial(X, Y[:0], "gaussian").shape == (4, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_inputs_are_zero_turns_and_zero_distance(dtype):
+    X = np.empty((4, 0), dtype)
+    assert native.cos_sin(X, np.empty((0, 3), dtype), 2.0).tolist() == [[2.0] * 3 + [0.0] * 3] * 4
+    assert native.radial(X, np.empty((3, 0), dtype), "cauchy").tolist() == [[1.0] * 3] * 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, level):
+    X, T, Y = data(11, 3, 9, dtype)
+    wide = np.full((11, 40), 7, dtype)
+    assert native.cos_sin(X, T, 1.0, out=wide[:, 5:23]).base is wide
+    native.radial(X, Y, "laplace", out=wide[:, 30:39])
+    assert np.array_equal(wide[:, 5:23], native.cos_sin(X, T, 1.0))
+    assert np.array_equal(wide[:, 30:39], native.radial(X, Y, "laplace"))
+    assert np.all(wide[:, [*range(5), *range(23, 30), 39]] == 7)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda X, T: native.cos_sin(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
+        (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((4, 9))), "out has the wrong shape"),
+        (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((10, 4)).T), "must be contiguous"),
+        (lambda X, T: native.cos_bias(X, T, np.ones(4), 1.0), "number of frequencies"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(call, message):
+    X, T, _ = data(4, 3, 5, np.float64)
+    with pytest.raises(ValueError, match=message):
+        call(X, T)
+
+
+def test_mixed_precision_and_unknown_profiles_are_refused():
+    X, T, Y = data(4, 3, 5, np.float64)
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        native.cos_sin(X, T.astype(np.float32), 1.0)
+    with pytest.raises(InvalidInput, match=r"requires one of the profiles gaussian, .*'cubic'"):
+        native.radial(X, Y, "cubic")
+
+
+def test_an_unknown_instruction_set_is_refused():
+    with pytest.raises(ValueError, match="no such instruction set"):
+        _native.set_level("abacus")
+
+
+# ---- threads and the pure-Python way
+
+
+def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypatch, threads):
+    monkeypatch.delenv("BOCHNER_NUM_THREADS", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    processors = native.get_num_threads()
+    assert processors >= 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
+    assert native.get_num_threads() == 5
+    monkeypatch.setenv("BOCHNER_NUM_THREADS", "3")
+    assert native.get_num_threads() == 3
+    monkeypatch.setenv("BOCHNER_NUM_THREADS", "many")
+    assert native.get_num_threads() == 5
+    threads(2)
+    assert native.get_num_threads() == 2
+    threads(None)
+    assert native.get_num_threads() == 5
+    with pytest.raises(InvalidInput, match="requires at least 1 thread, got 0"):
+        threads(0)
+
+
+def test_pure_python_says_so_once_and_gives_the_same():
+    program = """
+import warnings
+import numpy as np
+from bochner._ground import native
+from bochner.errors import PurePythonWarning
+assert not native.HAVE_NATIVE
+X = np.random.default_rng(0).standard_normal((50, 3))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    Z = native.cos_sin(X, X[:3].copy(), 1.0)
+    native.cos_bias(X, X[:3].copy(), X[0], 1.0)
+    K = native.radial(X, X, "matern52")
+assert [w.category for w in said] == [PurePythonWarning], said
+assert "C++ compiler" in str(said[0].message)
+print(float(Z.sum()), float(K.sum()))
+"""
+    environment = os.environ | {"BOCHNER_PURE_PYTHON": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        timeout=60,
+        check=True,
+        capture_output=True,
+    )
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    here = [native.cos_sin(X, X[:3].copy(), 1.0).sum(), native.radial(X, X, "matern52").sum()]
+    np.testing.assert_allclose([float(v) for v in done.stdout.split()], here, rtol=1e-12)

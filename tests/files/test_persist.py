@@ -1,0 +1,533 @@
+"""Model files: the same bits come back, and nothing else is ever taken for a model."""
+
+import json
+import os
+import pickle
+import struct
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+from safetensors import safe_open
+from safetensors.numpy import save as safetensors_bytes
+
+import bochner as bo
+from bochner._ground.schema import Schema
+from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
+from bochner.estimators import KernelFeatures, KernelRidge
+from bochner.kernels import (
+    Cauchy,
+    Columns,
+    Constant,
+    Exponential,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Mahalanobis,
+    Matern,
+    RationalQuadratic,
+)
+from bochner.moments import Moments
+from bochner.persist import FORMAT, files
+from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.values import Arrays, decode, encode
+from bochner.solvers.solution import Outcome, Path, Solution
+
+RNG = np.random.default_rng(20)
+X = RNG.normal(size=(160, 3))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=160)
+
+KERNELS = [
+    2.0 * Matern(smoothness=1.5, lengthscale=[0.3, 1.0, 2.0]) + Gaussian(lengthscale=0.1 + 0.2),
+    Columns(RationalQuadratic(shape=0.7, lengthscale=1e-7), (0, 2)) * Exponential(3.0),
+    Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 1 / 3])),
+    Linear() + Constant(0.25),
+    Laplace(0.5) * Cauchy(2.0),
+]
+MAPS = [
+    (Gaussian(0.7), bo.Fourier()),
+    (KERNELS[0], bo.Fourier(bo.QMC())),
+    (Laplace(0.5), bo.Fourier(bo.IID(), form="phase")),
+    (Linear() * Gaussian(2.0) + 1.5, bo.Fourier()),
+    (KERNELS[2], bo.Fourier()),
+    (Columns(Gaussian(0.9), (0, 2)), bo.Fourier()),
+    (Matern(0.5), bo.Nystrom()),
+    (Matern(2.5, 2.0), bo.Nystrom(bo.Uniform())),
+]
+
+
+def there_and_back(value):
+    arrays = Arrays()
+    text = json.dumps(encode(value, arrays), allow_nan=False)
+    return decode(json.loads(text), arrays.by_name)
+
+
+def fitted(**options):
+    options = {"kernel": Gaussian(1.0), "method": bo.Nystrom(), "n_features": 24} | options
+    return KernelRidge(**options, random_state=3).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.bochner"
+
+
+# --- What comes back -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, 0, -(2**80), 0.1 + 0.2, 5e-324, -0.0, float("inf"), -float("inf"), float("nan"),
+        "", "Nyström \u2028 \\ \"", [], [1, [2.5, None]], (), (1, ("a", [2])), {}, {"a": (1,)},
+        {"class": ["Gaussian", {}]}, np.float32(0.1), np.float64(np.nan), np.int8(-3),
+        np.bool_(True), np.str_("a"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_plain_values_come_back_as_they_were(value):
+    back = there_and_back(value)
+    assert type(back) is (str if isinstance(value, np.str_) else type(value))
+    assert repr(back) == repr(type(back)(value) if isinstance(value, np.str_) else value)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("code", "?bhilBHILefd")
+@pytest.mark.parametrize("shape", [(), (0, 3), (4,), (2, 3), (2, 3, 2)])
+def test_arrays_come_back_bit_for_bit_in_their_order(code, shape, order):
+    array = np.asarray(RNG.normal(size=shape) * 50, order=order).astype(code)
+    back = there_and_back(array)
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+    assert back.flags.c_contiguous == array.flags.c_contiguous
+    assert back.flags.f_contiguous == array.flags.f_contiguous
+
+
+@pytest.mark.parametrize("dtype", [object, "U7"])
+def test_arrays_of_text_come_back_as_text(dtype):
+    array = np.array([["a", "größe"], ["", "x=y"]], dtype=dtype)
+    back = there_and_back(array)
+    assert back.dtype == array.dtype
+    assert back.tolist() == array.tolist()
+
+
+def test_special_numbers_in_arrays_keep_their_bits(path):
+    gram = np.array([[np.nan, -0.0], [np.inf, 5e-324]])
+    moments = Moments(2, 2.0, gram[0], gram[1, :1], gram, gram[:, :1], gram[0, :1], "float64")
+    bo.save(moments, path)
+    back = bo.load(path)
+    assert back.gram.tobytes() == gram.tobytes()
+    assert back.cross.tobytes() == gram[:, :1].tobytes()
+
+
+def test_arrays_of_the_other_byte_order_keep_their_numbers():
+    back = there_and_back(np.arange(5, dtype=">i4"))
+    assert back.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_array_that_comes_twice_is_stored_once():
+    arrays = Arrays()
+    encode([X, {"again": X}, (X.T,)], arrays)
+    assert len(arrays.by_name) == 2
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "csc_array"])
+def test_sparse_rows_come_back(kind):
+    S = getattr(scipy.sparse, kind)(np.where(X > 1, X, 0.0))
+    back = there_and_back(S)
+    assert type(back) is type(S)
+    assert back.data.tobytes() == S.data.tobytes()
+    assert np.array_equal(back.toarray(), S.toarray())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.random.default_rng,
+        np.random.RandomState,
+        lambda s: np.random.Generator(np.random.Philox(s)),
+    ],
+)
+def test_generators_go_on_where_they_were(make):
+    generator = make(5)
+    generator.normal(size=3)
+    back = there_and_back(generator)
+    assert type(back) is type(generator)
+    assert np.array_equal(back.normal(size=9), generator.normal(size=9))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_kernels_come_back_equal(kernel, path):
+    bo.save(kernel, path)
+    assert bo.load(path) == kernel
+    assert bo.load(path)(X).tobytes() == kernel(X).tobytes()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [bo.Fourier(bo.QMC(), form="phase"), bo.Nystrom(bo.Pivoted(pool=7)), bo.Auto(budget=2.0)],
+    ids=repr,
+)
+def test_methods_come_back_equal(method, path):
+    bo.save(method, path)
+    assert bo.load(path) == method
+
+
+@pytest.mark.parametrize(("kernel", "method"), MAPS, ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_maps_give_the_same_bits(kernel, method, dtype, path):
+    phi = bo.draw(kernel, method, n_features=48, X=X, random_state=1)
+    bo.save(phi, path)
+    back = bo.load(path)
+    assert type(back) is type(phi)
+    assert back.kernel == kernel
+    assert back(X.astype(dtype)).tobytes() == phi(X.astype(dtype)).tobytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"method": bo.Fourier(bo.QMC()), "alpha": "gcv", "precision": "float32"},
+        {"method": "auto", "kernel": "gaussian"},
+        {"method": bo.Fourier(form="phase"), "alpha": 0.5, "fit_intercept": False},
+    ],
+    ids=repr,
+)
+def test_predictions_have_the_same_bits(options, path):
+    model = fitted(**options)
+    before = model.predict(X)
+    bo.save(model, path)
+    back = bo.load(path)
+    assert back.predict(X).tobytes() == before.tobytes()
+    assert repr(back) == repr(model)
+    assert back.get_params().keys() == model.get_params().keys()
+
+
+def test_several_targets_and_sparse_rows_predict_the_same_bits(path):
+    S = scipy.sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    model = KernelRidge(Gaussian(1.0), method=bo.Fourier(), n_features=32, random_state=0)
+    model.fit(S, np.column_stack([Y, -2 * Y]))
+    bo.save(model, path)
+    assert bo.load(path).predict(S).tobytes() == model.predict(S).tobytes()
+
+
+def test_all_that_was_learned_comes_back(model, path):
+    certificate = model.certificate_
+    bo.save(model, path)
+    back = bo.load(path)
+    assert back.kernel_ == model.kernel_
+    assert back.solution_.outcome is model.solution_.outcome
+    assert str(back.solution_.path) == str(model.solution_.path)
+    assert back.moments_.gram.tobytes() == model.moments_.gram.tobytes()
+    assert back.choice_.reason == model.choice_.reason
+    assert back.certificate_ == certificate
+    assert vars(back).keys() == vars(model).keys()
+
+
+def test_a_loaded_model_goes_on_as_if_it_had_never_been_saved(path):
+    stays = KernelRidge(Gaussian(1.0), method=bo.Nystrom(), n_features=24, random_state=3)
+    stays.partial_fit(X[:90], Y[:90])
+    bo.save(stays, path)
+    comes = bo.load(path)
+    for each in (stays, comes):
+        each.partial_fit(X[90:], Y[90:])
+    assert comes.predict(X).tobytes() == stays.predict(X).tobytes()
+    assert bo.merge(comes, stays).moments_.rows == 320
+
+
+def test_tables_keep_their_schema(path, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "a,c,y\n" + "".join(f"{i},{'rst'[i % 3]},{i % 7}\n" for i in range(60))
+    )
+    blocks = bo.Blocks.from_files(tmp_path / "t.csv", target="y")
+    model = KernelRidge(Gaussian(5.0), method=bo.Fourier(), n_features=16, random_state=0)
+    model.fit_blocks(blocks)
+    bo.save(model, path)
+    back = bo.load(path)
+    assert back.schema_ == model.schema_ == Schema(("a", "c"), (("c", ("r", "s", "t")),), "y")
+    assert back.feature_names_in_.tolist() == ["a", "c"]
+    assert back.feature_names_in_.dtype == object
+
+
+def test_the_transformer_comes_back_with_its_output_setting(path):
+    pandas = pytest.importorskip("pandas")
+    model = KernelFeatures(Gaussian(1.0), n_features=16, random_state=0).fit(X)
+    bo.save(model.set_output(transform="pandas"), path)
+    Z = bo.load(path).transform(X)
+    assert isinstance(Z, pandas.DataFrame)
+    assert Z.to_numpy().tobytes() == model.transform(X).to_numpy().tobytes()
+
+
+def test_a_model_that_is_not_fitted_keeps_its_parameters(path):
+    model = KernelRidge(Laplace(2.0), method=bo.Auto(), alpha=float("inf"), random_state=7)
+    bo.save(model, path)
+    assert bo.load(path).get_params() == model.get_params()
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+def header_of(path):
+    with safe_open(path, framework="np") as file:
+        return json.loads(file.metadata()["bochner"])
+
+
+def test_the_header_says_what_the_model_is_and_what_it_was_fitted_on(model, path):
+    bo.save(model, path)
+    header = header_of(path)
+    assert header["format"] == FORMAT
+    assert header["library"] == bo.__version__
+    assert header["class"] == "KernelRidge"
+    assert header["value"]["estimator"][1]["kernel"] == {
+        "class": ["Gaussian", {"lengthscale": 1.0}]
+    }
+    fingerprint = header["fingerprint"]
+    assert (fingerprint["rows"], fingerprint["columns"], fingerprint["features"]) == (160, 3, None)
+    bo.save(fitted(), path)
+    assert header_of(path)["fingerprint"] == fingerprint
+    bo.save(KernelRidge(Gaussian(1.0), n_features=24, random_state=3).fit(X, 2 * Y), path)
+    assert header_of(path)["fingerprint"]["moments"] != fingerprint["moments"]
+
+
+def test_the_same_model_gives_the_same_bytes(model, path):
+    bo.save(model, path)
+    before = path.read_bytes()
+    bo.save(bo.load(path), path)
+    assert path.read_bytes() == before
+
+
+def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
+    bo.save(model, path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KeyboardInterrupt):
+        bo.save(Gaussian(2.0), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_saving_where_there_is_no_folder_says_so(tmp_path):
+    with pytest.raises(DataFileError, match="cannot be written: no such file or directory"):
+        bo.save(Gaussian(), tmp_path / "nowhere" / "k.bochner")
+
+
+def test_every_class_of_the_table_is_named_as_the_table_says():
+    for table in (KNOWN, ESTIMATORS):
+        assert all(cls.__name__ == name for name, cls in table.items())
+    assert not set(KNOWN) & set(ESTIMATORS)
+
+
+def test_every_public_value_of_the_package_can_be_saved():
+    from bochner import features, kernels  # noqa: PLC0415
+
+    public = [getattr(module, name) for module in (kernels, features) for name in module.__all__]
+    finals = {c for c in public if isinstance(c, type) and not getattr(c, "__abstractmethods__", 0)}
+    assert {c.__name__ for c in finals if c is not features.Method} <= set(KNOWN)
+    assert {Moments, Outcome, Path, Solution, Schema} <= set(KNOWN.values())
+
+
+# --- What is refused when it is saved ------------------------------------------------------------
+
+
+class Mine(Kernel):
+    def evaluate(self, X, Y):
+        return X @ Y.T
+
+    def diagonal(self, X):
+        return (X**2).sum(1)
+
+
+class Gaussian2(KernelRidge):
+    pass
+
+
+Gaussian2.__name__ = "KernelRidge"
+
+
+@pytest.mark.parametrize("foreign", [Mine(), {"a": 1}, X, Gaussian2(), "gaussian", None])
+def test_only_what_bochner_made_is_saved(foreign, path):
+    with pytest.raises(InvalidType, match="save: model must be an estimator, map, kernel, method"):
+        bo.save(foreign, path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("part", [Mine(), X.astype("complex128"), np.array([1, "a"], object)])
+def test_a_part_that_is_not_bochners_own_is_named(part, path):
+    model = KernelRidge(part)
+    with pytest.raises(InvalidType, match=r"save: (a model must be made of|arrays must hold)"):
+        bo.save(model, path)
+    assert not path.exists()
+
+
+# --- What is refused when it is loaded -----------------------------------------------------------
+
+
+def refused(path, match):
+    with pytest.raises(ModelFileError, match=match) as caught:
+        bo.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def write_zip(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("write", "match"),
+    [
+        (
+            lambda p: p.write_bytes(pickle.dumps([1.0, 2.0])),
+            "it is a pickle, which bochner does not",
+        ),
+        (write_zip, "it is a ZIP archive"),
+        (lambda p: p.write_bytes(b"PAR1" + bytes(90)), "it is a Parquet table"),
+        (lambda p: p.write_text("a,b\n1,2\n"), "it is something else, or its beginning is damaged"),
+        (lambda p: p.write_bytes(b""), "it is empty"),
+        (lambda p: p.write_bytes(b"\x01"), "it is something else"),
+        (lambda p: p.write_bytes(struct.pack("<Q", 2**63) + b"{}"), "cut short or altered"),
+        (lambda p: p.mkdir(), "it is a folder. Name the file in it"),
+        (lambda p: p.with_name("modell.bochner").touch(), r"no such file \(did you mean 'modell"),
+        (
+            lambda p: p.write_bytes(safetensors_bytes({"a": X})),
+            "safetensors file of another program",
+        ),
+        (
+            lambda p: p.write_bytes(safetensors_bytes({"a": X}, {"bochner": "[" * 100000})),
+            "cut short or altered",
+        ),
+        (lambda p: p.write_bytes(safetensors_bytes({"a": X}, {"bochner": "[]"})), "cut short or"),
+        (lambda p: p.write_bytes(safetensors_bytes({"a": X}, {"bochner": "{}"})), "cut short or"),
+    ],
+)
+def test_anything_else_gets_one_sentence(write, match, path):
+    write(path)
+    refused(path, match)
+
+
+def test_a_file_that_cannot_be_read_says_why(path, monkeypatch):
+    bo.save(Gaussian(), path)
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    refused(path, "it cannot be read: permission denied")
+
+
+def forged(path, value, **changes):
+    """Write a file with a right checksum around a value that encode would not write."""
+    header = {"class": "Gaussian", "fingerprint": None, "format": FORMAT, "library": "9.9"}
+    header |= {"value": value} | changes
+    arrays = {"0": np.array([1.0])}
+    header["checksum"] = files._checksum(header, arrays)
+    path.write_bytes(safetensors_bytes(arrays, {"bochner": files._canonical(header)}))
+
+
+def test_a_newer_format_asks_for_an_upgrade(path):
+    forged(path, {}, format=FORMAT + 1)
+    refused(
+        path, r"it is of format 2 by bochner 9.9, and this version, .*, reads format 1. Upgrade"
+    )
+
+
+def test_a_forged_file_with_right_parts_loads(path):
+    forged(path, {"class": ["Gaussian", {"lengthscale": 2.0}]})
+    assert bo.load(path) == Gaussian(2.0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"class": ["os.system", {"command": "true"}]},
+        {"class": ["Popen", {"args": ["true"]}]},
+        {"class": ["Gaussian", {"length": 2.0}]},
+        {"class": ["Gaussian", {"lengthscale": -1.0}]},
+        {"class": ["Gaussian", {"lengthscale": {"array": ["7", "C"]}}]},
+        {"class": ["Outcome", {"value": 1}]},
+        {"class": "Gaussian"},
+        {"estimator": ["Gaussian", {}, {}]},
+        {"estimator": ["KernelRidge", {"nonsense": 1}, {}]},
+        {"estimator": ["KernelRidge", {}, [1]]},
+        {"enum": ["Outcome", "FINE"]},
+        {"enum": ["Gaussian", "FINE"]},
+        {"pickle": "gASVCg=="},
+        {"array": ["0", "C"], "class": []},
+        {"text": ["V8", [1], ["a"]]},
+        {"text": ["O", [2], ["a"]]},
+        {"sparse": ["csr_array", [1, 1], 1, 2, 3]},
+        {"random": ["Generator", {"dict": [["bit_generator", "Popen"]]}]},
+        {"random": ["Generator", {"dict": [["bit_generator", "PCG64"]]}]},
+        {"float": "one"},
+        {"dict": [[[1], 2]]},
+        {},
+    ],
+    ids=repr,
+)
+def test_a_forged_file_builds_nothing_that_is_not_in_the_table(value, path):
+    forged(path, value)
+    refused(path, "holds a Gaussian as of bochner 9.9, which this version, .*, cannot build")
+
+
+def test_a_file_cut_short_anywhere_is_refused(model, path):
+    bo.save(model, path)
+    whole = path.read_bytes()
+    for cut in sorted(
+        {len(whole) * i // 50 for i in range(50)} | set(range(40)) | {len(whole) - 1}
+    ):
+        path.write_bytes(whole[:cut])
+        refused(path, "must be a model file as bochner.save writes it")
+    path.write_bytes(whole + b"\0")
+    refused(path, "it is cut short or altered. Copy it again, or save the model again")
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x20, 0x80, 0xFF])
+def test_a_file_altered_anywhere_is_refused_or_still_the_same(model, path, flip):
+    bo.save(model, path)
+    whole, before = path.read_bytes(), model.predict(X).tobytes()
+    places = np.unique(
+        np.concatenate([np.arange(64), np.geomspace(64, len(whole) - 1, 150).astype(int)])
+    )
+    altered, same = bytearray(whole), 0
+    for place in places:
+        altered[place] ^= flip
+        path.write_bytes(altered)
+        try:
+            same += bo.load(path).predict(X).tobytes() == before
+        except ModelFileError:
+            same += 1
+        altered[place] ^= flip
+    assert same == len(places)
+
+
+def test_every_bit_of_the_arrays_is_covered(path):
+    bo.save(bo.draw(Gaussian(), n_features=4, n_inputs=2, random_state=0), path)
+    whole = path.read_bytes()
+    for place in range(len(whole) - 32, len(whole)):
+        for bit in range(8):
+            altered = bytearray(whole)
+            altered[place] ^= 1 << bit
+            path.write_bytes(altered)
+            refused(path, "it is cut short or altered")
+
+
+def test_loading_warns_of_nothing(model, path):
+    bo.save(model, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolutionWarning)
+        bo.load(path)

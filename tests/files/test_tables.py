@@ -1,0 +1,195 @@
+"""Tables in memory that cannot be used: each ends in one sentence that names the column."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bochner._ground.blocks import Blocks
+from bochner._ground.schema import Schema, did_you_mean, listed
+from bochner.errors import InvalidInput, InvalidType
+
+DAY = dt.date(2020, 1, 1)
+
+
+class OnlyAStream:
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.to_datetime(["2020", "2021"]), r"got dates or times \(Datetime.*days since the first"),
+        (pd.to_timedelta([1, 2]), r"got dates or times \(Duration"),
+        (pl.Series([DAY, DAY]), r"got dates or times \(Date\). Turn it into numbers first"),
+        ([[1], [2]], r"got neither numbers nor text \(Object\)"),
+        (pl.Series([[1], [2]]), r"got lists or records \(List.* Spread it over several columns"),
+        (pl.Series([{"b": 1}] * 2), r"got lists or records \(Struct"),
+        ([1 + 2j, 2], r"got neither numbers nor text .* leave it out with columns="),
+        (pd.Series(["x", 1], dtype=object), r"got neither numbers nor text \(Object\)"),
+        (pd.period_range("2020", periods=2), r"got neither numbers nor text \(Unknown\)"),
+        (pl.Series([None, None]), r"got nothing \(all values missing\). Fill it or drop it"),
+        (pl.Series([b"x", b"y"]), r"got neither numbers nor text \(Binary\)"),
+    ],
+)
+def test_columns_that_are_neither_numbers_nor_text_are_refused(column, message):
+    table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"ok": [1, 2], "odd": column})
+    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers or text; " + message):
+        Blocks.from_table(table)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([1, None], dtype="float32"),
+        pd.Series([True, None], dtype="boolean"),
+        pd.Series(["x", None]),
+        pd.Series(["x", np.nan], dtype=object),
+        pd.Categorical(["x", None]),
+        pd.Categorical([1.5, None]),
+        pl.Series([1, None]),
+        pl.Series([1.0, float("nan")]),
+        pl.Series(["x", None]),
+        pl.Series(["x", None], dtype=pl.Categorical),
+        pl.Series(["x", None], dtype=pl.Enum(["x"])),
+        pa.array(["x", None], pa.string_view()),
+        pa.array(["x", None]).dictionary_encode(),
+        pa.array([1, None], pa.int8()),
+    ],
+)
+def test_missing_values_are_refused_with_column_and_row(column):
+    if isinstance(column, pa.Array):
+        table = pa.table({"odd": column})
+    else:
+        table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"odd": column})
+    with pytest.raises(InvalidInput, match=r"column 'odd' must .* missing .* in row 1 of the p"):
+        list(Blocks.from_table(table))
+
+
+TWO_BATCHES = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        (pd.DataFrame(np.eye(2)), InvalidInput, r"a name that is text; column 0 .* is called 0"),
+        (
+            pd.DataFrame([[1, 2]], columns=["a", "a"]),
+            InvalidInput,
+            r"different names; got 'a' more",
+        ),
+        (pa.table([[1], [2]], names=["a", "a"]), InvalidInput, r"different names; got 'a' mo"),
+        (
+            OnlyAStream(pa.table([[1], [2]], names=["a", "a"])),
+            InvalidInput,
+            r"different names; got 'a' more than once. Rename or drop",
+        ),
+        (pd.DataFrame({"a": []}), InvalidInput, r"least one row; the pandas DataFrame has none"),
+        (pd.DataFrame(index=[1]), InvalidInput, r"at least one feature column beside .* got none"),
+        (pl.LazyFrame({"a": [1]}), InvalidType, r"got the polars LazyFrame. Collect or read it"),
+        ({"a": [1]}, InvalidType, r"must be a data frame in memory .* got the builtins dict"),
+        (np.eye(2), InvalidType, r"got the numpy ndarray.* for arrays use Blocks.from_arrays"),
+        (pd.Series([1.0]), InvalidType, r"must have columns; got the pandas Series, which is one"),
+        (pl.Series([1.0]), InvalidType, r"must have columns; got the polars Series, which is one"),
+        (
+            pa.table({"a": [1]}).to_reader(),
+            InvalidType,
+            r"got the pyarrow RecordBatchReader, which is used up after one pass",
+        ),
+        (
+            OnlyAStream(pa.table({"a": [1]}).to_reader()),
+            InvalidInput,
+            r"the same each time it is",
+        ),
+        (OnlyAStream(TWO_BATCHES.to_reader()), InvalidInput, r"the same each time it is opened"),
+        (OnlyAStream(pa.table({"a": []})), InvalidInput, r"must have rows, .* got none or others"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_refused(table, error, message):
+    with pytest.raises(error, match=message):
+        Blocks.from_table(table)
+
+
+TABLE = pd.DataFrame({"delay": [1.0, 2], "day": ["x", "y"], "w": [1.0, 1], "neg": [1.0, -1]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"target": "dleay"},
+            r"must have target 'dleay' \(did you mean 'delay' or 'day'\?\)",
+        ),
+        ({"target": "Delay"}, r"must have target 'Delay' \(did you mean 'delay'"),
+        ({"target": "zzz"}, r"must have target 'zzz'; its columns are 'delay', 'day', 'w', 'neg'"),
+        ({"target": ["delay", "dxy"]}, r"must have target 'dxy' \(did you mean 'day'"),
+        ({"target": "delay", "weight": "ww"}, r"must have weight 'ww' \(did you mean 'w'\?\)"),
+        ({"columns": ["dax", "w"]}, r"must have column 'dax' \(did you mean 'day'"),
+        ({"target": "day"}, r"target 'day' must hold numbers; got text .* Code it as numbers"),
+        ({"weight": "day"}, r"weight 'day' must hold numbers; got text"),
+        ({"target": "w", "weight": "w"}, r"one role and be named once; got 'w' more than once"),
+        ({"target": ["w", "w"]}, r"one role and be named once; got 'w' more than once"),
+        ({"weight": "neg"}, r"sample weight must be zero or above; got -1.0 in row 1 of the pand"),
+    ],
+)
+def test_roles_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        list(Blocks.from_table(TABLE, **arguments))
+
+
+SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", weight="w")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"size": [1.0]}, r"must have column 'colour'; its columns are 'size'"),
+        ({"Size": [1.0]}, r"column 'size' \(did you mean 'Size'\?\), column 'colour'; its"),
+        (
+            {"size": [1.0, 2, 3], "colour": ["red", "mauve", "teal"]},
+            r"'colour' must hold .* \('blue', 'red'\); got 'mauve', 'teal', first in row 1 of the",
+        ),
+        ({"size": ["1"], "colour": ["red"]}, r"'size' of the pandas DataFrame must hold numbers;"),
+        ({"size": [1.0], "colour": [5]}, r"column 'colour' must hold categories .* got '5'"),
+        ({"size": [1.0], "colour": [None]}, r"column 'colour' must have no missing values"),
+        ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' of the .* must hold numbers; got t"),
+        (
+            {"size": [1.0], "colour": pd.to_datetime(["2020"])},
+            r"'colour' .* must hold text; got d",
+        ),
+    ],
+)
+def test_tables_that_do_not_fit_the_schema_are_refused(columns, message):
+    with pytest.raises(InvalidInput, match=message):
+        list(Blocks.from_table(pd.DataFrame(columns), schema=SCHEMA))
+
+
+def test_a_target_asked_for_must_be_there():
+    table = pd.DataFrame({"size": [1.0], "colour": ["red"]})
+    assert next(iter(Blocks.from_table(table, schema=SCHEMA))).y is None
+    with pytest.raises(InvalidInput, match=r"must have target 'y'; its columns are"):
+        Blocks.from_table(table, "y", schema=SCHEMA)
+
+
+def test_schemas_that_contradict_themselves_are_refused():
+    with pytest.raises(InvalidInput, match=r"one role and be named once; got 'a' more than once"):
+        Schema(["a", "b"], target="a")
+    with pytest.raises(InvalidInput, match=r"named as another's category; got 'a=x' more than onc"):
+        Schema(["a", "a=x"], {"a": ["x"]})
+    with pytest.raises(InvalidType, match=r"column names must be text; got 1"):
+        Schema([1])
+
+
+def test_near_names_are_found_and_long_lists_cut():
+    assert did_you_mean("temprature", ["Temperature", "time"]) == " (did you mean 'Temperature'?)"
+    assert did_you_mean("x", ["abc"]) == ""
+    assert listed(range(8)) == "0, 1, 2, 3, 4, 5, ... (8 in all)"
+    assert listed("ab") == "'a', 'b'"

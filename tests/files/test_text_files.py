@@ -1,0 +1,218 @@
+"""CSV files, the good and the bad: each bad one ends in one sentence."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bochner._ground.blocks import Blocks
+from bochner._ground.textfile import sniff
+from bochner.errors import DataFileError, InvalidInput
+
+# More than the 1 MiB that types are learned from.
+LONG = "1,2\n" * 400_000
+
+
+@pytest.fixture
+def csv(tmp_path):
+    def write(content, name="x.csv", **arguments):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return Blocks.from_files(path, **arguments)
+
+    return write
+
+
+def numbers(blocks):
+    return np.concatenate([block.X for block in blocks])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_separator_is_found(csv, separator, end):
+    lines = [["a", "b", "c"], ["1", "2.5", "x"], ["-3", "1e3", "y"]]
+    blocks = csv(end.join(separator.join(line) for line in lines) + end)
+    assert blocks.feature_names == ("a", "b", "c=x", "c=y")
+    np.testing.assert_array_equal(numbers(blocks), [[1, 2.5, 1, 0], [-3, 1000, 0, 1]])
+
+
+def test_separator_within_quotes_does_not_mislead():
+    assert sniff('a;b\n"1,5,6,7";2\n"1,5";3\n') == ";"
+    assert sniff('name,note\nx,"a;b;c;d"\ny,"e"\n') == ","
+    assert sniff("a\n1\n2\n") == ","
+    assert sniff("a,b\n1,2\n3\n") == ","
+
+
+def test_a_line_cut_by_the_end_of_the_sample_does_not_mislead():
+    assert sniff("a;b;c\n1;2;3\n4;5", whole=False) == ";"
+
+
+def test_separator_may_be_given(csv):
+    assert csv("a:b\n1:2\n", separator=":").feature_names == ("a", "b")
+    with pytest.raises(InvalidInput, match=r"separator must be one character; got ';;'"):
+        csv("a;b\n1;2\n", separator=";;")
+
+
+@pytest.mark.parametrize("given", [None, ","])
+def test_wrong_separator_is_named(csv, given):
+    with pytest.raises(
+        InvalidInput, match=r"must have target 'b'; its columns are 'a:b' \(read with separator ','"
+    ):
+        csv("a:b\n1:2\n", target="b", separator=given)
+
+
+def test_whole_numbers_may_become_floats_later(csv):
+    X = numbers(csv("a,b\n" + LONG + "3.5,-4e2\n"))
+    assert X.shape == (400_001, 2)
+    np.testing.assert_array_equal(X[-2:], [[1, 2], [3.5, -400]])
+
+
+def test_text_that_looks_like_numbers_is_text_where_the_schema_says_so(csv):
+    schema = csv("code,b\n1x,2\n07,2\n").schema
+    blocks = csv("code,b\n07,2\n07,3\n", schema=schema)
+    np.testing.assert_array_equal(numbers(blocks), [[1, 0, 2], [1, 0, 3]])
+
+
+def test_quotes_blank_lines_and_a_byte_order_mark_are_understood(csv):
+    blocks = csv('\ufeffa,b\n"x\ny",1\n\n"z,""q""",2\n')
+    assert blocks.feature_names == ("a=x\ny", 'a=z,"q"', "b")
+
+
+def test_NA_in_quotes_is_text(csv):
+    blocks = csv('a,b\nSE,1\n"NA",2\n')
+    assert blocks.feature_names == ("a=NA", "a=SE", "b")
+
+
+def test_true_and_false_are_one_and_zero(csv):
+    np.testing.assert_array_equal(numbers(csv("a,b\ntrue,1\nFalse,2\n"))[:, 0], [1, 0])
+
+
+def test_very_wide_rows_are_read(csv):
+    names = ",".join(f"c{i}" for i in range(8_000))
+    row = ",".join(["0.123456789"] * 8_000)
+    assert numbers(csv(f"{names}\n{row}\n{row}\n{row}\n")).shape == (3, 8_000)
+
+
+def test_numbers_are_read_as_python_reads_them(csv):
+    values = np.random.default_rng(0).normal(size=500) * 10.0 ** np.arange(-250, 250)
+    X = numbers(csv("a\n" + "\n".join(map(repr, values.tolist())) + "\n"))
+    np.testing.assert_array_equal(X[:, 0], values)
+
+
+BAD = {
+    "empty": ("", DataFileError, r"'.*x.csv' is empty; it must hold a table"),
+    "blank": ("  \n\n", DataFileError, r"'.*x.csv' is empty"),
+    "no rows": ("a,b\n", InvalidInput, r"at least one row; '.*x.csv' has none"),
+    "short line": (
+        "a,b\n1,2\n3\n",
+        DataFileError,
+        r"all lines of '.*x.csv' must have 2 fields.*got 1 in line 3 \('3'\).*separator ','",
+    ),
+    "long line": ("a,b\n1,2\n3,4,5\n", DataFileError, r"got 3 in line 3 \('3,4,5'\)"),
+    "late long line": ("a,b\n" + LONG + "3,4,5\n", DataFileError, r"got 3 in line 400002 "),
+    "text in numbers": (
+        "a,b\n" + LONG + "z,4\n",
+        InvalidInput,
+        r"column 'a' of '.*x.csv' must hold numbers to its end, .*; got 'z' in line 400002",
+    ),
+    "comma in numbers": (
+        "b;a\n" + LONG.replace(",", ";") + '3;"4,5"\n',
+        InvalidInput,
+        r"column 'a' .* got '4,5' in line 400002. Write decimals with a point",
+    ),
+    "text in booleans": (
+        "a,b\n" + "true,2\n" * 300_000 + "maybe,4\n",
+        InvalidInput,
+        r"column 'a' .* must hold true and false to its end.* got 'maybe' in line 300002",
+    ),
+    "missing number": (
+        "a,b\n" + LONG + ",4\n",
+        InvalidInput,
+        r"column 'a' must hold finite .* missing value .* in row 400000 of '.*x.csv'",
+    ),
+    "nan": ("a,b\n1,2\nnan,3\n", InvalidInput, r"column 'a' .* missing value .* in row 1 of"),
+    "infinity": ("a,b\n1,2\n3,-inf\n", InvalidInput, r"column 'b' .* got -inf in row 1 of"),
+    "missing text": ("a,b\nx,2\n,3\n", InvalidInput, r"'a' must have no missing .* in row 1 of"),
+    "column of nothing": (
+        "a,b\n,2\n,3\n",
+        InvalidInput,
+        r"column 'a' must hold numbers or text; got nothing \(all values missing\). Fill",
+    ),
+    "decimal commas": (
+        "a;b\n1,5;2\n-3,25;4\n",
+        InvalidInput,
+        r"column 'a' of '.*x.csv' must write decimals with a point; got '1,5'",
+    ),
+    "no header": (
+        "1,2.5,-3,4\n3,4,5,6\n",
+        DataFileError,
+        r"first line of '.*x.csv' must hold the names .*; got numbers only \(1, 2.5, -3, ...\)",
+    ),
+    "same names": ("a,a\n1,2\n", InvalidInput, r"must have different names; got 'a' more than"),
+    "no name": (",a\n1,2\n", InvalidInput, r"column 0 .* is called ''.*to_csv\(index=False\)"),
+    "dates": ("a,b\n2020-01-01,2\n", InvalidInput, r"'a' must .* got dates or times \(date32"),
+    "times": ("a,b\n2020-01-01 10:00,2\n", InvalidInput, r"'a' must .* got dates or times"),
+    "latin-1": ("a,b\né,1\n".encode("latin1"), DataFileError, r"'.*' must be text in UTF-8"),
+    "late latin-1": (
+        b"a,b\n" + b"e,1\n" * 300_000 + "é,1\n".encode("latin1"),
+        DataFileError,
+        r"must be text in UTF-8",
+    ),
+    "UTF-16": ("a,b\n1,2\n".encode("utf16"), DataFileError, r"must be text in UTF-8"),
+    "open quote": (
+        'a,b\n1,2\n"' + "x" * 3_000_000,
+        DataFileError,
+        r"every row .* must be shorter than 1,048,576 bytes.*a quote that is never closed",
+    ),
+    "too many categories": (
+        "a,b\n" + "".join(f"s{i},1\n" for i in range(1001)),
+        InvalidInput,
+        r"column 'a' must have at most 1000 different texts .*; got more, e.g. 's0', 's1', 's10'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_text_files_are_refused_in_a_sentence(csv, case):
+    content, error, message = BAD[case]
+    with pytest.raises(error, match=message) as caught:
+        list(csv(content))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_thousand_categories_are_allowed(csv):
+    blocks = csv("a,b\n" + "".join(f"s{i},1\n" for i in range(1000)))
+    np.testing.assert_array_equal(numbers(blocks).sum(0), [*[1] * 1000, 1000])
+
+
+def test_packed_files_are_read_and_damaged_ones_refused(csv):
+    packed = gzip.compress(b"a,b\n" + b"1.23,4.1\n" * 300_000)
+    assert numbers(csv(packed, "x.csv.gz")).shape == (300_000, 2)
+    with pytest.raises(DataFileError, match=r"cannot be read as a table of text: .*incorrect head"):
+        csv(b"a,b\n1,2\n", "x.csv.gz")
+    with pytest.raises(DataFileError, match=r"cannot be read as a table of text: .*Truncated"):
+        list(csv(packed[: len(packed) // 2], "x.csv.gz"))
+
+
+def test_pandas_row_numbers_are_refused_and_not_learned_from(csv):
+    with pytest.raises(InvalidInput, match=r"often a row number saved by mistake"):
+        csv(pd.DataFrame({"a": [1.0]}).to_csv())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "c,a\n5,1\n",
+            r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in",
+        ),
+        ("c,a\nx,foo\n", r"'a' of '.*' must hold numbers; got text"),
+        ("c,a\nx,\n", r"column 'a' must hold finite numbers; got a missing value .* row 0"),
+        ("c,A\nx,1\n", r"must have column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
+    ],
+)
+def test_files_that_do_not_fit_the_schema_are_refused(csv, content, message):
+    schema = csv("a,c\n1,x\n2,y\n").schema
+    with pytest.raises(InvalidInput, match=message):
+        list(csv(content, schema=schema))

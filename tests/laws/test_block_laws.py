@@ -1,0 +1,564 @@
+"""Blocks: the same rows and numbers from every source, for any block size, in every pass."""
+
+import dataclasses
+import json
+import pickle
+
+import array_api_strict
+import narwhals
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+import scipy.stats
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bochner._ground.arrays import to_numpy
+from bochner._ground.blocks import Block, Blocks, default_rows
+from bochner._ground.pieces import Piece, cut
+from bochner._ground.sampling import chosen_rows, row_priorities, sample_stream
+from bochner._ground.schema import Schema
+from bochner.errors import InvalidInput, InvalidType
+
+N = 203
+COLOURS = ["red", "green", "blue"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(5)
+    return pd.DataFrame(
+        {
+            "y": rng.normal(size=N),
+            "a": rng.normal(size=N),
+            "colour": rng.choice(COLOURS, N),
+            "count": rng.integers(0, 9, N),
+            "flag": rng.random(N) < 0.5,
+            "w": rng.random(N),
+        }
+    )
+
+
+def expected(frame):
+    """The obvious way: one column at a time, one category at a time."""
+    columns = [frame["a"], *((frame["colour"] == c) for c in sorted(COLOURS))]
+    X = np.column_stack([*columns, frame["count"], frame["flag"]]).astype(np.float64)
+    return X, np.array(frame["y"]), np.array(frame["w"])
+
+
+class OnlyAStream:
+    """An object that knows nothing but Arrow's C stream protocol."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def named_sources(frame, folder):
+    """Every kind of source with column names, holding the same table."""
+    table = pa.Table.from_pandas(frame)
+    pq.write_table(table, folder / "one.parquet", row_group_size=37)
+    frame.to_csv(folder / "one.csv", index=False)
+    frame.to_csv(folder / "semicolons.csv", index=False, sep=";")
+    frame.to_csv(folder / "packed.csv.gz", index=False)
+    parts = folder / "parts"
+    parts.mkdir()
+    frame[:50].to_csv(parts / "0.csv", index=False)
+    frame[50:51].to_parquet(parts / "1.parquet")
+    frame[51:].iloc[:, ::-1].to_parquet(parts / "2.parquet", row_group_size=10)
+    (parts / "_SUCCESS").touch()
+    tables = {
+        "pandas": frame,
+        "pandas categories": frame.astype({"colour": "category"}),
+        "pandas nullable": frame.convert_dtypes(),
+        "pandas of Arrow": frame.convert_dtypes(dtype_backend="pyarrow"),
+        "polars": pl.from_pandas(frame),
+        "polars categories": pl.from_pandas(frame.astype({"colour": "category"})),
+        "polars Enum": pl.from_pandas(frame).cast({"colour": pl.Enum(COLOURS)}),
+        "arrow": table,
+        "arrow dictionary": pa.Table.from_pandas(frame.astype({"colour": "category"})),
+        "arrow in batches": pa.Table.from_batches(table.to_batches(max_chunksize=19)),
+        "arrow stream": OnlyAStream(table),
+        "narwhals": narwhals.from_native(frame),
+    }
+    files = {
+        "parquet": folder / "one.parquet",
+        "csv": folder / "one.csv",
+        "csv with semicolons": folder / "semicolons.csv",
+        "packed csv": folder / "packed.csv.gz",
+        "folder": str(parts),
+        "glob": str(parts / "*.*"),
+        "list": [parts / "0.csv", parts / "1.parquet", str(parts / "2.parquet")],
+    }
+    made = {name: Blocks.from_table(t, "y", "w") for name, t in tables.items()}
+    made |= {name: Blocks.from_files(p, "y", "w") for name, p in files.items()}
+    return made
+
+
+@pytest.fixture(scope="module")
+def named(frame, tmp_path_factory):
+    return named_sources(frame, tmp_path_factory.mktemp("blocks"))
+
+
+@pytest.fixture(scope="module")
+def bare(frame):
+    """Every kind of source without names, holding the same numbers."""
+    X, y, w = expected(frame)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    pieces = [(X[i : i + 31], y[i : i + 31], w[i : i + 31]) for i in range(0, N, 31)]
+    strict = array_api_strict.asarray
+    return {
+        "numpy": Blocks.from_arrays(X, y, w),
+        "read-only": Blocks.from_arrays(frozen, y, w),
+        "columns first": Blocks.from_arrays(np.asfortranarray(X), y, w),
+        "lists": Blocks.from_arrays(X.tolist(), y.tolist(), w.tolist()),
+        "torch": Blocks.from_arrays(*map(torch.asarray, (X, y, w))),
+        "strict": Blocks.from_arrays(strict(X), strict(y), strict(w)),
+        "sparse matrix": Blocks.from_arrays(scipy.sparse.csr_matrix(X), y, w),
+        "sparse array": Blocks.from_arrays(scipy.sparse.coo_array(X), y, w),
+        "list of pieces": Blocks.from_iterable(pieces),
+        "generator function": Blocks.from_iterable(lambda: iter(pieces)),
+        "blocks of blocks": Blocks.from_iterable(Blocks.from_arrays(X, y, w, block_rows=7)),
+    }
+
+
+@pytest.fixture(scope="module")
+def everything(named, bare):
+    return named | bare
+
+
+def gathered(blocks):
+    """All rows of a pass, and the starts and sizes of its blocks."""
+    passed = list(blocks)
+    X, y, w = (
+        np.concatenate([to_numpy(part) for part in parts])
+        for parts in zip(*(block[:3] for block in passed), strict=True)
+    )
+    return X, y, w, [(block.start, block.X.shape[0]) for block in passed]
+
+
+def test_every_source_gives_the_same_numbers(everything, frame):
+    for name, blocks in everything.items():
+        X, y, w, _ = gathered(blocks)
+        for got, want in zip((X, y, w), expected(frame), strict=True):
+            np.testing.assert_array_equal(got, want, err_msg=name)
+            assert got.dtype == np.float64, name
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, N - 1, N, N + 1])
+def test_block_size_does_not_matter(everything, frame, rows):
+    for name, blocks in everything.items():
+        X, y, w, sizes = gathered(blocks.with_rows(rows))
+        for got, want in zip((X, y, w), expected(frame), strict=True):
+            np.testing.assert_array_equal(got, want, err_msg=name)
+        assert sizes == [(s, min(rows, N - s)) for s in range(0, N, rows)], name
+
+
+def test_every_pass_is_the_same(everything):
+    for name, blocks in everything.items():
+        first, second = gathered(blocks), gathered(blocks)
+        assert all(np.array_equal(a, b) for a, b in zip(first[:3], second[:3], strict=True)), name
+
+
+def test_a_pass_given_up_does_not_spoil_the_next(everything):
+    for name, blocks in everything.items():
+        next(iter(blocks.with_rows(5)))
+        assert gathered(blocks.with_rows(5))[3][-1] == (200, 3), name
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 12), min_size=1), st.integers(1, 15))
+def test_cutting_keeps_every_row_in_order(sizes, rows):
+    n = sum(sizes)
+    ends = np.cumsum(sizes)
+    X = np.arange(2.0 * n).reshape(n, 2)
+    pieces = (Piece(X[e - s : e], X[e - s : e, 0]) for e, s in zip(ends, sizes, strict=True))
+    passed = list(cut(pieces, rows))
+    assert [len(p.X) for p in passed] == [min(rows, n - s) for s in range(0, n, rows)]
+    if n:
+        np.testing.assert_array_equal(np.concatenate([p.X for p in passed]), X)
+        np.testing.assert_array_equal(np.concatenate([p.y for p in passed]), X[:, 0])
+
+
+def test_blocks_of_arrays_are_views():
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.zeros(20)
+    for block in Blocks.from_arrays(X, y, y, block_rows=6):
+        assert all(np.shares_memory(a, b) for a, b in zip(block[:3], (X, y, y), strict=True))
+    T = torch.asarray(X)
+    blocks = Blocks.from_arrays(T, block_rows=6)
+    assert next(iter(blocks)).X.data_ptr() == T.data_ptr()
+
+
+def test_a_memory_map_is_sliced_and_not_read_as_a_whole(tmp_path):
+    saved = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    np.save(tmp_path / "X.npy", saved)
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    passed = list(Blocks.from_arrays(X, block_rows=16))
+    assert all(np.shares_memory(block.X, X) for block in passed)
+    np.testing.assert_array_equal(np.concatenate([block.X for block in passed]), saved)
+
+
+def test_arguments_are_unchanged(frame, tmp_path):
+    before = frame.copy()
+    gathered(Blocks.from_table(frame, "y", "w", block_rows=10))
+    pd.testing.assert_frame_equal(frame, before)
+    X = np.arange(12.0).reshape(6, 2)
+    list(Blocks.from_arrays(X, X[:, 0], block_rows=4))
+    np.testing.assert_array_equal(X, np.arange(12.0).reshape(6, 2))
+
+
+@pytest.mark.parametrize("m", [1, 10, N - 1, N, N + 50])
+def test_sample_is_independent_of_source_and_block_size(everything, frame, m):
+    X, y, w = expected(frame)
+    index = np.sort(np.argsort(row_priorities(11, 0, N))[:m])
+    for name, blocks in everything.items():
+        for rows in (3, 64, N):
+            sample = blocks.with_rows(rows).sample(m, 11)
+            np.testing.assert_array_equal(sample.index, index, err_msg=name)
+            for got, want in zip(sample[:3], (X, y, w), strict=True):
+                np.testing.assert_array_equal(to_numpy(got), want[index], err_msg=name)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10, 1000])
+def test_priority_of_a_row_depends_on_its_number_alone(chunk):
+    whole = row_priorities(3, 0, 1000)
+    parts = [row_priorities(3, s, min(chunk, 1000 - s)) for s in range(0, 1000, chunk)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    np.testing.assert_array_equal(row_priorities(3, 997, 5)[:3], whole[997:])
+    assert not np.array_equal(whole, row_priorities(4, 0, 1000))
+    assert whole.dtype == np.float64
+
+
+def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
+    monkeypatch.setattr("bochner._ground.sampling._CHUNK", 17)
+    X = np.arange(100.0)[:, None]
+    for m in (1, 5, 40, 100, 120):
+        stream = sample_stream(Blocks.from_arrays(X, block_rows=9), m, 2)
+        np.testing.assert_array_equal(chosen_rows(2, 100, m), stream.index)
+        np.testing.assert_array_equal(stream.X[:, 0], stream.index)
+
+
+def test_equal_priorities_are_settled_by_row_number(monkeypatch):
+    monkeypatch.setattr(
+        "bochner._ground.sampling.row_priorities", lambda _seed, _start, count: np.full(count, 0.5)
+    )
+    X = np.arange(30.0)[:, None]
+    for rows in (1, 4, 30):
+        stream = sample_stream(Blocks.from_arrays(X, block_rows=rows), 5, 0)
+        assert stream.index.tolist() == [0, 1, 2, 3, 4] == chosen_rows(0, 30, 5).tolist()
+
+
+def unevenness(draw, n=40, m=10, seeds=2000):
+    """Chi-squared with n - 1 degrees of freedom if every m-subset is equally likely."""
+    counts = np.zeros(n)
+    for seed in range(seeds):
+        counts[draw(seed, n, m)] += 1
+    p = m / n
+    return ((counts - seeds * p) ** 2).sum() / (seeds * p * (1 - p)) * (n - 1) / n
+
+
+@pytest.mark.statistical
+def test_every_row_is_equally_likely_in_a_sample():
+    # Alarm rate 1e-6: counts of a row are binomial with variance seeds p (1 - p), and any two are
+    # correlated by -1/(n - 1) because every sample has m rows.
+    bar = scipy.stats.chi2.isf(1e-6, 39)
+    assert unevenness(chosen_rows) < bar
+
+    def later_rows_rarer(seed, n, m):
+        return np.argsort(row_priorities(seed, 0, n) * (1 + 0.2 * np.arange(n) / n))[:m]
+
+    assert unevenness(later_rows_rarer) > bar
+
+
+def test_sample_takes_what_random_state_takes():
+    blocks = Blocks.from_arrays(np.arange(50.0)[:, None])
+    assert np.array_equal(blocks.sample(5, 1).index, blocks.sample(5, np.int64(1)).index)
+    generator = np.random.default_rng(0)
+    first, second = blocks.sample(5, generator), blocks.sample(5, generator)
+    assert not np.array_equal(first.index, second.index)
+    assert len(blocks.sample(5).index) == 5
+    with pytest.raises(InvalidInput, match=r"Blocks.sample: m must be an integer, 1 or above; got"):
+        blocks.sample(0)
+
+
+def test_watchers_hear_of_every_block_when_it_is_done():
+    blocks, heard = Blocks.from_arrays(np.zeros((10, 2)), block_rows=4), []
+    watched = blocks.watch(heard.append).watch(lambda rows: heard.append(-rows))
+    for number, _ in enumerate(watched):
+        assert len(heard) == 2 * number
+    assert heard == [4, -4, 4, -4, 2, -2]
+    list(blocks)
+    assert len(heard) == 6
+
+
+def test_rows_are_known_or_become_known(named, bare):
+    for name in ("pandas", "polars", "arrow", "parquet"):
+        assert named[name].n_rows == N
+    assert bare["numpy"].n_rows == N
+    path = named["csv"].source.readers[0].path
+    blocks = Blocks.from_files(path, "y")
+    assert blocks.n_rows is None
+    list(blocks)
+    assert blocks.n_rows == blocks.with_rows(3).n_rows == N
+
+
+def test_blocks_know_their_columns(named, bare):
+    names = ("a", "colour=blue", "colour=green", "colour=red", "count", "flag")
+    for name, blocks in named.items():
+        assert set(blocks.feature_names) == set(names), name
+        assert (blocks.target_names, blocks.n_columns) == (("y",), 6), name
+    assert named["pandas"].feature_names == names
+    for blocks in bare.values():
+        assert (blocks.schema, blocks.feature_names, blocks.target_names) == (None, None, None)
+
+
+def test_blocks_have_a_useful_repr(named, bare, tmp_path):
+    assert repr(named["pandas"]) == (
+        "Blocks(the pandas DataFrame: 203 rows, 6 columns from 4, target 'y'; 4,096 rows a block)"
+    )
+    assert repr(bare["torch"]) == "Blocks(arrays of torch: 203 rows, 6 columns; 4,096 rows a block)"
+    assert "0.csv' and 2 more files: " in repr(named["folder"])
+    assert "pieces of list" in repr(bare["list of pieces"])
+    pq.write_table(pa.table({"a": [1.0]}), tmp_path / "x.parquet")
+    assert repr(Blocks.from_files(tmp_path / "x.parquet")).startswith(f"Blocks('{tmp_path}")
+
+
+def test_blocks_of_tables_and_files_can_be_pickled(named):
+    for name in ("pandas", "polars", "arrow", "parquet", "csv", "folder"):
+        again = pickle.loads(pickle.dumps(named[name]))
+        np.testing.assert_array_equal(gathered(again)[0], gathered(named[name])[0])
+
+
+def test_default_rows_bound_the_memory_of_a_block():
+    assert [default_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
+    assert Blocks.from_arrays(np.zeros((1, 4096))).block_rows == 1024
+
+
+def dtype_of(**columns):
+    return next(iter(Blocks.from_table(pl.DataFrame(columns)))).X.dtype
+
+
+def test_narrow_columns_make_float32_and_others_float64():
+    ones = [1, 0]
+    narrow = {
+        str(t): pl.Series(ones).cast(t)
+        for t in (pl.Float32, pl.Float16, pl.Int8, pl.Int16, pl.UInt8, pl.UInt16, pl.Boolean)
+    }
+    assert dtype_of(**narrow) == np.float32
+    assert dtype_of(**narrow, text=["x", "y"]) == np.float32
+    for t in (pl.Float64, pl.Int32, pl.Int64, pl.UInt32, pl.UInt64, pl.Decimal(10, 2)):
+        assert dtype_of(**narrow, wide=pl.Series(ones).cast(t)) == np.float64, t
+    assert dtype_of(text=["x", "y"]) == np.float64
+
+
+def test_target_has_its_own_dtype_and_shape():
+    table = pl.DataFrame({"a": [1.0, 2], "b": pl.Series([1, 2], dtype=pl.Float32), "c": [3, 4]})
+    one = next(iter(Blocks.from_table(table, "b")))
+    assert (one.X.dtype, one.y.dtype, one.y.shape) == (np.float64, np.float32, (2,))
+    assert next(iter(Blocks.from_table(table, ["b"]))).y.shape == (2, 1)
+    two = Blocks.from_table(table, ["c", "b"])
+    assert two.target_names == ("c", "b")
+    np.testing.assert_array_equal(next(iter(two)).y, [[3, 1], [4, 2]])
+    assert next(iter(Blocks.from_table(table))).y is None
+
+
+@pytest.mark.parametrize("dtype", ["f2", "i1", "u8", "?", "f4", "f8"])
+def test_arrays_keep_float32_and_float64_and_others_become_float64(dtype):
+    block = next(iter(Blocks.from_arrays(np.eye(3, dtype=dtype), np.ones(3, dtype))))
+    want = np.float32 if dtype == "f4" else np.float64
+    assert block.X.dtype == block.y.dtype == want
+    np.testing.assert_array_equal(block.X, np.eye(3))
+    tensor = torch.asarray(np.eye(3, dtype=dtype if dtype != "u8" else "i8"))
+    assert next(iter(Blocks.from_arrays(tensor))).X.dtype == (
+        torch.float32 if dtype == "f4" else torch.float64
+    )
+
+
+def test_schema_survives_json_and_gives_the_same_columns(named, frame):
+    schema = named["pandas"].schema
+    again = Schema(**json.loads(json.dumps(dataclasses.asdict(schema))))
+    assert again == schema
+    assert hash(again) == hash(schema)
+    few = frame[frame["colour"] == "red"].iloc[:, ::-1].assign(extra=pd.Timestamp("2020-01-01"))
+    X = gathered(Blocks.from_table(few, schema=again))[0]
+    np.testing.assert_array_equal(X, expected(frame)[0][frame["colour"] == "red"])
+
+
+def test_prediction_needs_neither_target_nor_weight(named, frame):
+    schema = named["pandas"].schema
+    block = next(iter(Blocks.from_table(frame.drop(columns=["y", "w"]), schema=schema)))
+    assert (block.y, block.w) == (None, None)
+    unusable = frame.assign(y="?", w=-1.0)
+    block = next(iter(Blocks.from_table(unusable, schema=schema.features_only())))
+    np.testing.assert_array_equal(block.X, expected(frame)[0])
+    assert (block.y, block.w) == (None, None)
+    other = Blocks.from_table(frame.rename(columns={"y": "z"}), "z", schema=schema)
+    np.testing.assert_array_equal(next(iter(other)).y, frame["y"])
+
+
+def test_schema_may_be_written_by_hand():
+    schema = Schema(["size", "colour"], {"colour": ["red", "blue"]}, target=["y", "z"], weight="w")
+    assert schema.feature_names == ("size", "colour=red", "colour=blue")
+    assert schema.raw_names == ("size", "colour", "y", "z", "w")
+    assert schema.target_names == ("y", "z")
+
+
+def test_columns_may_be_chosen(frame):
+    blocks = Blocks.from_table(frame, "y", columns=["count", "a"])
+    assert blocks.feature_names == ("count", "a")
+    np.testing.assert_array_equal(gathered_X(blocks), frame[["count", "a"]].astype(float))
+
+
+def gathered_X(blocks):
+    return np.concatenate([block.X for block in blocks])
+
+
+def test_numbers_as_categories_are_written_as_text():
+    table = pd.DataFrame({"code": pd.Categorical([10, 9, 10])})
+    blocks = Blocks.from_table(table)
+    assert blocks.feature_names == ("code=10", "code=9")
+    plain = Blocks.from_table(pd.DataFrame({"code": [9, 10]}), schema=blocks.schema)
+    np.testing.assert_array_equal(gathered_X(plain), [[0, 1], [1, 0]])
+
+
+def test_block_is_a_tuple_of_four():
+    X, y, w, start = Block(1, 2, 3, 4)
+    assert (X, y, w, start) == (1, 2, 3, 4)
+
+
+RAGGED = [[1, 2], [3]]
+EYE = np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.ones(3),), InvalidInput, r"X must have two dimensions.*got shape \(3,\).*reshape"),
+        ((EYE[:, :0],), InvalidInput, r"rows and at least one column; got shape \(3, 0\)"),
+        ((EYE[:0],), InvalidInput, r"X must have at least one row; got none"),
+        ((EYE, np.ones(2)), InvalidInput, r"y must be dense.* one entry per row of X \(3\); got"),
+        ((EYE, np.ones((3, 1, 1))), InvalidInput, r"y must be dense.*shape \(3, 1, 1\)"),
+        ((EYE, scipy.sparse.csr_array(EYE)), InvalidInput, r"got a sparse array of shape"),
+        ((EYE, None, EYE), InvalidInput, r"sample_weight must be dense.*shape \(3, 3\)"),
+        ((EYE * 1j,), InvalidType, r"X must hold real numbers; got dtype complex128"),
+        ((EYE.astype(object),), InvalidType, r"X must hold real numbers; got dtype object"),
+        (([["a"]],), InvalidType, r"X must hold real numbers; got dtype <U1"),
+        ((EYE, ["a", "b", "c"]), InvalidType, r"y must hold real numbers; got dtype <U1"),
+        ((RAGGED,), InvalidInput, r"rows of equal length; got list that NumPy cannot read"),
+        ((np.ma.array(EYE, mask=EYE > 0),), InvalidInput, r"masked array with 3 masked"),
+        ((pd.DataFrame(EYE),), InvalidType, r"got a table \(DataFrame\). Use Blocks.from_table"),
+        ((EYE, None, None, 0), InvalidInput, r"block_rows must be an integer, 1 or above; got 0"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_in_a_sentence(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Blocks.from_arrays(*arguments)
+
+
+def bad_at(row, value, make=np.asarray):
+    X = np.zeros((9, 3))
+    X[row, 2] = value
+    return make(X)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_missing_and_infinite_values_are_refused_with_column_and_row(make, rows):
+    nan = Blocks.from_arrays(bad_at(6, np.nan, make), block_rows=rows)
+    with pytest.raises(InvalidInput, match=r"column 2 of X must .* a missing value .* in row 6 "):
+        list(nan)
+    inf = Blocks.from_arrays(bad_at(6, -np.inf, make), block_rows=rows)
+    with pytest.raises(InvalidInput, match=r"column 2 of X must hold finite numbers; got -inf in"):
+        list(inf)
+    with pytest.raises(InvalidInput, match=r"column 2 of X .* in row 6 "):
+        nan.sample(9, 0)
+
+
+def test_bad_targets_and_weights_are_refused_with_their_row():
+    y = np.array([0, 1, np.nan])
+    with pytest.raises(InvalidInput, match=r"Blocks: y must hold finite .* missing .* in row 2 "):
+        list(Blocks.from_arrays(EYE, y))
+    with pytest.raises(InvalidInput, match=r"column 1 of y must hold finite .* in row 2 "):
+        list(Blocks.from_arrays(EYE, np.column_stack([EYE[0], y])))
+    with pytest.raises(InvalidInput, match=r"sample weight must hold finite .* in row 2 "):
+        list(Blocks.from_arrays(EYE, None, y))
+    with pytest.raises(InvalidInput, match=r"weight must be zero or above; got -1.0 in row 1 "):
+        list(Blocks.from_arrays(EYE, None, [0, -1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        (iter([EYE]), InvalidInput, r"readable more than once; got list_iterator.*Pass the funct"),
+        ((X for X in [EYE]), InvalidInput, r"got generator, which is used up after one pass"),
+        ([], InvalidInput, r"must give at least one row; got none"),
+        (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
+        (lambda: None, InvalidType, r"the function must return an iterable of .*; got NoneType"),
+        (
+            [(EYE, 1, 2, 3, 4)],
+            InvalidInput,
+            r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5 parts",
+        ),
+    ],
+)
+def test_sources_that_cannot_be_read_again_are_refused(source, error, message):
+    with pytest.raises(error, match=message):
+        Blocks.from_iterable(source)
+
+
+def test_a_function_that_returns_the_same_iterator_is_refused():
+    iterator = iter([EYE, EYE])
+    with pytest.raises(InvalidInput, match=r"must make a new iterator each time it is called"):
+        Blocks.from_iterable(lambda: iterator)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (EYE[:, :2], r"got ndarray of 2 columns .* in piece 1 where piece 0 has ndarray of 3"),
+        (EYE.astype(np.float32), r"float32.* in piece 1 where piece 0 has .*float64"),
+        ((EYE, EYE[0]), r"y of shape .* in piece 1 where piece 0 has .* no y"),
+        ((EYE, None, EYE[0]), r"weights \(float64\) in piece 1 where piece 0 has .* no weights"),
+        (scipy.sparse.csr_array(EYE), r"csr_array of 3 .* in piece 1 where piece 0 has ndarray"),
+        (bad_at(1, np.nan), r"column 2 of X .* in row 4 "),
+    ],
+)
+def test_pieces_that_do_not_fit_together_are_refused(other, message):
+    blocks = Blocks.from_iterable([EYE, other])
+    with pytest.raises(InvalidInput, match=message):
+        list(blocks)
+
+
+def test_whole_numbers_and_floats_fit_together():
+    blocks = Blocks.from_iterable([EYE.astype(int), [[1, 2, 3]], EYE])
+    assert gathered_X(blocks).shape == (7, 3)
+
+
+def test_a_source_that_shuffles_is_refused():
+    rng = np.random.default_rng(0)
+    blocks = Blocks.from_iterable(lambda: [rng.normal(size=(4, 2))])
+    with pytest.raises(InvalidInput, match=r"same rows in the same order each time.*shuffling off"):
+        list(blocks)
+
+
+def test_a_source_whose_length_changes_is_refused():
+    pieces = [EYE, EYE]
+    blocks = Blocks.from_iterable(lambda: list(pieces))
+    list(blocks)
+    pieces.append(EYE)
+    with pytest.raises(InvalidInput, match=r"same rows; pieces of .* gave 6 before and 9 now"):
+        list(blocks)
+
+
+def test_a_source_without_rows_is_refused_at_first_reading():
+    with pytest.raises(InvalidInput, match=r"at least one row; pieces of list has none"):
+        list(Blocks.from_iterable([EYE[:0]]))

@@ -1,0 +1,356 @@
+"""Laws that every kernel of the gallery obeys."""
+
+import itertools
+import operator
+import pickle
+import tracemalloc
+from dataclasses import dataclass
+
+import array_api_strict
+import naive
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from gallery import KERNELS, N_COLUMNS, OTHERS, STATIONARY, rows
+from tolerance import assert_close, bernstein_bar, of
+
+import bochner.kernels
+from bochner.kernels import (
+    Cauchy,
+    Columns,
+    Constant,
+    CoordinateWise,
+    DotProduct,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Mahalanobis,
+    Matern,
+    Product,
+    Radial,
+    Scaled,
+    Stationary,
+    Sum,
+    distances,
+)
+from bochner.kernels.spectral import GaussianMixture, InverseChi2
+
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+every_stationary = pytest.mark.parametrize("kernel", STATIONARY, ids=repr)
+SPARSE = [k for k in KERNELS if not any(w in repr(k) for w in ("Laplace", "Cauchy"))]
+STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
+
+
+def test_the_gallery_has_every_kernel():
+    kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProduct}
+    public = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__} - kinds
+    used = {type(k) for k in KERNELS} | {type(k.left) for k in OTHERS if isinstance(k, Sum)}
+    assert public == used | {Product}
+
+
+# ---- values
+
+
+@every_kernel
+def test_matrix_is_that_of_the_printed_formula(kernel):
+    X, Y = rows(6), rows(5, seed=1)
+    assert_close(kernel(X, Y), naive.kernel_matrix(kernel, X, Y), factor=4)
+
+
+@every_kernel
+def test_matrix_is_symmetric(kernel):
+    X = rows(40)
+    K = kernel(X)
+    assert_close(K, K.T)
+    assert_close(K, kernel(X, X.copy()))
+    assert_close(kernel(X[:7], X).T, kernel(X, X[:7]))
+
+
+@every_kernel
+def test_matrix_is_positive_semidefinite(kernel):
+    K = kernel(rows(60))
+    values = np.linalg.eigvalsh(K)
+    assert values[0] > -60 * of(np.float64) * values[-1]
+
+
+@every_kernel
+def test_diag_is_the_diagonal(kernel):
+    X = rows(40)
+    assert_close(kernel.diag(X), np.diag(kernel(X)))
+
+
+@every_stationary
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mean", [0.0, 100.0])
+def test_equal_rows_have_kernel_one_exactly(kernel, dtype, mean):
+    X = rows(300, mean=mean, dtype=dtype)
+    K = kernel(X)
+    assert (np.diag(K) == 1).all()
+    assert K[0, -1] == 1
+    assert (np.diag(kernel(X, X.copy())) == 1).all()
+    assert K.max() == 1
+
+
+@every_stationary
+def test_only_differences_count(kernel):
+    X, Y = rows(20), rows(10, seed=1)
+    shift = np.array([1.0, -2.0, 4.0])
+    assert_close(kernel(X + shift, Y + shift), kernel(X, Y), factor=4)
+
+
+@every_stationary
+def test_lengthscales_divide_columns(kernel):
+    scales = np.array([0.25, 2.0, 8.0])
+    unit = kernel.replace(lengthscale=1.0)
+    X, Y = rows(20), rows(10, seed=1)
+    assert_close(kernel.replace(lengthscale=scales)(X * scales, Y * scales), unit(X, Y))
+
+
+ATOMS = [Gaussian(lengthscale=(0.5, 1.0, 2.0)), Laplace(2.0), Linear(), Constant(0.5)]
+OPERATIONS = {
+    "a + b": operator.add,
+    "a * b": operator.mul,
+    "3 * a + b": lambda a, b: 3.0 * a + b,
+    "a * b * 0.5 + 2": lambda a, b: a * b * 0.5 + 2,
+}
+
+
+@pytest.mark.parametrize("second", OPERATIONS)
+@pytest.mark.parametrize("first", OPERATIONS)
+def test_expressions_of_kernels_are_expressions_of_matrices(first, second):
+    """Every tree of two operations over every triple of atoms, leaning either way."""
+    f, g, X, Y = OPERATIONS[first], OPERATIONS[second], rows(6), rows(5, seed=1)
+    for a, b, c in itertools.product(ATOMS, repeat=3):
+        A, B, C = a(X, Y), b(X, Y), c(X, Y)
+        assert_close(g(f(a, b), c)(X, Y), g(f(A, B), C), label=f"{(a, b, c)}")
+        assert_close(g(a, f(b, c))(X, Y), g(A, f(B, C)), label=f"{(a, b, c)}")
+        assert_close(g(f(a, b), c).diag(X), g(f(a.diag(X), b.diag(X)), c.diag(X)))
+
+
+def test_numbers_stand_on_either_side():
+    k = Gaussian()
+    assert 2.0 * k == k * 2.0 == np.float64(2.0) * k == k * np.int64(2) == 2 * k == Scaled(2.0, k)
+    assert k + 1.0 == Sum(k, Constant(1.0))
+    assert np.float32(1.0) + k == 1 + k == Sum(Constant(1.0), k)
+    assert sum([k, Linear()]) == Sum(Sum(Constant(0.0), k), Linear())
+
+
+def test_columns_and_metrics_are_transforms_of_the_data():
+    X, Y = rows(8), rows(5, seed=1)
+    A = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    L = np.linalg.cholesky(A)
+    assert_close(
+        Columns(Cauchy((1.0, 2.0)), [2, 0])(X, Y), Cauchy((1.0, 2.0))(X[:, [2, 0]], Y[:, [2, 0]])
+    )
+    assert_close(Mahalanobis(Matern(2.5), A)(X, Y), Matern(2.5)(X @ L, Y @ L))
+    assert_close(Mahalanobis(Linear(), A)(X, Y), X @ A @ Y.T)
+    assert_close(
+        Mahalanobis(Laplace(), np.diag([4.0, 1.0, 0.25]))(X, Y), Laplace((0.5, 1, 2))(X, Y)
+    )
+    root = Mahalanobis(Gaussian(), A).root
+    assert_close(root @ root.T, A)
+
+
+# ---- spectral measures
+
+
+N_FREQUENCIES = 20_000
+OFFSETS = [0.05, 0.3, 1.0, 3.0]
+
+
+def spectral_excess(kernel, measure, d, seed):
+    """Largest |mean cos ω·δ − k(δ)| over its bar; above one alarms with chance 1e-6 at most.
+
+    cos ω·δ has mean k(δ) and variance (1 + k(2δ))/2 − k(δ)², and differs from its mean by two at
+    most: Bernstein's inequality holds exactly, whatever the tails of ω.
+    """
+    rng = np.random.default_rng(seed)
+    directions = np.concatenate([np.eye(d), rng.normal(size=(d, d)) / np.sqrt(d)])
+    delta = np.concatenate([length * directions for length in OFFSETS])
+    zero = np.zeros((1, d))
+    k, k2 = kernel(delta, zero)[:, 0], kernel(2 * delta, zero)[:, 0]
+    sd = np.sqrt(np.maximum((1 + k2) / 2 - k * k, 0))
+    error = np.cos(measure.sample(rng, N_FREQUENCIES) @ delta.T).mean(axis=0) - k
+    comparisons = len(delta) * len(STATIONARY) * 3
+    return max(
+        abs(e) / bernstein_bar(comparisons, s, 2.0, N_FREQUENCIES)
+        for e, s in zip(error, sd, strict=True)
+    )
+
+
+@pytest.mark.statistical
+@every_stationary
+@pytest.mark.parametrize("d", [1, 3, 7])
+def test_spectral_measure_reproduces_the_kernel(kernel, d):
+    if isinstance(kernel.lengthscale, tuple):
+        kernel = kernel.replace(lengthscale=(kernel.lengthscale * d)[:d])
+    assert spectral_excess(kernel, kernel.spectral_measure(d), d, seed=d) < 1
+
+
+@dataclass(frozen=True)
+class OneFactorPerCoordinate:
+    """The classic mistake: independent Student t coordinates."""
+
+    dof: float
+    d: int
+
+    def sample(self, rng, m):
+        return rng.standard_t(self.dof, (m, self.d))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("smoothness", [0.5, 1.5, 2.5])
+def test_planted_fault_one_chi_square_per_coordinate_is_seen(smoothness):
+    fault = OneFactorPerCoordinate(2 * smoothness, 5)
+    assert spectral_excess(Matern(smoothness), fault, 5, seed=0) > 1
+    right = Matern(smoothness).spectral_measure(5)
+    assert spectral_excess(Matern(smoothness), right, 5, seed=0) < 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_forgotten_lengthscale_is_seen():
+    fault = GaussianMixture(InverseChi2(3.0), (1.0, 1.0, 1.0))
+    assert spectral_excess(Matern(1.5, (0.3, 1.0, 2.0)), fault, 3, seed=0) > 1
+
+
+@every_stationary
+def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
+    """Share of samples below each quantile: 1e-6 for all by Bernstein's inequality."""
+    measure = kernel.spectral_measure(N_COLUMNS)
+    rng, u = np.random.default_rng(5), np.array([0.02, 0.25, 0.5, 0.9])
+    source = measure.mixing if isinstance(measure, GaussianMixture) else measure.law
+    if source == Gaussian().spectral_measure(1).mixing:
+        assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
+        return
+    below = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)
+    bars = [bernstein_bar(60, np.sqrt(v * (1 - v)), 1.0, N_FREQUENCIES) for v in u]
+    assert (np.abs(below - u) < bars).all()
+
+
+@every_stationary
+def test_spectral_measure_is_scaled_by_the_lengthscale(kernel):
+    measure = kernel.spectral_measure(N_COLUMNS)
+    assert_close(1 / measure.scales, np.broadcast_to(kernel.lengthscale, N_COLUMNS))
+    assert measure.isotropic == isinstance(kernel, Radial)
+    assert measure == pickle.loads(pickle.dumps(measure))
+
+
+# ---- arrays
+
+
+@every_kernel
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_array_library_gives_the_numbers_of_numpy(kernel, xp, dtype):
+    X, Y = rows(12, mean=3.0, dtype=dtype), rows(5, seed=1, mean=3.0, dtype=dtype)
+    with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
+        A, B = xp.asarray(X), xp.asarray(Y)
+        results = [kernel(A, B), kernel(A), kernel.diag(A)]
+    for result, expected in zip(results, [kernel(X, Y), kernel(X), kernel.diag(X)], strict=True):
+        assert type(result) is type(A)
+        assert result.dtype == getattr(xp, dtype)
+        assert_close(np.from_dlpack(result), expected, dtype, label=f"{kernel}")
+
+
+@pytest.mark.parametrize("kernel", SPARSE, ids=repr)
+@pytest.mark.parametrize(
+    "make", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_array]
+)
+def test_sparse_rows_give_the_numbers_of_dense_rows(kernel, make):
+    X, Y = rows(30), rows(12, seed=1)
+    X[np.abs(X) < 0.7] = 0
+    Y[np.abs(Y) < 0.7] = 0
+    X[3] = Y[4] = 0
+    assert_close(kernel(make(X)), kernel(X))
+    assert_close(kernel(make(X), make(Y)), kernel(X, Y))
+    assert_close(kernel(X, make(Y)), kernel(X, Y))
+    assert_close(kernel(make(X), Y), kernel(X, Y))
+    assert_close(kernel.diag(make(X)), kernel.diag(X))
+    assert type(kernel(make(X))) is np.ndarray
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(3.0), Matern(0.5), Linear()], ids=repr)
+def test_sparse_rows_are_never_made_dense(kernel):
+    """200 rows of a million columns: 1.6 GB if dense."""
+    X = scipy.sparse.random_array((200, 1_000_000), density=2e-5, format="csr", rng=0)
+    tracemalloc.start()
+    K = kernel(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60e6
+    assert_close(np.diag(K), kernel.diag(X))
+
+
+@every_kernel
+@pytest.mark.parametrize("mean", [0.0, 100.0])
+def test_float32_stays_float32_and_errs_little(kernel, mean):
+    """Also far from the origin, where uncentred distances lose up to 0.08."""
+    X, Y = rows(50, mean=mean, dtype=np.float32), rows(30, 1, mean, np.float32)
+    K = kernel(X, Y)
+    assert K.dtype == np.float32
+    assert kernel.diag(X).dtype == np.float32
+    assert_close(K, kernel(X.astype(np.float64), Y.astype(np.float64)), np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [2, 30])
+def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d):
+    """Relative error below eps/NEAR for clusters much tighter than the spread of the data."""
+    rng = np.random.default_rng(0)
+    X = (np.repeat(rng.normal(size=(8, d)), 6, axis=0) + 1e-4 * rng.normal(size=(48, d))).astype(
+        dtype
+    )
+    exact = ((X[:, None].astype(np.longdouble) - X[None]) ** 2).sum(axis=2)
+    error = np.abs(distances.squared(X, X) - exact)
+    assert (error <= 16 * np.finfo(dtype).eps / distances.NEAR * exact).all()
+
+
+@every_kernel
+@pytest.mark.parametrize("library", [np, torch], ids=["numpy", "torch"])
+def test_block_size_does_not_matter(kernel, library, monkeypatch):
+    X, Y = library.asarray(rows(37)), library.asarray(rows(11, seed=1))
+    whole = kernel(X, Y)
+    monkeypatch.setattr(distances, "BLOCK_BYTES", 8 * 11 * 4)
+    assert_close(kernel(X, Y), whole)
+
+
+def test_temporaries_are_bounded():
+    """Memory beside the matrix itself, for a matrix of 128 MB without a compiled loop."""
+    X = np.random.default_rng(0).normal(size=(320, 3))
+    Y = np.random.default_rng(1).normal(size=(50_000, 3))
+    tracemalloc.start()
+    K = Matern(40.0)(X, Y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert K.nbytes == 128_000_000
+    assert peak - K.nbytes < 100e6
+
+
+@every_kernel
+def test_rows_do_not_depend_on_their_neighbours(kernel):
+    X, Y = rows(20), rows(9, seed=1)
+    assert_close(np.concatenate([kernel(X[i : i + 1], Y) for i in range(20)]), kernel(X, Y))
+
+
+@every_kernel
+def test_arguments_are_unchanged_and_may_be_read_only(kernel):
+    X, Y = rows(10), rows(5, seed=1)
+    before = X.copy(), Y.copy()
+    X.flags.writeable = Y.flags.writeable = False
+    kernel(X, Y), kernel(X), kernel.diag(X)
+    assert (before[0] == X).all()
+    assert (before[1] == Y).all()
+
+
+@every_kernel
+def test_layout_and_type_of_the_data_do_not_matter(kernel):
+    X, Y = np.round(4 * rows(10)), np.round(4 * rows(5, seed=1))
+    expected = kernel(X, Y)
+    assert (kernel(np.asfortranarray(X), Y[::-1][::-1]) == expected).all()
+    assert (kernel(X.astype(np.int32), Y.astype(np.int8)) == expected).all()
+    assert (kernel(X.tolist(), Y.astype(np.float16)) == expected).all()
+    assert (kernel(X.astype(np.float32), Y) == expected).all()
+    assert kernel(X[:0], Y).shape == (0, 5)
+    assert kernel(X, Y[:0]).shape == (10, 0)

@@ -1,0 +1,81 @@
+"""The estimator contract: all of scikit-learn's checks, pipelines, grid search, clone, pickling."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bochner as bo
+from bochner.kernels import Gaussian, Laplace, Matern
+
+ESTIMATORS = [
+    bo.KernelRidge(n_features=128),
+    bo.KernelRidge(kernel=Matern(1.5, 5.0), method="orthogonal", n_features=64, alpha=1e-3),
+    bo.KernelRidge(kernel="laplace", method="nystrom", n_features=32, alpha="gcv"),
+    bo.KernelRidge(precision="float64", n_features=64, fit_intercept=False),
+    bo.KernelFeatures(n_features=64),
+    bo.KernelFeatures(kernel=Laplace(2.0), method="qmc", n_features=64),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_scikit_learn_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (300, 2))
+    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.05 * rng.standard_normal(300)
+
+
+def test_grid_search_reaches_the_lengthscale_and_leaves_the_kernel_untouched(table):
+    kernel = Gaussian(lengthscale=1.0)
+    model = bo.KernelRidge(kernel=kernel, method="orthogonal", n_features=128, random_state=0)
+    grid = {"kernel__lengthscale": [0.01, 1.0, 100.0]}
+    search = GridSearchCV(model, grid, cv=3).fit(*table)
+    assert search.best_params_ == {"kernel__lengthscale": 1.0}
+    assert kernel == Gaussian(lengthscale=1.0)
+    assert model.kernel is kernel
+
+
+def test_a_named_kernel_can_be_given_a_lengthscale_by_path():
+    model = bo.KernelRidge(kernel="matern32").set_params(kernel__lengthscale=0.3)
+    assert model.kernel == Matern(1.5, 0.3)
+
+
+def test_an_unknown_parameter_path_names_the_known_ones():
+    with pytest.raises(ValueError, match="no parameter 'length'.*lengthscale"):
+        bo.KernelRidge(kernel=Gaussian()).set_params(kernel__length=1.0)
+
+
+def test_pipeline_of_features_and_a_linear_model_equals_the_estimator(table):
+    X, y = table
+    from sklearn.linear_model import Ridge
+
+    kernel = Gaussian(lengthscale=0.7)
+    pipeline = make_pipeline(
+        StandardScaler(),
+        bo.KernelFeatures(kernel, method="orthogonal", n_features=64, random_state=3),
+        Ridge(alpha=0.1),
+    ).fit(X, y)
+    ridge = bo.KernelRidge(kernel, method="orthogonal", n_features=64, alpha=0.1, random_state=3)
+    ours = make_pipeline(StandardScaler(), ridge).fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), pipeline.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def test_pickling_and_cloning_keep_what_they_should(table):
+    X, y = table
+    model = bo.KernelRidge(Gaussian(0.5), n_features=64, random_state=0).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    fresh = clone(model)
+    assert fresh.get_params() == model.get_params()
+    assert not hasattr(fresh, "map_")
