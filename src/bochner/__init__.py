@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         Orthogonal,
         Pivoted,
         Uniform,
-        draw,
     )
+    from bochner.features.draw import draw
     from bochner.moments import Moments
     from bochner.persist import load, save
     from bochner.planning import Certificate, certify
@@ -71,6 +71,7 @@ _HOME = {
     "KernelRidge": "bochner.estimators",
     "merge": "bochner.estimators",
     "Moments": "bochner.moments",
+    "draw": "bochner.features.draw",
     "load": "bochner.persist",
     "save": "bochner.persist",
     "Certificate": "bochner.planning",

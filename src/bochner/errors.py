@@ -3,19 +3,19 @@
 ::
 
     BochnerError
-    ├── InvalidInput (ValueError)          an argument or an array is not what was required
-    │   ├── UnsupportedKernel              a method cannot serve this kernel; names those that can
-    │   ├── IncompatibleModels             two models, maps or moments that do not add up
-    │   └── NotPositive                    a matrix or kernel that must be positive semi-definite is not
-    ├── InvalidType (TypeError)            an argument has the wrong type
-    ├── DataFileError (OSError)            a table on disk cannot be read, or changed while it was read
-    ├── ModelFileError (ValueError)        a model file is cut short, altered or foreign
-    └── MissingDependency (ImportError)    an optional package is needed; says how to install it
+    ├── InvalidInput (ValueError)       an argument or an array is not what was required
+    │   ├── UnsupportedKernel           a method cannot serve this kernel; names those that can
+    │   ├── IncompatibleModels          models, maps or moments that do not add up
+    │   └── NotPositive                 a matrix or kernel is not positive semi-definite
+    ├── InvalidType (TypeError)         an argument has the wrong type
+    ├── DataFileError (OSError)         a file of data cannot be read or written, or changed
+    ├── ModelFileError (ValueError)     a model file is cut short, altered or foreign
+    └── MissingDependency (ImportError) an optional package is needed; says how to install it
 
     BochnerWarning (UserWarning)
-    ├── PurePythonWarning                  the compiled loops are not there: correct, slower; said once
-    ├── PrecisionWarning                   rounding limits the answer; says what to do
-    └── SolutionWarning                    the solver's outcome asks for attention; its text is the remedy
+    ├── PurePythonWarning               the compiled loops are not there: slower; said once
+    ├── PrecisionWarning                rounding limits the answer; says what to do
+    └── SolutionWarning                 the outcome asks for attention; its text is the remedy
 
 One ``except bochner.errors.BochnerError`` catches all errors. A message says who speaks,
 what was required, what came and what to do.
@@ -63,7 +63,7 @@ class InvalidType(BochnerError, TypeError):
 
 
 class DataFileError(BochnerError, OSError):
-    """A table on disk cannot be read, or changed while it was read."""
+    """A file of data cannot be read or written, or changed while it was read."""
 
 
 class ModelFileError(BochnerError, ValueError):

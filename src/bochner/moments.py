@@ -62,18 +62,18 @@ class Moments:
 
     rows: int
     weight: float
-    feature_mean: Float[Array, "D"]
-    target_mean: Float[Array, "t"]
+    feature_mean: Float[Array, " D"]
+    target_mean: Float[Array, " t"]
     gram: Float[Array, "D D"]
     cross: Float[Array, "D t"]
-    power: Float[Array, "t"]
+    power: Float[Array, " t"]
     precision: Precision
 
     @staticmethod
     def of(
         Z: Float[Array, "n D"],
         y: Float[Array, "n t"],
-        w: Float[Array, "n"] | None = None,
+        w: Float[Array, " n"] | None = None,
         precision: Precision = "float64",
     ) -> "Moments":
         """Return the moments of one block, in O(n D²) time."""
@@ -187,7 +187,7 @@ class Accumulator:
         self._weight = 0.0
 
     def add(
-        self, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, "n"] | None = None
+        self, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"] | None = None
     ) -> None:
         """Add one block. Z may be overwritten; zero weights take no part."""
         Z, y, w = _positive_rows(np.asarray(Z, self._dtype), np.asarray(y, np.float64), w)
@@ -230,7 +230,11 @@ class Accumulator:
         self._z0 = Z.mean(axis=0, dtype=np.float64).astype(self._dtype)
         self._y0 = y.mean(axis=0)
         self._z, self._y = np.zeros(D), np.zeros(t)
-        self._gram, self._cross, self._power = np.zeros((D, D), order="F"), np.zeros((D, t)), np.zeros(t)
+        self._gram, self._cross, self._power = (
+            np.zeros((D, D), order="F"),
+            np.zeros((D, t)),
+            np.zeros(t),
+        )
         self._pending = np.zeros((D, D), self._dtype, order="F")
         self._pending_rows = 0
 

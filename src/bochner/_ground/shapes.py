@@ -10,7 +10,7 @@ __all__ = ["Array", "Float"]
 Array = Any
 
 if TYPE_CHECKING:
-    from jaxtyping import Float as Float
+    from jaxtyping import Float
 else:
 
     class Float:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bochner._ground.arrays import _as_array, _as_floating, is_sparse, to_numpy
+from bochner._ground.arrays import as_array, as_floating, is_sparse, to_numpy
 from bochner._ground.pieces import Piece, Source, Where, part, require_finite, require_weights
 from bochner._ground.sampling import Sample, chosen_rows
 from bochner.errors import InvalidInput, InvalidType
@@ -141,13 +141,13 @@ def _parts(item: Any) -> Piece:
 
 
 def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
-    X = _as_array(X, "Blocks", "X")
+    X = as_array(X, "Blocks", "X")
     if X.ndim != 2 or X.shape[1] == 0:
         raise InvalidInput(
             "Blocks: X must have two dimensions, rows and at least one column; got shape "
             f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
         )
-    _as_floating(X[:0, ...] if not is_sparse(X) else X[:0], "Blocks", "X")
+    as_floating(X[:0, ...] if not is_sparse(X) else X[:0], "Blocks", "X")
     return Piece(X, _beside(X, y, "y", (1, 2)), _beside(X, w, "sample_weight", (1,)))
 
 
@@ -155,13 +155,13 @@ def _beside(X: Any, array: Any, name: str, ndims: tuple[int, ...]) -> Any:
     """Return an array with as many rows as X, or None."""
     if array is None:
         return None
-    array = _as_array(array, "Blocks", name)
+    array = as_array(array, "Blocks", name)
     if is_sparse(array) or array.ndim not in ndims or array.shape[0] != X.shape[0]:
         raise InvalidInput(
             f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
             f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
         )
-    _as_floating(array[:0, ...], "Blocks", name)
+    as_floating(array[:0, ...], "Blocks", name)
     return array
 
 
@@ -169,7 +169,7 @@ def _checked(piece: Piece, where: Where) -> Piece:
     """Return the piece as floating numbers, all finite, weights not negative."""
     names = ("X", "y", "sample_weight")
     X, y, w = (
-        a if a is None else _as_floating(a, "Blocks", name)
+        a if a is None else as_floating(a, "Blocks", name)
         for a, name in zip(piece, names, strict=True)
     )
     require_finite(X, lambda col: f"column {col} of X", where)

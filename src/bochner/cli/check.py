@@ -9,9 +9,9 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Block, Blocks
 from bochner._ground.files import find_files
 from bochner.cli.clock import Clock
-from bochner.cli.models import open_model, open_rows
+from bochner.cli.models import certified, open_model, open_rows
 from bochner.cli.reading import reading
-from bochner.cli.show import certificate_numbers, number, show
+from bochner.cli.show import number, show
 from bochner.estimators import KernelRidge
 from bochner.moments import Accumulator, Moments
 
@@ -30,23 +30,24 @@ def run_check(
     clock = Clock()
     with clock.phase("open"):
         fitted = open_model(model)
-        blocks = open_rows(fitted, find_files(list(files)), separator, truth=True)
-    with reading(blocks, quiet) as watched:
-        with clock.phase("predict"):
-            errors = _errors(fitted, watched)
-        with clock.phase("certify"):
-            certificate = fitted.certify_blocks(watched)
+        paths = find_files(list(files))
+        blocks = open_rows(fitted, paths, separator, truth=True)
+        features = open_rows(fitted, paths, separator, truth=False)
+    with clock.phase("predict"), reading(blocks, quiet) as watched:
+        errors = _errors(fitted, watched)
+    with clock.phase("certify"), reading(features, quiet) as watched:
+        numbers, words = certified(lambda: fitted.certify_blocks(watched))
     facts = {
-        "rows": blocks.n_rows,
+        "rows": features.n_rows,
         "errors": errors,
-        "certificate": certificate_numbers(certificate),
-        "certificate_words": str(certificate),
+        "certificate": numbers,
+        "certificate_words": words,
         "seconds": clock.seconds,
     }
     lines = [
-        ("rows", f"{blocks.n_rows:,}"),
+        ("rows", f"{features.n_rows:,}"),
         *((f"error, {name}", _words(found)) for name, found in errors.items()),
-        ("certificate", str(certificate)),
+        ("certificate", words),
         ("seconds", str(clock)),
     ]
     show(facts, lines, as_json, quiet)

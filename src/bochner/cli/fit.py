@@ -11,8 +11,9 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
+from bochner.cli.models import certified
 from bochner.cli.reading import reading, working
-from bochner.cli.show import certificate_numbers, number, show
+from bochner.cli.show import number, show
 from bochner.estimators import KernelRidge
 from bochner.estimators.named import NAMED
 from bochner.features import IID, QMC, Fourier, Method, Nystrom, Orthogonal
@@ -66,12 +67,23 @@ def run_fit(
     with clock.phase("fit"), reading(blocks, quiet) as watched:
         model.fit_blocks(watched)
     with clock.phase("certify"), working("Measuring how far the features are", quiet):
-        certificate = model.certificate_
+        numbers, words = certified(lambda: model.certificate_)
     with clock.phase("write"):
         save(model, out)
-    facts = {**_facts(model), "seconds": clock.seconds, "out": str(out)}
-    lines = (*_lines(facts), ("seconds", str(clock)), ("certificate", str(certificate)))
-    show(facts, (*lines, ("model", str(out))), as_json, quiet)
+    facts = {
+        **_facts(model),
+        "certificate": numbers,
+        "certificate_words": words,
+        "seconds": clock.seconds,
+        "out": str(out),
+    }
+    lines = [
+        *_lines(facts),
+        ("certificate", words),
+        ("seconds", str(clock)),
+        ("model", str(out)),
+    ]
+    show(facts, lines, as_json, quiet)
 
 
 def _model(
@@ -116,12 +128,10 @@ def _facts(model: KernelRidge) -> dict[str, Any]:
         "alpha_by": solution.criterion,
         "effective_dimension": _on_path(solution, solution.path.effective_dimension),
         "outcome": solution.outcome.name,
-        "remedy": None if solution.outcome.good else str(solution.outcome),
+        "outcome_words": str(solution.outcome),
         "error_by": _judge(solution),
         "rmse": error,
         "r_squared": r_squared,
-        "certificate": certificate_numbers(model.certificate_),
-        "certificate_words": str(model.certificate_),
     }
 
 
@@ -157,6 +167,6 @@ def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("method", facts["method_reason"]),
         ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
         ("alpha", f"{facts['alpha']:.4g}, {_CRITERIA[facts['alpha_by']]}"),
-        ("outcome", str(facts["remedy"] or "solved")),
+        ("outcome", facts["outcome_words"]),
         ("error", f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"),
     ]

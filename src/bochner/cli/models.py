@@ -1,17 +1,19 @@
 """Open a model file and the files it is to be used on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bochner._ground.blocks import Blocks
-from bochner.errors import ModelFileError
+from bochner.errors import InvalidInput, ModelFileError
 from bochner.estimators import KernelRidge
 from bochner.persist import load
+from bochner.planning import Certificate
 
-__all__ = ["open_model", "open_rows", "prediction_names"]
+__all__ = ["certified", "open_model", "open_rows", "prediction_names"]
 
 
 def open_model(path: str) -> KernelRidge:
@@ -30,17 +32,31 @@ def open_rows(
     model: KernelRidge, files: Sequence[Path], separator: str | None, truth: bool
 ) -> Blocks:
     """Return the rows of the files as the model reads them, with the target if ``truth``."""
-    if model.schema_ is None:
+    schema = getattr(model, "schema_", None)
+    if schema is None:
         names = getattr(model, "feature_names_in_", None)
         columns = None if names is None else [str(name) for name in names]
         return Blocks.from_files(files, columns=columns, separator=separator)
-    schema = model.schema_ if truth else model.schema_.features_only()
-    return Blocks.from_files(files, schema=schema, separator=separator)
+    wanted = schema if truth else schema.features_only()
+    return Blocks.from_files(files, schema=wanted, separator=separator)
 
 
 def prediction_names(model: KernelRidge) -> list[str]:
     """Return the names of the predicted columns."""
     if not model.target_shape_:
         return ["prediction"]
-    names: Any = None if model.schema_ is None else model.schema_.target_names
+    schema = getattr(model, "schema_", None)
+    names: Any = None if schema is None else schema.target_names
     return [f"prediction_{name}" for name in names or range(int(np.prod(model.target_shape_)))]
+
+
+def certified(measure: Callable[[], Certificate]) -> tuple[dict[str, Any] | None, str]:
+    """Return a certificate as numbers and words; why there is none, if there can be none.
+
+    A model without a certificate (alpha = 0, very few rows) is still a model.
+    """
+    try:
+        certificate = measure()
+    except InvalidInput as error:
+        return None, f"none: {error}"
+    return {f.name: getattr(certificate, f.name) for f in fields(certificate)}, str(certificate)

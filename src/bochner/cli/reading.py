@@ -26,7 +26,7 @@ class Passes:
     began: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, rows="", rate="")
+        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, rows="0", rate="-")
 
     def __call__(self, rows: int) -> None:
         """Tell the bar that so many more rows went by."""

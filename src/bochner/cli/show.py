@@ -2,8 +2,8 @@
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import click
@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["certificate_numbers", "number", "show", "table"]
+__all__ = ["number", "show", "table"]
+
+#: Width of the labels where there is no terminal.
+_LABELS = 11
 
 
 def show(
@@ -20,6 +23,9 @@ def show(
     """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
     if as_json:
         click.echo(json.dumps(_plain(facts), ensure_ascii=False))
+    elif not quiet and not sys.stdout.isatty():
+        for label, text in lines:  # unbroken: for grep, and for paths that someone copies
+            click.echo(f"{label:<{_LABELS}}  {text}")
     elif not quiet:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
@@ -42,11 +48,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def number(value: float | None) -> str:
     """Write a number to four digits, or none."""
     return "none" if value is None else f"{value:.4g}"
-
-
-def certificate_numbers(certificate: Any) -> dict[str, Any]:
-    """Return the numbers of a certificate by name."""
-    return {f.name: getattr(certificate, f.name) for f in fields(certificate)}
 
 
 def _plain(value: Any) -> Any:

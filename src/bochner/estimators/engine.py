@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.shapes import Array
+from bochner.errors import InvalidInput
 from bochner.estimators.named import LengthscaleSearch, choose_lengthscale
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Auto, FeatureMap, Fourier, Method
@@ -14,7 +15,17 @@ from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
 
-__all__ = ["Recipe", "as_features", "block_rows", "joined", "needs_rows", "prepare", "presample", "sweep"]
+__all__ = [
+    "Recipe",
+    "as_features",
+    "block_rows",
+    "count_rows",
+    "joined",
+    "needs_rows",
+    "prepare",
+    "presample",
+    "sweep",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +70,7 @@ def prepare(
 ) -> Recipe:
     """Choose what is open, and draw the map; ``share`` is a given penalty a row."""
     if isinstance(kernel, str):
-        search = choose_lengthscale(kernel, sample, n_features, seed, share)
+        search = choose_lengthscale(kernel, _some(sample), n_features, seed, share)
     else:
         search = LengthscaleSearch(kernel)
     rows = None if sample is None else sample.X
@@ -68,6 +79,17 @@ def prepare(
         return Recipe(search, choose(method, search.kernel, ask))
     phi = draw_map(method, search.kernel, ask)
     return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
+
+
+def _some(sample: RowSample | None) -> RowSample:
+    if sample is None:
+        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+    return sample
+
+
+def count_rows(blocks: Blocks) -> int:
+    """Return the number of rows of blocks that were read to their end."""
+    return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
 
 
 def block_rows(n_features: int) -> int:

@@ -52,9 +52,7 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
         blocks = Blocks.from_arrays(X)
         note_columns(model, blocks, reset=False)
         return blocks
-    X = validate_data(
-        model, X, accept_sparse="csr", dtype=["float64", "float32"], reset=False
-    )
+    X = validate_data(model, X, accept_sparse="csr", dtype=["float64", "float32"], reset=False)
     return Blocks.from_arrays(X)
 
 

@@ -35,22 +35,29 @@ from bochner.kernels import (
 from bochner.moments import Moments
 from bochner.solvers.direct import decompose, floor, leave_one_out, penalties
 
-__all__ = ["NAMED", "LengthscaleSearch", "accepts_sparse", "as_kernel", "choose_lengthscale", "set_kernel_params"]
+__all__ = [
+    "NAMED",
+    "LengthscaleSearch",
+    "accepts_sparse",
+    "as_kernel",
+    "choose_lengthscale",
+    "set_kernel_params",
+]
 
 Model = TypeVar("Model", bound=BaseEstimator)
 Family = Callable[[float | tuple[float, ...]], Kernel]
 
 #: What a name stands for: the kernel of that family at a lengthscale.
 NAMED: dict[str, Family] = {
-    "gaussian": lambda scale: Gaussian(scale),
-    "laplace": lambda scale: Laplace(scale),
-    "exponential": lambda scale: Exponential(scale),
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "exponential": Exponential,
     "matern12": lambda scale: Matern(0.5, scale),
     "matern32": lambda scale: Matern(1.5, scale),
     "matern52": lambda scale: Matern(2.5, scale),
-    "cauchy": lambda scale: Cauchy(scale),
+    "cauchy": Cauchy,
     "rational_quadratic": lambda scale: RationalQuadratic(1.0, scale),
-    "linear": lambda scale: Linear(),
+    "linear": lambda _: Linear(),
 }
 
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
@@ -191,8 +198,7 @@ def _median_scales(
 ) -> list[float | tuple[float, ...]]:
     """Return the median distance of rows, for one lengthscale and for one a column."""
     X = sample.X
-    n, d = X.shape
-    pairs = _pairs(n, seed)
+    pairs = _pairs(X.shape[0], seed)
     differences = X[pairs[0]] - X[pairs[1]]
     weights = sample.w[pairs[0]] * sample.w[pairs[1]]
     if is_sparse(X):
@@ -224,14 +230,14 @@ def _pairs(n: int, seed: int) -> tuple[Array, Array]:
     return rng.integers(n, size=20000), rng.integers(n, size=20000)
 
 
-def _lengths(differences: Float[Array, "p d"], coordinatewise: bool) -> Float[Array, "p"]:
+def _lengths(differences: Float[Array, "p d"], coordinatewise: bool) -> Float[Array, " p"]:
     """Euclidean lengths, or sums of absolute differences for coordinatewise kernels."""
     if coordinatewise:
         return differences.sum(axis=1)
     return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 
 
-def _median(lengths: Float[Array, "p"], weights: Float[Array, "p"]) -> float:
+def _median(lengths: Float[Array, " p"], weights: Float[Array, " p"]) -> float:
     """Weighted median of the positive lengths (copies of a row say nothing of scale), or 1."""
     kept = lengths > 0
     if not np.any(kept):
@@ -242,9 +248,11 @@ def _median(lengths: Float[Array, "p"], weights: Float[Array, "p"]) -> float:
     return float(lengths[order][np.searchsorted(below, 0.5 * below[-1])])
 
 
-def _deviations(X: Float[Array, "n d"], w: Float[Array, "n"]) -> Float[Array, "d"]:
+def _deviations(X: Float[Array, "n d"], w: Float[Array, " n"]) -> Float[Array, " d"]:
     """Weighted standard deviations; 1 for constant columns, which no kernel of x − y sees."""
     mean = w @ X / w.sum()
     deviations = np.sqrt(w @ (X - mean) ** 2 / w.sum())
     constant = deviations <= 1e-12 * np.abs(X).max(axis=0)
-    return np.where(constant, max(float(deviations.max()), 1e-300) if np.any(~constant) else 1.0, deviations)
+    return np.where(
+        constant, max(float(deviations.max()), 1e-300) if np.any(~constant) else 1.0, deviations
+    )

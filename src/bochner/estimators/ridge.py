@@ -24,8 +24,8 @@ from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_block
 from bochner.estimators.named import accepts_sparse, as_kernel, set_kernel_params
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Method
-from bochner.features.map import same_arrays
 from bochner.features.draw import as_method
+from bochner.features.map import same_arrays
 from bochner.kernels import Kernel
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
@@ -35,7 +35,7 @@ from bochner.solvers.solution import Outcome, Solution
 
 __all__ = ["KernelRidge", "merge"]
 
-#: Below this many products n·D² a fit in float64 costs no time that anyone would notice.
+#: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
 SMALL = 4e9
 
 #: Below this many, singular values of the rows are affordable.
@@ -45,8 +45,8 @@ FEW = 2e8
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge regression through features, in one pass over the rows.
 
-    Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y): the fit of kernel ridge
-    regression with the kernel φ(x)·φ(y), whatever the number of rows (MATHS §5).
+    Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
+    regression with the kernel φ(x)·φ(y), for any number of rows.
 
     Parameters
     ----------
@@ -179,8 +179,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         first = not hasattr(self, "moments_")
         blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
         if first:
-            precision = "float32" if self.precision == "float32" else "float64"
-            return self._fit(blocks, precision)
+            return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
         self._check_targets(blocks)
         keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
         self.moments_ += engine.sweep(self.map_, blocks, "float64", "float64", keeper)
@@ -207,7 +206,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         alpha = as_alpha(self.alpha)
         self.seed_ = seed_of(self.random_state)
         rows = engine.presample(blocks, self.seed_) if engine.needs_rows(kernel, method) else None
-        share = None if isinstance(alpha, str) or rows is None else alpha / blocks.n_rows
+        share = (
+            None if isinstance(alpha, str) or rows is None else alpha / engine.count_rows(blocks)
+        )
         recipe = engine.prepare(
             kernel, method, self.n_features, blocks.n_columns, rows, self.seed_, share
         )
@@ -217,11 +218,11 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _precision(self, n: int | None) -> Precision:
         """Return the precision of features and of their products in the first sweep."""
         if self.precision != "auto":
-            return self.precision
+            return "float32" if self.precision == "float32" else "float64"
         return "float64" if n is not None and n * self.map_.n_features**2 <= SMALL else "float32"
 
     def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
-        self.rows_seen_ += blocks.n_rows
+        self.rows_seen_ += engine.count_rows(blocks)
         self.sample_ = keeper.sample
         self.solution_ = self._solve()
         return self
@@ -245,8 +246,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Decompose the rows themselves while they are few and at hand, else their moments."""
         few = moments.rows * moments.n_features**2 <= FEW
         if few and len(self.sample_) == moments.rows and self.feature_dtype_ == "float64":
-            parts = zip(*self._centred_rows(moments), strict=True)
-            return decompose_rows(*map(np.concatenate, parts), self.fit_intercept)
+            Z, y, w = map(np.concatenate, zip(*self._centred_rows(moments), strict=True))
+            return decompose_rows(Z, y, w, self.fit_intercept)
         return decompose(moments, self.fit_intercept)
 
     def _centred_rows(self, moments: Moments) -> Iterator[tuple[Array, Array, Array]]:
@@ -294,7 +295,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self.solution_.alpha
 
     @property
-    def coef_(self) -> Float[Array, "D"]:
+    def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
         coef = self.solution_.coef.T
         return coef if self.target_shape_ else coef[0]
@@ -326,7 +327,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
         check_is_fitted(self)
         rows = engine.presample(blocks, self.seed_)
-        return self._certify(rows.X, blocks.n_rows)
+        return self._certify(rows.X, engine.count_rows(blocks))
 
     def _certify(self, X: Array, n_rows: int) -> Certificate:
         return certify(
@@ -372,11 +373,12 @@ def merge(*models: KernelRidge) -> KernelRidge:
     Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are those of the
     merged sample of rows.
     """
-    first = models[0] if models else None
+    if not models:
+        raise InvalidInput("merge: at least one fitted model is required; got none.")
     for model in models:
         check_is_fitted(model)
-        _check_same_map(first, model)
-    merged = copy(first)
+        _check_same_map(models[0], model)
+    merged = copy(models[0])
     merged.moments_ = reduce(add, (model.moments_ for model in models))
     merged.sample_ = reduce(RowSample.merge, (model.sample_ for model in models))
     merged.rows_seen_ = sum(model.rows_seen_ for model in models)

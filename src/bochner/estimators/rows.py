@@ -9,6 +9,7 @@ from bochner._ground.blocks import Block
 from bochner._ground.pieces import Piece, join, part
 from bochner._ground.sampling import row_priorities
 from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
 
 __all__ = ["Keeper", "RowSample"]
 
@@ -36,8 +37,8 @@ class RowSample:
 
     X: Array
     y: Float[Array, "m t"]
-    w: Float[Array, "m"]
-    priority: Float[Array, "m"]
+    w: Float[Array, " m"]
+    priority: Float[Array, " m"]
 
     @staticmethod
     def of(block: Block, seed: int) -> "RowSample":
@@ -90,12 +91,23 @@ class Keeper:
     def __init__(self, seed: int, sample: RowSample | None = None, start: int = 0) -> None:
         self._seed = seed
         self._start = start
-        self.sample = sample
+        self._sample = sample
+
+    @property
+    def sample(self) -> RowSample:
+        """The sample of all rows that were seen."""
+        if self._sample is None:
+            raise InvalidInput("RowSample: at least one block of rows is required; got none.")
+        return self._sample
 
     def see(self, block: Block) -> None:
         """Consider the rows of a block."""
         new = RowSample.of(block._replace(start=self._start + block.start), self._seed)
-        if self.sample is not None and len(self.sample) >= _capacity(new.X):
-            new = new.take(np.flatnonzero(new.priority < self.sample.priority.max()))
-        if len(new) or self.sample is None:
-            self.sample = new if self.sample is None else self.sample.merge(new)
+        held = self._sample
+        if held is None:
+            self._sample = new
+            return
+        if len(held) >= _capacity(new.X):
+            new = new.take(np.flatnonzero(new.priority < held.priority.max()))
+        if len(new):
+            self._sample = held.merge(new)

@@ -86,19 +86,22 @@ def choose(method: Auto, kernel: Kernel, ask: Request) -> Choice:
         fallback = Fourier(Orthogonal())
         phi = draw_map(fallback, kernel, ask)
         return Choice(phi, fallback, (), f"{fallback!r}: there were no rows to measure on.")
-    if method.candidates is None and (rows := _all_rows(ask)) is not None:
-        reason = f"{ask.n_features} features hold all {len(rows)} different rows: the fit is that of the exact kernel."
-        return Choice(NystromMap(kernel, rows), Nystrom(), (), f"Nystrom: {reason}")
+    if method.candidates is None and (rows := _all_rows(ask.X, ask.n_features)) is not None:
+        reason = (
+            f"Nystrom: {ask.n_features} features hold all {len(rows)} different rows, so the fit "
+            "is that of the exact kernel."
+        )
+        return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
     return _measured(method, kernel, ask)
 
 
-def _all_rows(ask: Request) -> Float[Array, "D d"] | None:
+def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
     """Return all different rows, sorted, if they are no more than the width asked for."""
-    n, d = ask.X.shape
-    if n > 4 * ask.n_features or (is_sparse(ask.X) and n * d > MOST_CELLS):
+    n, d = X.shape
+    if n > 4 * width or (is_sparse(X) and n * d > MOST_CELLS):
         return None
-    rows = np.unique(to_numpy(ask.X).astype(np.float64, copy=False), axis=0)
-    return rows if len(rows) <= ask.n_features else None
+    rows = np.unique(to_numpy(X).astype(np.float64, copy=False), axis=0)
+    return rows if len(rows) <= width else None
 
 
 @draw_map.register
@@ -107,7 +110,7 @@ def _(method: Auto, kernel: Kernel, ask: Request) -> FeatureMap:
 
 
 def _measured(method: Auto, kernel: Kernel, ask: Request) -> Choice:
-    kept, others = _split(ask, method.sample)
+    kept, others = _split(ask, ask.X, method.sample)
     K = to_numpy(kernel(kept, kept))
     rows: list[tuple[Candidate, FeatureMap]] = []
     for option in method.candidates or _defaults(ask.n_inputs):
@@ -126,8 +129,9 @@ def _pick(rows: list[tuple[Candidate, FeatureMap]], budget: float, m: int) -> Ch
     within = [r for r in rows if r[0].multiplications <= budget * cheapest]
     best, phi = min(within, key=lambda r: r[0].error)
     others = ", ".join(f"{r.method!r} {r.error:.2g}" for r, _ in rows if r is not best)
-    reason = f"{best.method!r}: relative error {best.error:.2g} of the kernel matrix of {m} rows" + (
-        f", against {others}." if others else "."
+    reason = (
+        f"{best.method!r}: relative error {best.error:.2g} of the kernel matrix of {m} rows"
+        + (f", against {others}." if others else ".")
     )
     return Choice(phi, best.method, tuple(row for row, _ in rows), reason)
 
@@ -137,14 +141,14 @@ def _defaults(d: int) -> tuple[Method, ...]:
     return (Fourier(Orthogonal()), *sobol, *((Fourier(IID()),) if not sobol else ()), Nystrom())
 
 
-def _split(ask: Request, sample: int) -> tuple[Array, Array]:
+def _split(ask: Request, X: Array, sample: int) -> tuple[Array, Array]:
     """Return rows to measure on, and the others, from which landmarks may be taken."""
     if sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {sample!r}.")
-    n = ask.X.shape[0]
+    n = X.shape[0]
     m = max(2, min(sample, n // 4))
     order = ask.stream("auto").permutation(n)
-    return ask.X[np.sort(order[:m])], ask.X[np.sort(order[m:])]
+    return X[np.sort(order[:m])], X[np.sort(order[m:])]
 
 
 def _error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m"]) -> float:

@@ -92,7 +92,9 @@ def draw(
     >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
     True
     """
-    return draw_map(as_method(method), kernel, _request(kernel, n_features, X, n_inputs, random_state))
+    return draw_map(
+        as_method(method), kernel, _request(kernel, n_features, X, n_inputs, random_state)
+    )
 
 
 def _request(

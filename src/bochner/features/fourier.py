@@ -54,8 +54,7 @@ class Fourier(Method):
         """Check the arguments."""
         if not isinstance(self.placement, Placement):
             raise InvalidInput(
-                "Fourier: placement must be IID(), Orthogonal() or QMC(); "
-                f"got {self.placement!r}."
+                f"Fourier: placement must be IID(), Orthogonal() or QMC(); got {self.placement!r}."
             )
         if self.form not in ("pair", "phase"):
             raise InvalidInput(f'Fourier: form must be "pair" or "phase"; got {self.form!r}.')
@@ -129,7 +128,7 @@ class FourierPhaseMap(FeatureMap):
 
     kernel: Kernel
     frequencies: Float[Array, "d m"]
-    phases: Float[Array, "m"]
+    phases: Float[Array, " m"]
     amplitude: float
 
     @property
@@ -152,7 +151,7 @@ class FourierPhaseMap(FeatureMap):
         return _in_turns(self.frequencies)
 
     @cached_property
-    def _phase_turns(self) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
+    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
         return _in_turns(self.phases)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -253,7 +253,7 @@ def moved(A: Float[Array, "..."], like: Array) -> Array:
     return from_numpy(A.astype(dtype, copy=False), like=like)
 
 
-def same_arrays(a: FeatureMap, b: FeatureMap) -> bool:
+def same_arrays(a: Any, b: Any) -> bool:
     """Whether two maps are of one kind and hold equal values, so that their features are equal."""
     if type(a) is not type(b):
         return False
@@ -261,7 +261,7 @@ def same_arrays(a: FeatureMap, b: FeatureMap) -> bool:
     return all(_same(x, y) for x, y in pairs)
 
 
-def _same(x: object, y: object) -> bool:
+def _same(x: Any, y: Any) -> bool:
     if isinstance(x, FeatureMap):
         return isinstance(y, FeatureMap) and same_arrays(x, y)
     if isinstance(x, tuple):

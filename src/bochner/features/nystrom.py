@@ -38,7 +38,11 @@ class Uniform(Landmarks):
     """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better."""
 
     def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
+        self,
+        kernel: Kernel,  # noqa: ARG002
+        X: Float[Array, "n d"],
+        count: int,
+        rng: np.random.Generator,
     ) -> Array:
         """Return a uniform sample without replacement."""
         return rng.choice(X.shape[0], size=min(count, X.shape[0]), replace=False)

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.spectral import GaussianMixture, Measure
+from bochner.kernels.spectral import GaussianMixture, Independent, Measure
 
 __all__ = ["IID", "QMC", "Orthogonal", "Placement"]
 
@@ -22,9 +22,7 @@ class Placement(ABC):
     """Places m frequencies under a spectral measure on R^d."""
 
     @abstractmethod
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> Float[Array, "d m"]:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return W, (d, m) float64: each column has the law ``measure``."""
 
 
@@ -35,9 +33,7 @@ class IID(Placement):
     Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D (MATHS §4.1).
     """
 
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> Float[Array, "d m"]:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return m independent draws, (d, m)."""
         return measure.sample(rng, m).T
 
@@ -53,9 +49,7 @@ class Orthogonal(Placement):
     Cost of drawing: O(d² m).
     """
 
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> Float[Array, "d m"]:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return orthogonal blocks, (d, m)."""
         if not isinstance(measure, GaussianMixture):
             raise UnsupportedKernel(
@@ -86,16 +80,18 @@ class QMC(Placement):
     (3 times less error than IID at d = 3, D = 512); behind :class:`Orthogonal` in high d.
     """
 
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> Float[Array, "d m"]:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return transformed low-discrepancy points, (d, m)."""
         d = len(measure.scales)
         if isinstance(measure, GaussianMixture):
             u = _sobol(d + 1, m, rng)
             points = ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
-        else:
+        elif isinstance(measure, Independent):
             points = measure.law.quantile(_sobol(d, m, rng))
+        else:
+            raise UnsupportedKernel(
+                f"Fourier(QMC()) has no inverse transform for {measure!r}; use Fourier(IID())."
+            )
         return measure.scales[:, None] * points.T
 
 
@@ -104,7 +100,7 @@ SOBOL_DIMENSIONS = 21201
 
 
 def _sobol(d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    from scipy.stats import qmc  # scipy.stats takes half a second to import
+    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
 
     if d > SOBOL_DIMENSIONS:
         raise InvalidInput(

@@ -218,9 +218,7 @@ def _(kernel: Columns, placement: Placement, m: int, d: int, rng: np.random.Gene
 
 
 @frequencies.register
-def _(
-    kernel: Mahalanobis, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Array:
+def _(kernel: Mahalanobis, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
     return kernel.root @ frequencies(kernel.kernel, placement, m, d, rng)
 
 

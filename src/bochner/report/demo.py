@@ -19,7 +19,7 @@ from bochner.errors import DataFileError
 from bochner.estimators import KernelRidge
 from bochner.features import IID, QMC, Auto, Fourier, Method, Nystrom, Orthogonal, Pivoted, Uniform
 from bochner.kernels import Gaussian
-from bochner.planning import certify
+from bochner.planning import Certificate, certify
 from bochner.report.page import earth_page
 from bochner.report.result import Curve, DemoResult, MethodResult
 
@@ -57,7 +57,7 @@ class Study:
     """
 
     X: Float[Array, "n 3"]
-    y: Float[Array, "n"]
+    y: Float[Array, " n"]
     shape: tuple[int, int]
     train: Array
     test: Array
@@ -185,12 +185,12 @@ def _with_kernel(study: Study, width: int, say: Say) -> Study:
         "gaussian", method=Fourier(Orthogonal()), n_features=width // 2, random_state=study.seed
     )
     model.fit(study.X[study.train], study.y[study.train])
-    kernel = Gaussian(_one_scale(model.kernel_.lengthscale))
+    kernel = Gaussian(_one_scale(model.kernel_.get_params()["lengthscale"]))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
     return replace(study, kernel=kernel)
 
 
-def _one_scale(lengthscale: float | tuple[float, ...]) -> float:
+def _one_scale(lengthscale: Any) -> float:
     """One lengthscale for all directions, since a sphere has no axes, rounded to two digits."""
     return float(f"{np.exp(np.mean(np.log(lengthscale))):.2g}")
 
@@ -223,7 +223,7 @@ def _measured(
     name: str,
     code: str,
     width: int,
-    predicted: Float[Array, "n"],
+    predicted: Float[Array, " n"],
     seconds: float,
     loo: float,
     alpha: float,
@@ -276,16 +276,21 @@ def _certified(study: Study, fit: Fit, say: Say) -> Fit:
         study.X[study.train],
         alpha=study.alpha,
         kernel=study.kernel,
+        n_sample=1024,
         random_state=study.seed,
     )
     say(f"  {fit.result.name:24} ε = {certificate.epsilon:.3g}")
-    result = replace(
-        fit.result,
+    return replace(fit, result=_with_certificate(fit.result, certificate))
+
+
+def _with_certificate(result: MethodResult, certificate: Certificate) -> MethodResult:
+    return replace(
+        result,
         epsilon=certificate.epsilon,
-        epsilon_interval=tuple(certificate.epsilon_interval),
+        epsilon_interval=certificate.epsilon_interval,
         frobenius=certificate.frobenius,
+        certificate=str(certificate),
     )
-    return replace(fit, result=result)
 
 
 # --- error against features ----------------------------------------------------------------------
@@ -319,19 +324,11 @@ def _result(
 ) -> DemoResult:
     held_out = np.zeros(study.y.size, bool)
     held_out[study.test] = True
-    certificate = best.model.certificate_
-    shown = replace(
-        best.result,
-        epsilon=certificate.epsilon,
-        epsilon_interval=tuple(certificate.epsilon_interval),
-        frobenius=certificate.frobenius,
-        certificate=str(certificate),
-    )
     return DemoResult(
         path=path,
         methods=tuple(fit.result for fit in fits),
         curves=curves,
-        best=shown,
+        best=_with_certificate(best.result, best.model.certificate_),
         truth=study.y.reshape(study.shape).astype(np.float64),
         prediction=best.model.predict(study.X).reshape(study.shape),
         held_out=held_out.reshape(study.shape),

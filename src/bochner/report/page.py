@@ -3,11 +3,12 @@
 import platform
 import re
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from string import Template
 
 import numpy as np
 
+from bochner import __version__
 from bochner._ground.shapes import Array, Float
 from bochner.datasets import load_earth
 from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, Ramp, png
@@ -350,16 +351,9 @@ def _code(result: DemoResult) -> str:
 
 
 def _versions() -> str:
-    names = ("bochner", "numpy", "scipy", "scikit-learn")
-    found = ", ".join(f"{name} {_version(name)}" for name in names)
-    return f"Python {platform.python_version()}, {found}; {platform.system()} {platform.machine()}."
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "(not installed)"
+    others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
+    system = f"{platform.system()} {platform.machine()}"
+    return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def _source() -> str:

@@ -117,7 +117,7 @@ class DemoResult:
         return self.prediction - self.truth
 
     @property
-    def latitudes(self) -> Float[Array, "rows"]:
+    def latitudes(self) -> Float[Array, " rows"]:
         """Degrees north of the middle of each row of cells."""
         rows = self.truth.shape[0]
         return -90 + (np.arange(rows) + 0.5) * 180 / rows

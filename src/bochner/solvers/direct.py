@@ -14,7 +14,7 @@ one is left out whole.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import eigh, svd
@@ -53,10 +53,10 @@ class Eigen:
         Whether an intercept is fitted.
     """
 
-    values: Float[Array, "D"]
+    values: Float[Array, " D"]
     vectors: Float[Array, "D D"]
     projected: Float[Array, "D t"]
-    power: Float[Array, "t"]
+    power: Float[Array, " t"]
     weight: float
     precision: str
     centred: bool = True
@@ -71,7 +71,7 @@ class Eigen:
         kept = weights > noise
         return self.vectors[:, kept] @ (self.projected[kept] / weights[kept, None])
 
-    def residual_power(self, alphas: Float[Array, "p"]) -> Float[Array, "p t"]:
+    def residual_power(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
         """Return RSS at each penalty, for each target."""
         w, lam = self.values[:, None], np.maximum(alphas, np.finfo(float).tiny)[None, :]
         explained = ((w + 2 * lam) / (w + lam) ** 2).T @ self.projected**2
@@ -81,11 +81,16 @@ class Eigen:
 class Sums(Protocol):
     """What is decomposed: the moments of all rows."""
 
-    weight: float
-    gram: Float[Array, "D D"]
-    cross: Float[Array, "D t"]
-    power: Float[Array, "t"]
-    precision: str
+    @property
+    def weight(self) -> float: ...
+    @property
+    def gram(self) -> Float[Array, "D D"]: ...
+    @property
+    def cross(self) -> Float[Array, "D t"]: ...
+    @property
+    def power(self) -> Float[Array, " t"]: ...
+    @property
+    def precision(self) -> Any: ...
 
 
 def decompose(sums: Sums, centred: bool = True) -> Eigen:
@@ -105,7 +110,7 @@ def decompose(sums: Sums, centred: bool = True) -> Eigen:
 def decompose_rows(
     Z: Float[Array, "n D"],
     y: Float[Array, "n t"],
-    w: Float[Array, "n"],
+    w: Float[Array, " n"],
     centred: bool = True,
 ) -> Eigen:
     """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
@@ -133,7 +138,7 @@ def floor(eigen: Eigen) -> float:
     return 10 * len(eigen.values) * float(np.finfo(np.float64).eps) * top
 
 
-def penalties(eigen: Eigen) -> Float[Array, "p"]:
+def penalties(eigen: Eigen) -> Float[Array, " p"]:
     """Return the default path: from 1e-9 ‖G‖, or the floor of the precision, to ten times ‖G‖.
 
     Smaller penalties can be given by hand.
@@ -145,7 +150,10 @@ def penalties(eigen: Eigen) -> Float[Array, "p"]:
 
 
 def path_of(
-    eigen: Eigen, alphas: Float[Array, "p"], loo: Float[Array, "p"] | None = None, loo_rows: int = 0
+    eigen: Eigen,
+    alphas: Float[Array, " p"],
+    loo: Float[Array, " p"] | None = None,
+    loo_rows: int = 0,
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
     w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
@@ -164,8 +172,11 @@ def path_of(
     )
 
 
-def _evidence(eigen: Eigen, alphas: Float[Array, "p"]) -> Float[Array, "p"]:
-    """Log marginal likelihood of K = a²(ZZᵀ + λI), amplitude profiled: −(n/2)(1 + log 2πâ²) − ½ log|·|."""
+def _evidence(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
+    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a.
+
+    −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
+    """
     w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
     explained = (1 / (w + lam)).T @ eigen.projected**2
     q = np.maximum((eigen.power - explained) / alphas[:, None], np.finfo(float).tiny)
@@ -174,7 +185,7 @@ def _evidence(eigen: Eigen, alphas: Float[Array, "p"]) -> Float[Array, "p"]:
     return per_target[:, eigen.power > 0].sum(axis=1) if np.any(eigen.power > 0) else 0.0 * alphas
 
 
-def _pooled(errors: Float[Array, "p t"], power: Float[Array, "t"]) -> Float[Array, "p"]:
+def _pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
     """Mean over targets of relative errors, in units of the mean power: no target dominates."""
     varies = power > 0
     if not np.any(varies):
@@ -184,9 +195,9 @@ def _pooled(errors: Float[Array, "p t"], power: Float[Array, "t"]) -> Float[Arra
 
 def leave_one_out(
     eigen: Eigen,
-    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, "b"] | None]],
-    alphas: Float[Array, "p"],
-) -> tuple[Float[Array, "p"], int]:
+    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
+    alphas: Float[Array, " p"],
+) -> tuple[Float[Array, " p"], int]:
     """Return the leave-one-out mean squared error at every penalty, and the rows it is a mean of.
 
     Parameters

@@ -32,14 +32,14 @@ class PivotedCholesky:
         Tr K.
     """
 
-    pivots: Float[Array, "r"]
+    pivots: Float[Array, " r"]
     residual_trace: float
     trace: float
 
 
 def randomly_pivoted_cholesky(
     columns: Callable[[Array], Float[Array, "n b"]],
-    diagonal: Float[Array, "n"],
+    diagonal: Float[Array, " n"],
     rank: int,
     rng: np.random.Generator,
     tolerance: float = 1e-6,

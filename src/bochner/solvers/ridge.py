@@ -25,14 +25,14 @@ def as_alpha(alpha: object) -> Alpha:
         if alpha in CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
-            'alpha must be "loo", "gcv", "evidence" or a number of 0 or above; ' f"got {alpha!r}."
+            f'alpha must be "loo", "gcv", "evidence" or a number of 0 or above; got {alpha!r}.'
         )
     return nonnegative(alpha, "KernelRidge", "alpha")
 
 
 def solve_ridge(
     eigen: Eigen,
-    means: tuple[Float[Array, "D"], Float[Array, "t"]],
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
     alpha: Alpha,
     rows: Iterable[tuple[Array, Array, Array | None]] = (),
 ) -> Solution:

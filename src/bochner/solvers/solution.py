@@ -1,4 +1,4 @@
-"""What a solver returns: a value, an outcome whose text is the remedy, and the path it chose from."""
+"""What a solver returns: a value, an outcome whose text is the remedy, and its path."""
 
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -25,11 +25,11 @@ class Outcome(Enum):
     )
     SINGULAR = (
         "ZᵀZ + alpha I is singular to working precision: alpha is below what float64 resolves. "
-        "Raise alpha, or let it be chosen with alpha=\"loo\"."
+        'Raise alpha, or let it be chosen with alpha="loo".'
     )
     FLOAT32_LIMITED = (
         "alpha is below what float32 products of the features resolve, and they could not be "
-        "formed again. Use precision=\"float64\", or an alpha above 1e-6 times the largest "
+        'formed again. Use precision="float64", or an alpha above 1e-6 times the largest '
         "eigenvalue of ZᵀZ."
     )
     REFINED = (
@@ -70,11 +70,11 @@ class Path:
         Rows that the leave-one-out errors are a mean over.
     """
 
-    alphas: Float[Array, "p"]
-    loo: Float[Array, "p"]
-    gcv: Float[Array, "p"]
-    evidence: Float[Array, "p"]
-    effective_dimension: Float[Array, "p"]
+    alphas: Float[Array, " p"]
+    loo: Float[Array, " p"]
+    gcv: Float[Array, " p"]
+    evidence: Float[Array, " p"]
+    effective_dimension: Float[Array, " p"]
     loo_rows: int = 0
 
     def __str__(self) -> str:
@@ -128,12 +128,12 @@ class Solution:
     """
 
     coef: Float[Array, "D t"]
-    intercept: Float[Array, "t"]
+    intercept: Float[Array, " t"]
     alpha: float
     outcome: Outcome
     path: Path
     criterion: str
-    residual_variance: Float[Array, "t"]
+    residual_variance: Float[Array, " t"]
     history: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
