@@ -1,7 +1,8 @@
-"""What the laws run over: every kernel, alone and combined, for data of three columns."""
+"""What the laws run over: every kernel, alone and combined, for three columns; every method."""
 
 import numpy as np
 
+from bochner.features import IID, QMC, Auto, Fourier, Nystrom, Orthogonal, Pivoted, Uniform
 from bochner.kernels import (
     Cauchy,
     Columns,
@@ -48,6 +49,21 @@ OTHERS = [
 ]
 
 KERNELS = STATIONARY + OTHERS
+
+PLACEMENTS = [IID(), Orthogonal(), QMC()]
+FOURIER = [Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
+NYSTROM = [Nystrom(Pivoted()), Nystrom(Uniform())]
+METHODS = [*FOURIER, *NYSTROM, Auto()]
+
+
+def serves(method, kernel):
+    """Whether the method is meant for the kernel: orthogonal directions need a rotation."""
+    by_coordinate = any(name in repr(kernel) for name in ("Laplace", "Cauchy"))
+    return not (by_coordinate and isinstance(method, Fourier) and method.placement == Orthogonal())
+
+
+MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
+RANDOM_MAPS = [(kernel, method) for kernel, method in MAPS if method in FOURIER]
 
 
 def rows(n, seed=0, mean=0.0, dtype=np.float64):

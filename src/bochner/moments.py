@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.linalg.blas import dsyrk, ssyrk
 
+from bochner._ground.blas import add_gram, mirror, product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -182,7 +182,6 @@ class Accumulator:
     def __init__(self, precision: Precision = "float64") -> None:
         self.precision: Precision = precision
         self._dtype = np.dtype(precision)
-        self._syrk = ssyrk if precision == "float32" else dsyrk
         self._rows = 0
         self._weight = 0.0
 
@@ -212,14 +211,13 @@ class Accumulator:
                 "Moments: at least one row with a positive weight is required; got none."
             )
         self._flush()
-        upper = np.triu(self._gram)
         dz, dy = self._z / self._weight, self._y / self._weight
         return Moments(
             self._rows,
             self._weight,
             self._z0 + dz,
             self._y0 + dy,
-            upper + np.triu(upper, 1).T - self._weight * np.outer(dz, dz),
+            mirror(self._gram.copy(order="F")) - self._weight * np.outer(dz, dz),
             self._cross - self._weight * np.outer(dz, dy),
             np.maximum(self._power - self._weight * dy**2, 0.0),
             self.precision,
@@ -241,16 +239,15 @@ class Accumulator:
     def _add_centred(self, Z: Array, y: Array, w: Array | None) -> None:
         weights = np.ones(len(Z)) if w is None else w
         self._weight += float(weights.sum())
-        self._z += weights.astype(self._dtype) @ Z
         self._y += weights @ y
         self._power += weights @ y**2
-        self._cross += Z.T @ (weights[:, None] * y).astype(self._dtype)
+        right = np.column_stack([weights, weights[:, None] * y]).astype(self._dtype)
+        sums = product(np.ascontiguousarray(right.T), Z)
+        self._z += sums[0]
+        self._cross += sums[1:].T
         if w is not None:
             Z *= np.sqrt(w).astype(self._dtype)[:, None]
-        target = self._pending if self.precision == "float32" else self._gram
-        updated = self._syrk(1.0, Z.T, beta=1.0, c=target, overwrite_c=1)
-        if updated is not target:  # SciPy copied, because the layout was not what BLAS takes
-            target[...] = updated
+        add_gram(self._pending if self.precision == "float32" else self._gram, Z)
         self._pending_rows += len(Z)
         if self._pending_rows >= FLUSH_ROWS:
             self._flush()

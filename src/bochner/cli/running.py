@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 from bochner.cli.commands import bochner
-from bochner.errors import BochnerError
+from bochner.errors import BochnerError, BochnerWarning
 
 __all__ = ["run"]
 
@@ -67,8 +67,10 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Write warnings as a line each, without file names and source code."""
+    """Write bochner's warnings as a line each, without file names and source code."""
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", BochnerWarning)
         warnings.showwarning = lambda message, *_, **__: click.echo(f"Note: {message}", err=True)
         yield
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import Fourier
@@ -153,7 +154,7 @@ def _split(ask: Request, X: Array, sample: int) -> tuple[Array, Array]:
 
 def _error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m"]) -> float:
     Z = phi(X)
-    return float(np.linalg.norm(Z @ Z.T - K) / max(np.linalg.norm(K), np.finfo(float).tiny))
+    return float(np.linalg.norm(product(Z, Z.T) - K) / max(np.linalg.norm(K), np.finfo(float).tiny))
 
 
 def _cost(phi: FeatureMap) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from bochner._ground.arrays import is_numpy, is_sparse, to_numpy
+from bochner._ground.blas import triangular_product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
@@ -147,29 +148,30 @@ class NystromMap(FeatureMap):
     def _corner(self) -> Float[Array, "D D"]:
         return self.kernel(self.landmarks, self.landmarks)
 
-    def _whitening(self, dtype: np.dtype) -> Float[Array, "D D"]:
-        """Return L⁻ᵀ, so that features are one product C @ L⁻ᵀ."""
-        found = self._whitenings.get(dtype)
+    def _inverse(self, dtype: np.dtype) -> Float[Array, "D D"]:
+        """Return L⁻¹, so that features are one product C L⁻ᵀ."""
+        found = self._inverses.get(dtype)
         if found is None:
-            found = self._whitenings[dtype] = _inverse_root(self._corner, JITTER[dtype])
+            inverse = _inverse_root(self._corner, JITTER[dtype])
+            found = self._inverses[dtype] = np.asfortranarray(inverse, dtype=dtype)
         return found
 
     @cached_property
-    def _whitenings(self) -> dict[np.dtype, Array]:
+    def _inverses(self) -> dict[np.dtype, Array]:
         return {}
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return k(X, S) L⁻ᵀ, (n, D)."""
         single = str(X.dtype).endswith("float32")
-        whitening = self._whitening(np.dtype(np.float32 if single else np.float64))
+        inverse = self._inverse(np.dtype(np.float32 if single else np.float64))
         if is_numpy(X) or is_sparse(X):
             C = self.kernel(X, self.landmarks.astype(X.dtype, copy=False))
-            return C @ whitening.astype(X.dtype, copy=False)
-        return self.kernel(X, moved(self.landmarks, like=X)) @ moved(whitening, like=X)
+            return triangular_product(C, inverse)
+        return self.kernel(X, moved(self.landmarks, like=X)) @ moved(inverse.T, like=X)
 
 
 def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
-    """Return the upper triangular L⁻ᵀ with L Lᵀ = A + τI, raising τ until the factor exists."""
+    """Return the lower triangular L⁻¹ with L Lᵀ = A + τI, raising τ until the factor exists."""
     A = to_numpy(A).astype(np.float64)
     scale = max(float(np.mean(np.diag(A))), np.finfo(float).tiny)
     while True:
@@ -178,6 +180,4 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
         except np.linalg.LinAlgError:
             jitter *= 10
             continue
-        return np.ascontiguousarray(
-            solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False).T
-        )
+        return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as as_bytes
 
-import bochner
+from bochner import __version__
 from bochner._ground.schema import did_you_mean
 from bochner._ground.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
@@ -80,7 +80,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         "class": name,
         "fingerprint": _fingerprint(model),
         "format": FORMAT,
-        "library": bochner.__version__,
+        "library": __version__,
         "value": encode(model, arrays),
     }
     header["checksum"] = _checksum(header, arrays.by_name)
@@ -126,7 +126,7 @@ def load(path: str | PathLike[str]) -> Any:
         raise _refusal(
             path,
             f"it holds a {header.get('class')} as of bochner {header.get('library')}, which this "
-            f"version, {bochner.__version__}, cannot build. Load it with that version",
+            f"version, {__version__}, cannot build. Load it with that version",
         ) from error
 
 
@@ -227,6 +227,6 @@ def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
         raise _refusal(
             path,
             f"it is of format {version} by bochner {header.get('library')}, and this version, "
-            f"{bochner.__version__}, reads format {FORMAT}. Upgrade: pip install --upgrade bochner",
+            f"{__version__}, reads format {FORMAT}. Upgrade: pip install --upgrade bochner",
         )
     return header

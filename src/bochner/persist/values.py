@@ -168,8 +168,12 @@ def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: Arrays) -> Js
 
 @encode.register
 def _(value: np.random.Generator | np.random.RandomState, arrays: Arrays) -> Json:
-    legacy = isinstance(value, np.random.RandomState)  # it keeps half a pair of normal numbers
-    state = value.get_state(legacy=False) if legacy else value.bit_generator.state
+    if isinstance(value, np.random.RandomState):
+        state = dict(
+            value.get_state(legacy=False)
+        )  # with half a pair of normal numbers kept for later
+    else:
+        state = dict(value.bit_generator.state)
     if state["bit_generator"] not in _GENERATORS:
         return encode.dispatch(object)(value, arrays)
     return {"random": [type(value).__name__, encode(state, arrays)]}

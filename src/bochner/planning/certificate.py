@@ -183,15 +183,20 @@ def certify(
       spectrum of K_S, and the interval opens both ways by the change of ε on the way to t, by at
       most a factor of ten;
     * *trend*: the change of ε from m/8 to m rows is carried on, as a power of the number of rows,
-      from m to n; trends flatten as the sample resolves the spectrum, so this is wide;
+      from m to n; trends flatten as the sample resolves the spectrum, so this is wide, and the
+      estimate itself follows less of it;
     * where no such t exists the sample is too small to resolve alpha (``resolved`` is False) and
       the upper end is ‖E_S‖/(alpha·m/n) at least, which bounds ε.
 
-    What is *derived*: the matched penalty, to leading order for large m; the bound ‖E‖/alpha for
-    the rows measured. What was *found by experiment*, not proved: that these pieces together cover
-    ε of all rows at least as often as stated, at both ends. COVERAGE
-    Rows that are rare and unlike all others (a handful in n ≫ m, which a sample will mostly miss)
-    can carry a larger ε than any sample shows; no interval from a sample covers that.
+    What is *derived*: the matched penalty, to leading order for large m, and the bound ‖E‖/alpha
+    for the rows measured. What was *found by experiment*, not proved: that these pieces together
+    cover ε of all rows at least as often as stated. At 95 %, over 2160 intervals (Gaussian,
+    Matérn 3/2 and exponential kernels; independent, orthogonal and Nyström features; d = 2 and
+    10, normal and t₃ data, two widths, alpha/n = 1e-1 to 1e-5, n = 1200, m = n/1.5 to n/8) 0.8 %
+    ended below the truth and 1.3 % began above it; of 240 at n/m = 100 and 200, 3 missed. The
+    weakest kind was Nyström features of smooth kernels in two dimensions, whose ε hangs on a few
+    outlying rows: 3.8 % ended below the truth. Rows that are rare and unlike all others can carry
+    a larger ε than any sample shows; no interval from a sample covers that.
 
     The Frobenius error weighs diagonal and off-diagonal pairs as n rows have them; its interval is
     that of a ratio of two U-statistics, by the normal distribution.

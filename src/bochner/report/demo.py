@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from bochner._ground.checks import integer
 from bochner._ground.random import stream
@@ -129,8 +131,8 @@ def run_demo(
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
     curves, best = _sweep(study, widths, fits, say)
-    result = _result(path, study, fits, curves, best, quick)
-    result = replace(result, seconds=time.perf_counter() - started)
+    result = _result(study, fits, curves, best)
+    result = replace(result, path=path, quick=quick, seconds=time.perf_counter() - started)
     with atomic(path, "w") as file:
         file.write(earth_page(result))
     say(f"Wrote {path}")
@@ -162,7 +164,8 @@ def _speaker(show: Say | Any | None) -> Say:
 def _split(quick: bool, seed: int) -> Study:
     """Return a tenth of the cells as held out; quick keeps every second row and column."""
     earth, step = load_earth(), 2 if quick else 1
-    cells = np.arange(len(earth.y)).reshape(180, 360)[::step, ::step]
+    rows = len(np.unique(earth.latitude))
+    cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
     tenth, kept = cells.size // 10, cells.ravel()
     return Study(
@@ -191,7 +194,7 @@ def _with_kernel(study: Study, width: int, say: Say) -> Study:
 
 
 def _one_scale(lengthscale: Any) -> float:
-    """One lengthscale for all directions, since a sphere has no axes, rounded to two digits."""
+    """Return one lengthscale for all directions (a sphere has no axes), to two digits."""
     return float(f"{np.exp(np.mean(np.log(lengthscale))):.2g}")
 
 
@@ -212,25 +215,23 @@ def _fit(study: Study, name: str, method: Method, width: int) -> Fit:
     model.fit(study.X[study.train], study.y[study.train])
     predicted = model.predict(study.X[study.test])
     seconds = time.perf_counter() - started
-    loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
-    return Fit(
-        model, _measured(study, name, repr(method), width, predicted, seconds, loo, model.alpha_)
+    result = MethodResult(
+        name,
+        repr(method),
+        width,
+        *_errors(study, predicted),
+        seconds=seconds,
+        loo=float(np.sqrt(np.nanmin(model.solution_.path.loo))),
+        alpha=model.alpha_,
     )
+    return Fit(model, result)
 
 
-def _measured(
-    study: Study,
-    name: str,
-    code: str,
-    width: int,
-    predicted: Float[Array, " n"],
-    seconds: float,
-    loo: float,
-    alpha: float,
-) -> MethodResult:
+def _errors(study: Study, predicted: Float[Array, " t"]) -> tuple[float, float]:
+    """Return root mean squared error and R² on the held-out cells."""
     truth = study.y[study.test].astype(np.float64)
     mse = float(np.mean((predicted - truth) ** 2))
-    return MethodResult(name, code, width, mse**0.5, 1 - mse / truth.var(), seconds, loo, alpha)
+    return mse**0.5, 1 - mse / float(truth.var())
 
 
 def _compare(study: Study, width: int, say: Say) -> list[Fit]:
@@ -252,7 +253,7 @@ def _line(result: MethodResult) -> str:
 
 
 def _rival(study: Study, width: int, alpha: float) -> Fit:
-    """scikit-learn's features and ridge, given the alpha that bochner chose for such features."""
+    """Fit scikit-learn's features and ridge, at the alpha bochner chose for such features."""
     from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
     from sklearn.linear_model import Ridge  # noqa: PLC0415
     from sklearn.pipeline import make_pipeline  # noqa: PLC0415
@@ -261,17 +262,25 @@ def _rival(study: Study, width: int, alpha: float) -> Fit:
     model = make_pipeline(sampler, Ridge(alpha=alpha))
     scaled = (study.X / np.asarray(study.kernel.lengthscale)).astype(np.float64)
     started = time.perf_counter()
-    model.fit(scaled[study.train], study.y[study.train])
+    with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
+        model.fit(scaled[study.train], study.y[study.train])
     predicted = model.predict(scaled[study.test])
     seconds = time.perf_counter() - started
     code = "make_pipeline(RBFSampler(), Ridge())"
-    return Fit(None, _measured(study, RIVAL, code, width, predicted, seconds, np.nan, alpha))
+    errors = _errors(study, predicted)
+    return Fit(None, MethodResult(RIVAL, code, width, *errors, seconds, float("nan"), alpha))
 
 
 def _certified(study: Study, fit: Fit, say: Say) -> Fit:
     if fit.model is None:
         return fit
-    certificate = certify(
+    certificate = _certificate(study, fit)
+    say(f"  {fit.result.name:24} ε = {certificate.epsilon:.3g}")
+    return replace(fit, result=_with_certificate(fit.result, certificate))
+
+
+def _certificate(study: Study, fit: Fit) -> Certificate:
+    return certify(
         fit.model.map_,
         study.X[study.train],
         alpha=study.alpha,
@@ -279,8 +288,6 @@ def _certified(study: Study, fit: Fit, say: Say) -> Fit:
         n_sample=1024,
         random_state=study.seed,
     )
-    say(f"  {fit.result.name:24} ε = {certificate.epsilon:.3g}")
-    return replace(fit, result=_with_certificate(fit.result, certificate))
 
 
 def _with_certificate(result: MethodResult, certificate: Certificate) -> MethodResult:
@@ -314,18 +321,10 @@ def _sweep(
     return tuple(curves), best
 
 
-def _result(
-    path: Path,
-    study: Study,
-    fits: list[Fit],
-    curves: tuple[Curve, ...],
-    best: Fit,
-    quick: bool,
-) -> DemoResult:
+def _result(study: Study, fits: list[Fit], curves: tuple[Curve, ...], best: Fit) -> DemoResult:
     held_out = np.zeros(study.y.size, bool)
     held_out[study.test] = True
     return DemoResult(
-        path=path,
         methods=tuple(fit.result for fit in fits),
         curves=curves,
         best=_with_certificate(best.result, best.model.certificate_),
@@ -334,9 +333,8 @@ def _result(
         held_out=held_out.reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
+        certificate=str(_certificate(study, best)),
         n_train=study.train.size,
         n_test=study.test.size,
         seed=study.seed,
-        quick=quick,
-        seconds=0.0,
     )

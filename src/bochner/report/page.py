@@ -86,8 +86,11 @@ $curve_words
 <section>
 <h2>How far from the exact kernel</h2>
 <p>No fit on $n_train rows needs the $n_train × $n_train kernel matrix, yet each can be held
-against it. Of the fit on the maps, “$best_name” with $D features, the certificate says:</p>
-<blockquote>$certificate</blockquote>
+against it. Of the features behind the maps, “$best_name” with $D of them, the certificate at the
+alpha of the table says:</p>
+<blockquote>$common</blockquote>
+<p>And at the penalty which the fit chose for itself:</p>
+<blockquote>$own</blockquote>
 </section>
 <section>
 <h2>The same again</h2>
@@ -106,6 +109,9 @@ is interpolation, and says nothing of a continent left out whole.</p>
 </body>
 </html>
 """)
+
+#: A space between a number and its unit, where a line must not break.
+UNIT = re.compile(r"(?<=\d) (?=m\b|%)")
 
 CODE = """\
 $ bochner demo --seed {seed}{quick}
@@ -127,6 +133,10 @@ print(model.certificate_)"""
 
 def earth_page(result: DemoResult) -> str:
     """Return the page as text."""
+    return UNIT.sub("\u00a0", _filled(result))
+
+
+def _filled(result: DemoResult) -> str:
     best = result.best
     return PAGE.substitute(
         style=STYLE,
@@ -137,7 +147,7 @@ def earth_page(result: DemoResult) -> str:
         numbers=_numbers(result),
         truth=_map("Truth", png(result.truth, RELIEF), "Relief of the Earth as measured"),
         prediction=_map("Prediction", png(result.prediction, RELIEF), "Relief as predicted"),
-        relief_bar=_bar(RELIEF, (-6000, -4000, -2000, 0, 2000, 4000), "metres above sea level"),
+        relief_bar=_bar(RELIEF, (-6000, -3000, 0, 3000, 6000), "metres above sea level"),
         error=_map(
             "Error: prediction less truth",
             png(result.error, ERROR),
@@ -160,7 +170,8 @@ def earth_page(result: DemoResult) -> str:
         plot=plot(result.curves),
         curve_words=_curve_words(result),
         best_name=escape(best.name),
-        certificate=escape(best.certificate),
+        common=escape(result.certificate),
+        own=escape(best.certificate),
         code=escape(_code(result)),
         versions=escape(_versions()),
         source=escape(_source()),
@@ -255,20 +266,20 @@ def _rival(result: DemoResult) -> str:
 HEAD = (
     '<table><thead><tr><th scope="col">Method</th><th scope="col">Test RMSE, m</th>'
     '<th scope="col" class="r2">R²</th><th scope="col">Seconds</th>'
-    '<th scope="col">Kernel error</th>'
+    '<th scope="col">Kernel error, %</th>'
     '<th scope="col">ε</th></tr></thead>'
 )
 
 
 def _table(result: DemoResult) -> str:
-    least = min(row.rmse for row in result.methods)
-    rows = "\n".join(_row(row, row.rmse == least) for row in result.methods)
+    least = round(min(row.rmse for row in result.methods))
+    rows = "\n".join(_row(row, round(row.rmse) == least) for row in result.methods)
     return f"{HEAD}\n<tbody>\n{rows}\n</tbody></table>"
 
 
 def _row(row: MethodResult, best: bool) -> str:
     kind = "rival" if row.epsilon is None else "best" if best else ""
-    frobenius = "–" if row.frobenius is None else f"{100 * row.frobenius:.1f} %"
+    frobenius = "–" if row.frobenius is None else f"{100 * row.frobenius:.1f}"
     return (
         f'<tr class="{kind}"><th scope="row">{escape(row.name)}</th><td>{row.rmse:,.0f}</td>'
         f'<td class="r2">{row.r_squared:.3f}</td>'

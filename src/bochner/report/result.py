@@ -33,7 +33,7 @@ class MethodResult:
     alpha : float
         The penalty chosen.
     epsilon, epsilon_interval, frobenius : float, pair, float or None
-        Of the certificate at the same alpha for all methods; None where there is none.
+        Of the certificate; None where there is none.
     certificate : str
         The certificate in words, or "".
     """
@@ -75,8 +75,6 @@ class DemoResult:
 
     Attributes
     ----------
-    path : Path
-        The page.
     methods : tuple of MethodResult
         The table, all at the same width.
     curves : tuple of Curve
@@ -88,15 +86,18 @@ class DemoResult:
     held_out : (rows, columns) bool
         Cells that no fit has seen.
     kernel, alpha : str, float
-        The kernel of all fits, as code, and the alpha of all certificates.
+        The kernel of all fits, as code, and the alpha of the certificates in the table.
+    certificate : str
+        That of ``best`` at this alpha, in words; ``best.certificate`` is at its own.
     n_train, n_test : int
     seed : int
     quick : bool
     seconds : float
         All of it, wall clock.
+    path : Path
+        The page.
     """
 
-    path: Path
     methods: tuple[MethodResult, ...]
     curves: tuple[Curve, ...]
     best: MethodResult
@@ -105,11 +106,13 @@ class DemoResult:
     held_out: Float[Array, "rows columns"]
     kernel: str
     alpha: float
+    certificate: str
     n_train: int
     n_test: int
     seed: int
-    quick: bool
-    seconds: float
+    quick: bool = False
+    seconds: float = 0.0
+    path: Path = Path("earth.html")
 
     @property
     def error(self) -> Float[Array, "rows columns"]:

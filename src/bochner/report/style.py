@@ -65,6 +65,8 @@ figcaption { margin-top: .6rem; max-width: 42rem; }
 .bar span { top: calc(100% + .45rem); transform: translateX(-50%); }
 .bar span::before { content: ""; position: absolute; left: 50%; top: -.45rem; height: .28rem;
   border-left: 1px solid var(--soft); }
+.pair .bar { width: auto; margin: 1.1rem 0 2.9rem 2.4rem; }
+.bar + .pair { margin-top: 3.6rem; }
 .bar .unit { top: calc(100% + 1.5rem); left: 50%; }
 .bar .unit::before { display: none; }
 .wide { overflow-x: auto; margin: 1.25rem 0 .75rem; }
@@ -94,7 +96,8 @@ td small { display: block; color: var(--soft); font-size: .78rem; font-weight: 4
 .legend li { display: flex; align-items: center; gap: .5rem; }
 .key { width: 28px; height: 12px; }
 blockquote { margin: 1.25rem 0; padding: .2rem 0 .2rem 1.25rem;
-  border-left: 3px solid var(--accent); max-width: 42rem; font-family: var(--serif); font-size: 1.12rem; line-height: 1.55;
+  border-left: 3px solid var(--accent); max-width: 42rem;
+  font-family: var(--serif); font-size: 1.12rem; line-height: 1.55;
   white-space: pre-line; }
 pre { background: var(--wash); border: 1px solid var(--rule); border-radius: 6px; overflow-x: auto;
   padding: 1rem 1.1rem; font: .86rem/1.6 var(--mono); tab-size: 4; }
@@ -114,6 +117,7 @@ footer p { max-width: 50rem; }
   td small { font-size: .7rem; }
   thead th { font-size: .76rem; }
   .plane { margin-left: 2.1rem; }
+  .bar, .pair .bar { width: auto; margin-left: 2.1rem; margin-right: 0; }
   .plot text { font-size: 14.5px; }
 }
 @media print {

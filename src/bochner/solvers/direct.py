@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.linalg import eigh, svd
 
+from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.solution import Path
 
@@ -215,11 +216,11 @@ def leave_one_out(
     smallest penalty change no leverage by more, and are left out.
     """
     kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    values = eigen.values[kept]
+    values, vectors = eigen.values[kept], eigen.vectors[:, kept]
     inverse = 1 / (values[:, None] + alphas)
     total, weight, rows = np.zeros((len(alphas), len(eigen.power))), 0.0, 0
     for Z, y, w in blocks:
-        A = Z @ eigen.vectors[:, kept].astype(Z.dtype, copy=False)
+        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
         total += _squared_errors(A, y, w, inverse, eigen.projected[kept], eigen)
         weight += float(len(y) if w is None else w.sum())
         rows += len(y)
@@ -231,10 +232,12 @@ def _squared_errors(
 ) -> Float[Array, "p t"]:
     left_out = np.ones(len(y)) if w is None else np.minimum(w, 1.0)
     weights = np.ones(len(y)) if w is None else w
-    leverage = (A * A) @ inverse.astype(A.dtype) + (1 / eigen.weight if eigen.centred else 0.0)
+    leverage = product(A * A, inverse.astype(A.dtype)) + (
+        1 / eigen.weight if eigen.centred else 0.0
+    )
     slack = np.maximum(1 - left_out[:, None] * leverage.astype(np.float64), 1e-10)
     errors = []
     for target in range(y.shape[1]):
-        fitted = A @ (projected[:, target, None] * inverse).astype(A.dtype)
+        fitted = product(A, (projected[:, target, None] * inverse).astype(A.dtype))
         errors.append(weights @ ((y[:, target, None] - fitted) / slack) ** 2)
     return np.stack(errors, axis=1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["PivotedCholesky", "randomly_pivoted_cholesky"]
@@ -117,7 +118,7 @@ def _accept(
 
 def _new_columns(K: Array, factor: Array, chosen: Array, corner: Array) -> Array:
     """Return the next columns of the factor: (K[:, S] − F F_Sᵀ) L⁻ᵀ."""
-    explained = np.asarray(K, np.float32) - factor @ factor[chosen].T
+    explained = np.asarray(K, np.float32) - product(factor, factor[chosen].T)
     return solve_triangular(
         corner.astype(np.float32), explained.T, lower=True, check_finite=False
     ).T

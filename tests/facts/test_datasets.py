@@ -1,0 +1,110 @@
+"""The carried data are what their descriptions say."""
+
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from bochner.datasets import load_concrete, load_earth, on_sphere
+from bochner.errors import InvalidInput
+
+
+def great_circle(a, b):
+    """Angle between two places by the haversine formula, in radians."""
+    (p, q), (r, s) = np.deg2rad(a), np.deg2rad(b)
+    h = np.sin((r - p) / 2) ** 2 + np.cos(p) * np.cos(r) * np.sin((s - q) / 2) ** 2
+    return 2 * np.arcsin(np.sqrt(h))
+
+
+def test_earth_is_a_grid_of_one_degree():
+    earth = load_earth()
+    assert earth.X.shape == (64800, 3)
+    assert earth.X.dtype == earth.y.dtype == np.float32
+    latitude, longitude = (a.reshape(180, 360) for a in (earth.latitude, earth.longitude))
+    np.testing.assert_array_equal(latitude[:, 7], np.arange(-89.5, 90))
+    np.testing.assert_array_equal(longitude[7], np.arange(-179.5, 180))
+
+
+@pytest.mark.parametrize(
+    ("place", "low", "high"),
+    [
+        ((-89.5, 0.5), 2700, 2900),  # the South Pole stands on 2,835 m of ice and rock
+        ((89.5, 0.5), -4500, -4000),  # the North Pole floats on 4,261 m of water
+        ((32.5, 87.5), 4500, 5800),  # Tibet
+        ((11.5, 142.5), -9000, -5500),  # the Mariana trench
+        ((72.5, -39.5), 2500, 3400),  # the ice of Greenland
+        ((-20.5, 135.5), 100, 600),  # the middle of Australia
+        ((0.5, -140.5), -5000, -3500),  # the middle of the Pacific
+    ],
+)
+def test_heights_are_where_they_belong(place, low, high):
+    earth = load_earth()
+    (row,) = np.flatnonzero((earth.latitude == place[0]) & (earth.longitude == place[1]))
+    assert low < earth.y[row] < high
+
+
+def test_seven_tenths_of_the_earth_are_water():
+    earth = load_earth()
+    area = np.cos(np.deg2rad(earth.latitude.astype(float)))
+    assert 0.69 < area[earth.y < 0].sum() / area.sum() < 0.73
+
+
+def test_points_of_the_sphere_have_length_one():
+    np.testing.assert_allclose(np.linalg.norm(load_earth().X, axis=1), 1, atol=2e-7)
+
+
+def test_chords_agree_with_great_circles():
+    places = np.array([[52.5, 13.4], [-33.9, 151.2], [90.0, 77.0], [0.0, 180.0], [0.0, -180.0]])
+    points = on_sphere(*places.T)
+    for i, a in enumerate(places):
+        for j, b in enumerate(places):
+            chord = np.linalg.norm(points[i] - points[j])
+            assert chord == pytest.approx(2 * np.sin(great_circle(a, b) / 2), abs=1e-14)
+
+
+def test_places_keep_their_precision():
+    single = np.array([10.0], np.float32)
+    assert on_sphere(single, single).dtype == np.float32
+    assert on_sphere(single, single.astype(float)).dtype == np.float64
+    assert on_sphere([10], [20]).dtype == np.float64
+
+
+def test_exchanged_latitude_and_longitude_are_refused():
+    with pytest.raises(InvalidInput, match=r"latitude must lie within -90 to 90.*to 151\.2\. Pass"):
+        on_sphere([13.4, 151.2], [52.5, -33.9])
+    with pytest.raises(InvalidInput, match="longitude must be finite"):
+        on_sphere([13.4], [np.nan])
+
+
+def test_concrete_is_the_table_it_says():
+    concrete = load_concrete()
+    assert concrete.X.shape == (1030, len(concrete.feature_names)) == (1030, 8)
+    np.testing.assert_allclose(concrete.X.mean(axis=0), 0, atol=2e-3)
+    # The first mix of Yeh's table: 540 kg of cement, 162 of water, 28 days; the last, 260.9 and 200.6.
+    difference = concrete.X[0] - concrete.X[-1]
+    names = dict(zip(concrete.feature_names, difference, strict=True))
+    assert names["cement"] == pytest.approx(540 - 260.9, abs=0.2)
+    assert names["water"] == pytest.approx(162 - 200.6, abs=0.2)
+    assert names["age"] == pytest.approx(0, abs=1e-3)
+
+
+def test_straight_lines_explain_three_fifths_of_concrete():
+    concrete = load_concrete()
+    X = np.c_[np.ones(1030), concrete.X].astype(float)
+    coef, *_ = np.linalg.lstsq(X, concrete.y.astype(float), rcond=None)
+    residual = concrete.y - X @ coef
+    assert 1 - residual.var() / concrete.y.var() == pytest.approx(0.6155, abs=1e-4)
+
+
+@pytest.mark.parametrize("load", [load_earth, load_concrete])
+def test_data_state_source_and_licence(load):
+    data = load()
+    assert "Source: " in data.description
+    assert "Licence: " in data.description
+    assert data.target_name.endswith(")")  # with its unit
+
+
+def test_carried_files_are_small():
+    files = [f for f in resources.files("bochner.datasets").iterdir() if f.name.endswith(".npz")]
+    assert {f.name for f in files} == {"earth.npz", "concrete.npz"}
+    assert sum(len(f.read_bytes()) for f in files) < 200_000

@@ -1,0 +1,288 @@
+"""The demo runs, and its page shows what was found, by itself."""
+
+import base64
+import re
+import struct
+import zlib
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from bochner import datasets
+from bochner.errors import DataFileError, InvalidInput, InvalidType
+from bochner.report import Curve, run_demo
+from bochner.report import demo as module
+from bochner.report.page import earth_page
+from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, png
+from bochner.report.plot import plot, ticks
+
+VOID = {"meta", "img", "source", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that tags are balanced and gathers what the page would fetch or run."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.addresses, self.tags, self.cells, self.text = [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names), f"<{tag}> has an attribute twice"
+        assert not any(name.startswith("on") for name in names)
+        kinds = ("src", "href", "srcset", "xlink:href", "data")
+        self.addresses += [value for name, value in attrs if name in kinds]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if {"td", "th"} & set(self.open) and "small" not in self.open:
+            self.cells[-1][-1] += data
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+def coarse_earth():
+    """Every fourth row and column of cells."""
+    earth = datasets.load_earth()
+    kept = np.arange(64800).reshape(180, 360)[::4, ::4].ravel()
+    parts = {name: getattr(earth, name)[kept] for name in ("X", "y", "latitude", "longitude")}
+    return replace(earth, **parts)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One quick demo on coarse cells: the result, the lines shown, the page."""
+    lines = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "load_earth", coarse_earth)
+        out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+        result = run_demo(out, quick=True, seed=3, show=lines.append)
+    return result, lines, result.path.read_text(encoding="utf-8")
+
+
+def test_page_is_whole_and_balanced(run):
+    reader = read(run[2])
+    assert reader.tags.count("html") == reader.tags.count("body") == reader.tags.count("h1") == 1
+    assert reader.tags.count("table") == 1
+    assert "$" not in re.sub(r"\$ bochner demo", "", "".join(reader.text))
+
+
+def test_page_fetches_and_runs_nothing(run):
+    reader = read(run[2])
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(reader.tags)
+    assert reader.addresses
+    assert all(address.startswith("data:image/png;base64,") for address in reader.addresses)
+    assert "url(" not in run[2]
+    assert "@import" not in run[2]
+    assert "http" not in run[2]
+
+
+def test_table_shows_the_results(run):
+    result, _, page = run
+    header, *rows = read(page).cells
+    assert header == ["Method", "Test RMSE, m", "R²", "Seconds", "Kernel error, %", "ε"]
+    assert len(rows) == len(result.methods) == 7
+    for cells, row in zip(rows, result.methods, strict=True):
+        assert cells[0] == row.name
+        assert float(cells[1].replace(",", "")) == round(row.rmse)
+        assert float(cells[2]) == pytest.approx(row.r_squared, abs=5.1e-4)
+        assert float(cells[3]) == pytest.approx(row.seconds, abs=0.051)
+        if row.epsilon is None:
+            assert cells[4:] == ["–", "–"]
+        else:
+            assert float(cells[4]) == pytest.approx(100 * row.frobenius, abs=0.051)
+            assert float(cells[5]) == pytest.approx(row.epsilon, rel=6e-3)
+
+
+def test_only_the_rival_has_no_certificate(run):
+    *own, rival = run[0].methods
+    assert all(row.epsilon is not None for row in own)
+    assert "scikit-learn" in rival.name
+    assert rival.epsilon is None
+
+
+def test_numbers_are_of_held_out_cells_only(run):
+    result = run[0]
+    held_out = result.held_out
+    assert held_out.sum() == result.n_test == held_out.size // 10
+    assert result.n_train + result.n_test == held_out.size
+    errors = (result.prediction - result.truth)[held_out]
+    truth = result.truth[held_out]
+    assert result.best.rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    assert result.best.r_squared == pytest.approx(1 - np.mean(errors**2) / truth.var(), rel=1e-6)
+
+
+def test_maps_show_the_fit_of_least_leave_one_out_error(run):
+    result = run[0]
+    assert result.best.loo <= min(r.loo for r in result.methods if r.name == result.best.name)
+    curve = next(c for c in result.curves if c.name == result.best.name)
+    assert result.best.rmse in curve.rmse
+
+
+def test_learning_beats_the_mean_by_far(run):
+    assert all(row.r_squared > 0.6 for row in run[0].methods)
+    assert all(c.rmse[-1] < c.rmse[0] for c in run[0].curves)
+
+
+def test_lines_end_with_the_path_of_the_page(run):
+    result, lines, _ = run
+    assert lines[-1] == f"Wrote {result.path}"
+    shown = "\n".join(lines)
+    assert all(row.name in shown and f"{row.rmse:.0f} m" in shown for row in result.methods)
+
+
+def test_code_on_the_page_makes_the_same_model(run):
+    result, _, page = run
+    code = unescape(re.search(r"<code>(\$ bochner.*?)</code>", page, re.DOTALL)[1])
+    shell, python = code.split("\n\n", 1)
+    assert shell == "$ bochner demo --seed 3 --quick"
+    setup, fit = python.split(").fit(")
+    names = {}
+    exec(setup.replace("earth = load_earth()", "") + ")", names)  # noqa: S102
+    assert "predict" in fit
+    model = names["model"]
+    assert repr(model.kernel) == result.kernel
+    assert repr(model.method) == result.best.code
+    assert (model.n_features, model.random_state) == (result.best.n_features, 3)
+
+
+def test_text_from_outside_is_escaped(run):
+    nasty = replace(run[0].methods[0], name="<script>alert(1)</script> & \"'")
+    result = replace(run[0], methods=(nasty, *run[0].methods[1:]), certificate="a < b <img src=x>")
+    reader = read(earth_page(result))
+    assert "script" not in reader.tags
+    assert "a < b <img src=x>" in "".join(reader.text)
+    assert reader.cells[1][0] == nasty.name
+
+
+def test_the_same_seed_gives_the_same_numbers(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "load_earth", coarse_earth)
+    monkeypatch.setattr(module, "METHODS", module.METHODS[:1])
+    monkeypatch.setattr(module, "CURVES", module.METHODS[:1])
+    again = run_demo(tmp_path, quick=True, seed=3)
+    assert again.methods[0].rmse == pytest.approx(run[0].methods[0].rmse, rel=1e-9)
+    np.testing.assert_array_equal(again.held_out, run[0].held_out)
+
+
+def test_lines_may_go_to_an_object_that_prints(tmp_path, monkeypatch):
+    class Console:
+        lines = []  # noqa: RUF012
+
+        def print(self, line):
+            self.lines.append(line)
+
+    monkeypatch.setattr(module, "load_earth", coarse_earth)
+    monkeypatch.setattr(module, "METHODS", module.METHODS[:1])
+    monkeypatch.setattr(module, "CURVES", module.METHODS[:1])
+    result = run_demo(tmp_path / "relief.html", quick=True, show=Console())
+    assert result.path.name == "relief.html"
+    assert Console.lines[-1].startswith("Wrote ")
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "load_earth", lambda: pytest.fail("computed before it looked"))
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    with pytest.raises(DataFileError, match=r"needs a folder that can be written.*Name another"):
+        run_demo(file / "folder", quick=True)
+    assert file.read_text() == "in the way"
+
+
+@pytest.mark.parametrize(("seed", "error"), [(-1, InvalidInput), ("zero", InvalidType)])
+def test_a_seed_that_is_no_seed_is_refused(tmp_path, seed, error):
+    with pytest.raises(error, match="run_demo: seed must be an integer, 0 or above"):
+        run_demo(tmp_path, seed=seed)
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def decoded(address):
+    """Palette and index of a PNG, read back by the rules of the format."""
+    data = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks, at = {}, 8
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(name + body)
+        chunks[name], at = body, at + 12 + size
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, width + 1)
+    assert not lines[:, 0].any()
+    return np.frombuffer(chunks[b"PLTE"], np.uint8).reshape(256, 3), lines[:, 1:]
+
+
+def test_map_has_north_above_and_its_colours():
+    palette, index = decoded(png(np.array([[-1.0, -7000.0, 1.0], [5000.0, -9999.0, 9999.0]]), RELIEF))
+    np.testing.assert_array_equal(index[0][1:], [0, 255])  # the second row, whose ends are clipped
+    assert index[1][0] == 127
+    assert index[1][2] == 128
+    np.testing.assert_array_equal(palette, RELIEF.colours())
+
+
+@pytest.mark.parametrize("ramp", [RELIEF, ERROR, ERROR_DARK])
+def test_lightness_changes_by_equal_steps_on_each_side_of_zero(ramp):
+    for side in np.split(lightness(ramp.colours() / 255.0), 2):
+        steps = np.diff(side)
+        assert np.all(steps > 0) or np.all(steps < 0) or np.abs(steps).min() >= 0
+        straight = np.linspace(side[0], side[-1], 128)
+        assert np.abs(side - straight).max() < 0.015
+
+
+def lightness(rgb):
+    """Oklab's L of sRGB colours, by Ottosson's matrices in the direction from colour to L."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    cones = linear @ np.array(
+        [
+            [0.4122214708, 0.2119034982, 0.0883024619],
+            [0.5363325363, 0.6806995451, 0.2817188376],
+            [0.0514459929, 0.1073969566, 0.6299787005],
+        ]
+    )
+    return np.cbrt(cones) @ np.array([0.2104542553, 0.7936177850, -0.0040720468])
+
+
+# --- plot ----------------------------------------------------------------------------------------
+
+
+def test_plot_puts_points_where_their_logarithms_are():
+    curve = Curve("one", (64, 256, 1024), (1600.0, 800.0, 400.0))
+    path = re.search(r'class="stroke" d="M([^"]+)"', plot([curve]))[1]
+    (x0, y0), (x1, y1), (x2, y2) = ([float(v) for v in p.split()] for p in path.split("L"))
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
+    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.11)
+    assert x0 < x1
+    assert y0 < y1  # less error is lower on the page
+
+
+@pytest.mark.parametrize(("low", "high"), [(444, 2200), (850, 1980), (600, 650), (90, 12000)])
+def test_ticks_are_round_and_inside(low, high):
+    found = ticks(low, high)
+    assert found == sorted(set(found))
+    assert all(low <= t <= high for t in found)
+    assert len(found) >= 2 if high / low > 1.2 else len(found) >= 1
