@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from bochner._ground.checks import integer
-from bochner._ground.files import Paths, find_files, open_file
+from bochner._ground.files import Paths, find_files
 from bochner._ground.learning import Target, open_tables
 from bochner._ground.pieces import Source, cut
 from bochner._ground.random import Seed, seed_of
+from bochner._ground.readers import open_file
 from bochner._ground.sampling import Sample, sample_stream
 from bochner._ground.schema import Schema, listed
 from bochner._ground.sources import Arrays, open_arrays, open_iterable

@@ -1,4 +1,4 @@
-"""Find table files, open each as what it is, and notice when one changes while it is read."""
+"""Find table files, and notice when one changes while it is read."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,17 +6,16 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bochner._ground.frames import Reader
-from bochner._ground.schema import did_you_mean, listed
+from bochner._ground.schema import did_you_mean
 from bochner.errors import DataFileError, InvalidInput, InvalidType
 
-__all__ = ["PARQUET", "TEXT", "Paths", "Stamp", "find_files", "stamp_of", "unchanged"]
+__all__ = ["COMPRESSED", "PARQUET", "TEXT", "Paths", "Stamp", "find_files", "stamp_of", "unchanged"]
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt", ".tab")
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class Stamp(NamedTuple):
@@ -124,7 +123,7 @@ def _is_table(path: Path, folder: Path) -> bool:
 
 def table_suffix(path: Path) -> str:
     """Return the suffix that tells the format, below that of a compression."""
-    packed = path.suffix.lower() in _COMPRESSED
+    packed = path.suffix.lower() in COMPRESSED
     return (Path(path.stem) if packed else path).suffix.lower()
 
 
@@ -156,23 +155,6 @@ def _nowhere(path: Path) -> DataFileError:
     return DataFileError(
         f"Blocks.from_files: there is no file or folder '{path}'{did_you_mean(path.name, beside)}. "
         f"The current folder is '{Path.cwd()}'."
-    )
-
-
-def open_file(path: Path, separator: str | None) -> Reader:
-    """Return the reader for what the file is: Parquet by its first bytes, else text by its name."""
-    from bochner._ground.parquet import open_parquet  # noqa: PLC0415
-    from bochner._ground.textfile import open_text  # noqa: PLC0415
-
-    suffix = table_suffix(path)
-    if first_bytes(path, 4) == b"PAR1" or suffix in PARQUET:
-        return open_parquet(path)
-    if suffix in TEXT:
-        return open_text(path, separator)
-    raise DataFileError(
-        f"Blocks.from_files: '{path}' must be Parquet ({listed(PARQUET)}) or text "
-        f"({listed(TEXT)}, perhaps compressed: {listed(_COMPRESSED)}); the suffix "
-        f"{suffix!r} is neither. Convert or rename it."
     )
 
 

@@ -182,7 +182,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
         self._check_targets(blocks)
         keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
-        self.moments_ += engine.sweep(self.map_, blocks, "float64", "float64", keeper)
+        self.moments_ += engine.sweep(self.map_, blocks, self.feature_dtype_, "float64", keeper)
         return self._finish(blocks, keeper)
 
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
@@ -393,6 +393,11 @@ def _check_same_map(a: KernelRidge, b: KernelRidge) -> None:
             f"(kernels {a.kernel_!r} and {b.kernel_!r}). Fit them with the same kernel value, "
             "method, n_features and random_state; Nyström landmarks, and whatever is chosen from "
             "rows, differ with the rows."
+        )
+    if a.feature_dtype_ != b.feature_dtype_:
+        raise IncompatibleModels(
+            f"merge: models must have features of one precision; got {a.feature_dtype_} and "
+            f"{b.feature_dtype_}. Fit all of them with the same precision=..."
         )
     if a.target_shape_ != b.target_shape_:
         raise IncompatibleModels(

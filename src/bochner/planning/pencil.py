@@ -4,6 +4,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, eigh_tridiagonal, eigvalsh, solve_triangular
+from scipy.linalg.blas import dgemv, dsymv
 
 from bochner._ground.shapes import Array, Float
 
@@ -122,12 +123,13 @@ def _product(
     L: Float[Array, "m m"], E: Float[Array, "m m"], v: Float[Array, " m"]
 ) -> Float[Array, " m"]:
     u = solve_triangular(L, v, lower=True, trans="T", check_finite=False)
-    return solve_triangular(L, E @ u, lower=True, check_finite=False)
+    # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another at full speed.
+    return solve_triangular(L, dsymv(1.0, E.T, u), lower=True, check_finite=False)
 
 
 def _orthogonal(w: Float[Array, " m"], Q: Float[Array, "k m"]) -> Float[Array, " m"]:
     for _ in range(2):  # twice is enough (Kahan and Parlett)
-        w = w - Q.T @ (Q @ w)
+        w = dgemv(-1.0, Q.T, dgemv(1.0, Q.T, w, trans=1), 1.0, w)
     return w
 
 

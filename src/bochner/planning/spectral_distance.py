@@ -34,6 +34,9 @@ _REACH = 10.0
 #: Rounding in E, in units of eps ‖K‖: sides below that are zero as far as float64 knows.
 _NOISE = 16.0
 
+#: A side so many times smaller than the other is not followed: it may be rounding in φ alone.
+_NEGLIGIBLE = 100.0
+
 _LOG_MAX = 700.0
 
 
@@ -167,7 +170,7 @@ def _ranges(
     size = m // GROUPS
     groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
     bounds = (-np.inf, -np.inf) if found.resolved else _coarse(pencil)
-    return [
+    ranges = [
         Range.of(
             whole[i],
             np.array([g[i].score for g in groups]),
@@ -178,6 +181,8 @@ def _ranges(
         )
         for i in (0, 1)
     ]
+    small = [whole[i].score < whole[1 - i].score - np.log(_NEGLIGIBLE) for i in (0, 1)]
+    return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
 
 
 def _coarse(pencil: Pencil) -> tuple[float, float]:
