@@ -43,27 +43,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="names", help=f"any of {', '.join(NAMES)}")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Time, memory and error, rivals in the same run."
+    )
+    known = f"any of {', '.join(NAMES)}; all by default"
+    parser.add_argument("names", nargs="*", type=_name, metavar="names", help=known)
     parser.add_argument("--data", type=Path, help="folder of data sets (default: $BOCHNER_DATA)")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--quick", action="store_true", help="small sizes: only try the scripts")
     parser.add_argument("--scratch", type=Path, help="folder for large temporary files")
-    parser.parse_args = _checking(parser)  # type: ignore[method-assign]
     return parser
 
 
-def _checking(parser: argparse.ArgumentParser) -> Any:
-    parse = parser.parse_args
-
-    def checked(arguments: list[str] | None = None) -> argparse.Namespace:
-        asked = parse(arguments)
-        for name in asked.names:
-            if name not in NAMES:
-                parser.error(f"no benchmark {name!r}; there are {', '.join(NAMES)}")
-        return asked
-
-    return checked
+def _name(name: str) -> str:
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"no benchmark {name!r}; there are {', '.join(NAMES)}")
+    return name
 
 
 def _run(name: str, options: Options) -> list[Row]:

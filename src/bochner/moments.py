@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.blas import add_gram, mirror, product
+from bochner._ground.blas import add_gram, add_outer, mirror, product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -188,7 +188,7 @@ class Accumulator:
     def add(
         self, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"] | None = None
     ) -> None:
-        """Add one block. Z may be overwritten; zero weights take no part."""
+        """Add one block; rows of zero weight take no part."""
         Z, y, w = _positive_rows(np.asarray(Z, self._dtype), np.asarray(y, np.float64), w)
         if not len(Z):
             return
@@ -196,7 +196,7 @@ class Accumulator:
         if not self._rows:
             self._start(Z, y)
         self._rows += len(Z)
-        self._add_centred(Z - self._z0, y - self._y0, w)
+        self._add_centred(self._centred(Z), y - self._y0, w)
 
     def sweep(self, blocks: Iterable[tuple[Array, Array, Array | None]]) -> Moments:
         """Add all blocks (Z, y, w) and return their moments."""
@@ -205,19 +205,20 @@ class Accumulator:
         return self.moments()
 
     def moments(self) -> Moments:
-        """Return the moments of all that was added."""
+        """Return the moments of all that was added; nothing more can be added after it."""
         if not self._rows:
             raise InvalidInput(
                 "Moments: at least one row with a positive weight is required; got none."
             )
         self._flush()
         dz, dy = self._z / self._weight, self._y / self._weight
+        add_outer(self._gram, dz, -self._weight)
         return Moments(
             self._rows,
             self._weight,
             self._z0 + dz,
             self._y0 + dy,
-            mirror(self._gram.copy(order="F")) - self._weight * np.outer(dz, dz),
+            mirror(self._gram),
             self._cross - self._weight * np.outer(dz, dy),
             np.maximum(self._power - self._weight * dy**2, 0.0),
             self.precision,
@@ -233,8 +234,15 @@ class Accumulator:
             np.zeros((D, t)),
             np.zeros(t),
         )
+        self._buffer = np.empty((0, D), self._dtype)
         self._pending = np.zeros((D, D), self._dtype, order="F")
         self._pending_rows = 0
+
+    def _centred(self, Z: Array) -> Array:
+        """Return Z about the first block's mean, in memory that is used again and again."""
+        if len(self._buffer) < len(Z):
+            self._buffer = np.empty(Z.shape, self._dtype)
+        return np.subtract(Z, self._z0, out=self._buffer[: len(Z)])
 
     def _add_centred(self, Z: Array, y: Array, w: Array | None) -> None:
         weights = np.ones(len(Z)) if w is None else w

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 import bochner as bo
+from bochner.cli import demo as cli_demo
 from bochner.cli import main
 from bochner.cli.commands import KERNELS, METHODS, bochner
 from bochner.cli.fit import METHODS as FIT_METHODS
@@ -25,6 +26,7 @@ from bochner.cli.running import run
 from bochner.errors import MissingDependency
 from bochner.estimators.named import NAMED
 from bochner.kernels import Gaussian, Linear, Matern
+from bochner.report import Curve, DemoResult, MethodResult
 
 N = 300
 QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")
@@ -309,8 +311,6 @@ def test_check_gives_the_certificate_alone_without_a_target(folder, capsys):
 
 
 def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
-    from bochner.report import Curve, DemoResult, MethodResult  # noqa: PLC0415
-
     def found(out, *, quick, seed, show):
         assert (quick, seed) == (True, 4)
         if show is not None:
@@ -321,17 +321,29 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
         rival = MethodResult("Rival", "f()", 64, 900.0, 0.8, 2.5, float("nan"), 0.1)
         grid = np.zeros((2, 2))
         return DemoResult(
-            Path(out) / "earth.html", (best, rival), (Curve("Nyström", (64,), (512.25,)),), best,
-            grid, grid, grid > 0, "Gaussian(0.1)", 0.1, 90, 10, seed, quick, 3.0,
-        )  # fmt: skip
+            methods=(best, rival),
+            curves=(Curve("Nyström", (64,), (512.25,)),),
+            best=best,
+            truth=grid,
+            prediction=grid,
+            held_out=grid > 0,
+            kernel="Gaussian(0.1)",
+            alpha=0.1,
+            certificate="in words",
+            n_train=90,
+            n_test=10,
+            seed=seed,
+            path=Path(out) / "earth.html",
+        )
 
-    monkeypatch.setattr("bochner.report.run_demo", found)
-    monkeypatch.setattr("bochner.cli.demo.write_page", found, raising=False)
+    monkeypatch.setattr(cli_demo, "write_page", found)
     out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4")
     assert "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25" in out
     assert "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none" in out
     assert "best Nyström, 64 features: RMSE 512.2 m, R² 0.95" in out
-    assert "earth.html" in out
+    assert "ε at alpha 0.1" in out
+    assert "certificate in words" in out
+    assert out.endswith("earth.html ")
     assert err == "Fitting "
     out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4", "--json")
     facts = json.loads(out)

@@ -7,11 +7,11 @@ multiplies goes through SciPy's, as its factorisations do.
 """
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from scipy.linalg.blas import dgemm, dsyr, dsyrk, dtrmm, sgemm, ssyrk, strmm
 
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["add_gram", "mirror", "product", "triangular_product"]
+__all__ = ["add_gram", "add_outer", "mirror", "product", "triangular_product"]
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
@@ -33,6 +33,11 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"]) -> None:
     updated = syrk(1.0, Z.T, beta=1.0, c=G, overwrite_c=1)
     if not np.shares_memory(updated, G):
         raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of Z's dtype")
+
+
+def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
+    """Add factor · z zᵀ to the upper triangle of the float64 matrix G, in place."""
+    dsyr(factor, z, a=G, overwrite_a=1)
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:

@@ -17,13 +17,13 @@ def run_demo(*, out: str, quick: bool, seed: int, as_json: bool, quiet: bool) ->
     result = write_page(out, quick=quick, seed=seed, show=None if quiet else _tell)
     if not (as_json or quiet):
         table(
-            ("method", "features", "RMSE, m", "R²", "seconds", "ε"),
+            ("method", "features", "RMSE, m", "R²", "seconds", f"ε at alpha {result.alpha:.3g}"),
             [_row(method) for method in result.methods],
         )
     lines = [
         ("kernel", result.kernel),
         ("best", _best(result.best)),
-        ("certificate", result.best.certificate),
+        ("certificate", result.certificate),
         ("seconds", number(result.seconds)),
         ("page", str(result.path)),
     ]
@@ -55,6 +55,8 @@ def _row(method: MethodResult) -> tuple[str, ...]:
 def _facts(result: DemoResult) -> dict[str, Any]:
     return {
         "kernel": result.kernel,
+        "alpha": result.alpha,
+        "certificate_words": result.certificate,
         "methods": [asdict(method) for method in result.methods],
         "best": asdict(result.best),
         "curves": [asdict(curve) for curve in result.curves],

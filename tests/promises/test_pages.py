@@ -1,0 +1,198 @@
+"""The pages keep their word: their code runs, their links lead somewhere, their lists are whole."""
+
+import re
+import shlex
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bochner
+from bochner import errors, kernels
+from bochner.solvers.solution import Outcome
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "bochner"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in ALL_PAGES)
+
+
+def blocks(text, language):
+    """The fenced blocks of one language, each with the number of its first line."""
+    fences = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in fences]
+
+
+def run_page(text, name):
+    """Run all Python blocks of a page, one after the other, in one namespace."""
+    space = {"__name__": "page"}
+    for line, code in blocks(text, "python"):
+        exec(compile("\n" * (line - 1) + code, name, "exec"), space)  # noqa: S102
+    return space
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the tables that the pages speak of, small."""
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    distance, hour = rng.uniform(100, 3000, 400), rng.integers(0, 24, 400)
+    delay = 10 * np.sin(hour / 4) + distance / 200 + rng.normal(0, 2, 400)
+    airline = rng.choice(["A", "B"], 400)
+    flights = pa.table({"distance": distance, "hour": hour, "airline": airline, "delay": delay})
+    (tmp_path / "flights").mkdir()
+    for i in range(2):
+        pq.write_table(flights[200 * i : 200 * i + 200], tmp_path / "flights" / f"{i}.parquet")
+    table = flights.rename_columns(["distance", "hour", "airline", "y"])
+    pq.write_table(table, tmp_path / "train.parquet")
+    pq.write_table(table[:100], tmp_path / "data.parquet")
+    pyarrow.csv.write_csv(table.drop_columns(["y"])[:50], tmp_path / "new.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ---- code
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if "```python" in p.read_text()], ids=str)
+@pytest.mark.usefixtures("folder")
+def test_python_blocks_of_a_page_run(path):
+    run_page(path.read_text(encoding="utf-8"), str(path))
+
+
+def test_planted_block_that_fails_is_seen_at_its_line():
+    text = "# Page\n\n```python\nx = 1\n```\n\n```python\ny = x\nz = nothing\n```\n"
+    with pytest.raises(NameError, match="nothing") as caught:
+        run_page(text, "page.md")
+    assert caught.traceback[-1].lineno + 1 == 9
+
+
+def commands(text):
+    """The lines of shell blocks that call bochner, but for the demo, which has its own tests."""
+    lines = "\n".join(code for _, code in blocks(text, "sh")).splitlines()
+    found = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in found if words[:1] == ["bochner"] and words[1] != "demo"]
+
+
+def test_commands_of_the_readme_run(folder, capfd):
+    from bochner.cli import main
+
+    found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert [words[0] for words in found] == ["fit", "predict", "check"]
+    for words in found:
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 0, capfd.readouterr().err
+    assert (folder / "model.bochner").exists()
+    assert (folder / "predictions.parquet").exists()
+
+
+# ---- lists that must be whole
+
+
+@pytest.mark.parametrize("name", [*bochner.__all__, *kernels.__all__])
+def test_every_public_name_is_on_a_page(name):
+    assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`|\b(bo|bochner)\.{name}\b", TEXT)
+
+
+@pytest.mark.parametrize("name", [*errors.__all__, *Outcome.__members__])
+def test_every_error_warning_and_outcome_has_its_remedy(name):
+    assert f"`{name}`" in (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+
+
+def test_every_file_of_the_package_has_its_line_in_the_design():
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w]+\.(?:py|cpp|hpp)\b", page))
+    there = {p.name for p in (ROOT / "src").rglob("*") if p.suffix in {".py", ".cpp", ".hpp"}}
+    tests = {p.name for p in (ROOT / "tests").rglob("*.py")}
+    assert there - named == set()
+    assert named - there - tests == set()
+
+
+# ---- links
+
+
+def targets(path):
+    """What a page's links lead to: files of the project, without anchors."""
+    found = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    return {t.partition("#")[0] for t in found if "://" not in t} - {""}
+
+
+@pytest.mark.parametrize("path", ALL_PAGES, ids=str)
+def test_links_of_a_page_lead_to_files_that_exist(path):
+    assert [t for t in sorted(targets(path)) if not (path.parent / t).exists()] == []
+
+
+def test_pages_that_the_source_names_exist():
+    named = {
+        name
+        for path in SOURCE.rglob("*.py")
+        for name in re.findall(r"docs/[\w.]+\w", path.read_text(encoding="utf-8"))
+    }
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+# ---- the bibliography
+
+
+def plain(text):
+    """Text without TeX's braces, backslashes and accents."""
+    letters = unicodedata.normalize("NFKD", re.sub(r"\\[^a-zA-Z]|\\[a-zA-Z] ?|[{}\\]", "", text))
+    return "".join(c for c in letters if not unicodedata.combining(c))
+
+
+def bibliography():
+    """Key to (surnames of the authors, year)."""
+    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    entries = {}
+    for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE):
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", body, re.MULTILINE))
+        authors = {plain(a.partition(",")[0]) for a in fields["author"].split(" and ")}
+        entries[key] = (authors, fields["year"])
+    assert len(entries) == text.count("\n@")
+    return entries
+
+
+def cited_keys(text):
+    return set(re.findall(r"\[@(\w+)", text))
+
+
+NAMED = re.compile(r"\b([^\W\d_][\w'’-]+)(?: et al\.)?(?: | \()((?:19|20)\d\d)(?=[,;)])")
+
+
+def cited_in(source):
+    """(surname, year) of works cited in words, as ``Rahimi and Recht (2007)``."""
+    return {(plain(name), year) for name, year in NAMED.findall(source) if name[0].isupper()}
+
+
+def test_every_key_that_a_page_cites_is_in_the_bibliography():
+    assert cited_keys(TEXT) - set(bibliography()) == set()
+
+
+def test_every_work_that_the_source_cites_is_in_the_bibliography():
+    known = {(name, year) for names, year in bibliography().values() for name in names}
+    for path in SOURCE.rglob("*.py"):
+        assert cited_in(path.read_text(encoding="utf-8")) - known == set(), path
+
+
+def test_every_entry_of_the_bibliography_is_cited():
+    words = {pair for p in SOURCE.rglob("*.py") for pair in cited_in(p.read_text(encoding="utf-8"))}
+    keys = cited_keys(TEXT)
+    idle = {
+        key
+        for key, (names, year) in bibliography().items()
+        if key not in keys and not words & {(name, year) for name in names}
+    }
+    assert idle == set()
+
+
+def test_planted_citations_are_seen():
+    assert cited_keys("so [@nobody1900, eq. 3]") == {"nobody1900"}
+    text = "Chan, Golub and LeVeque (1979), eq. 2; Yu et al. (2016); (Mezzadri 2007); in July 2007"
+    assert cited_in(text) == {("LeVeque", "1979"), ("Yu", "2016"), ("Mezzadri", "2007")}
