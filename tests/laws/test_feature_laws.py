@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from gallery import FOURIER, KERNELS, MAPS, N_COLUMNS, NYSTROM, RANDOM_MAPS, rows
+from gallery import FOURIER, KERNELS, KINDS, MAPS, N_COLUMNS, NYSTROM, RANDOM_MAPS, STATIONARY, rows
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close, of
 
+from bochner._ground import native
 from bochner.features import IID, Auto, Fourier, Nystrom, Orthogonal, Pivoted, Uniform, draw
 from bochner.features.fourier import FourierMap, FourierPhaseMap
 from bochner.features.nystrom import JITTER
@@ -26,6 +27,7 @@ def named(pair):
 
 
 every_map = pytest.mark.parametrize("pair", MAPS, ids=named)
+every_kind = pytest.mark.parametrize("pair", KINDS, ids=named)
 every_random_map = pytest.mark.parametrize("pair", RANDOM_MAPS, ids=named)
 
 
@@ -68,7 +70,7 @@ def test_features_are_unbiased(pair):
 @pytest.mark.statistical
 @pytest.mark.parametrize("method", FOURIER, ids=repr)
 def test_planted_fault_wrong_lengthscale_is_seen(method):
-    other = Gaussian(lengthscale=1.15)
+    other = Gaussian(lengthscale=1.25)
     seeds = range(SEEDS[repr(method.placement)])
     assert bias(Gaussian(), [drawn((other, method), seed, 2 * D) for seed in seeds]) > 1
 
@@ -213,7 +215,7 @@ def test_a_map_has_the_shape_it_says(pair):
     assert 1 <= phi.n_features <= max(D, 40 if isinstance(pair[1], Auto) else 0)
 
 
-@every_map
+@every_kind
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_precision_is_that_of_the_rows(pair, dtype):
     phi, X = drawn(pair), rows(12)
@@ -224,7 +226,7 @@ def test_precision_is_that_of_the_rows(pair, dtype):
     assert_close(Z @ Z.T, phi(X) @ phi(X).T, dtype, factor=200 if whitened else 8)
 
 
-@every_map
+@every_kind
 def test_other_real_types_become_float64(pair):
     phi, X = drawn(pair), np.round(3 * rows(8))
     for dtype in (np.int32, np.int8, np.float16):
@@ -234,7 +236,7 @@ def test_other_real_types_become_float64(pair):
     assert (phi(X.tolist()) == phi(X)).all()
 
 
-@every_map
+@every_kind
 def test_layout_does_not_matter_and_arguments_are_unchanged(pair):
     X = rows(20)
     before, phi = X.copy(), drawn(pair)
@@ -248,16 +250,29 @@ def test_layout_does_not_matter_and_arguments_are_unchanged(pair):
     assert (before == X).all()
 
 
-@every_map
+@every_kind
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_block_size_does_not_matter(pair, dtype):
-    """To rounding only: BLAS sums in another order for other shapes."""
+    """To rounding: BLAS sums in another order for other shapes."""
     phi, X = drawn(pair), rows(50).astype(dtype)
-    whole = phi(X)
     factor = 1 if pair[1] in FOURIER else 1e4 if dtype == "float64" else 200
     for size in (1, 7, 32):
-        parts = [phi(X[i : i + size]) for i in range(0, 50, size)]
-        assert_close(np.concatenate(parts), whole, dtype, factor=factor)
+        assert_close(in_blocks(phi, X, size), phi(X), dtype, factor=factor)
+
+
+def in_blocks(phi, X, size):
+    return np.concatenate([phi(X[i : i + size]) for i in range(0, len(X), size)])
+
+
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="BLAS promises no order of its sums")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("form", ["pair", "phase"])
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_block_size_does_not_change_a_bit_of_compiled_features(form, dtype, d):
+    X = np.random.default_rng(d).normal(size=(50, d)).astype(dtype)
+    phi = draw(Matern(1.5), Fourier(IID(), form), n_features=70, n_inputs=d, random_state=0)
+    for size in (1, 7, 32):
+        assert (in_blocks(phi, X, size) == phi(X)).all()
 
 
 @pytest.mark.parametrize("pair", [p for p in MAPS if p[1] != Auto()], ids=named)
@@ -267,7 +282,7 @@ def test_seeds_reproduce_a_map_and_differ(pair):
     assert (Z == drawn(pair, 1, X=X)(X)).all()
     if pair[1] in FOURIER:
         assert (Z == draw(*pair, n_features=D, n_inputs=3, random_state=1)(X)).all()
-    if Z.shape[1] > 8:  # finite exact features have no randomness
+    if "Linear()" not in repr(pair[0])[:12] and "Constant" not in repr(pair[0])[:12]:
         assert not np.allclose(Z, drawn(pair, 2, X=X)(X))
 
 
@@ -279,7 +294,7 @@ def test_a_generator_is_a_seed_that_moves_on():
     assert not np.allclose(first, second)
 
 
-@every_map
+@every_kind
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
@@ -292,7 +307,7 @@ def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
     assert_close(np.from_dlpack(Z), phi(X), dtype, factor=factor)
 
 
-SPARSE = [p for p in MAPS if not any(w in repr(p[0]) for w in ("Laplace", "Cauchy"))]
+SPARSE = [p for p in KINDS if not any(w in repr(p[0]) for w in ("Laplace", "Cauchy"))]
 
 
 @pytest.mark.parametrize("pair", SPARSE, ids=named)
@@ -301,7 +316,7 @@ def test_sparse_rows_give_the_features_of_dense_rows(pair):
     X[np.abs(X) < 0.7] = 0
     phi = drawn(pair, X=X)
     sparse = drawn(pair, X=scipy.sparse.csr_array(X))
-    factor = 1 if pair[1] in FOURIER else 1e4
+    factor = 300 if pair[1] in FOURIER else 10 * ROUNDED / of(np.float64)  # angles of hundreds
     for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
         Z = phi(make(X))
         assert type(Z) is np.ndarray
@@ -313,7 +328,10 @@ def test_sparse_rows_give_the_features_of_dense_rows(pair):
 @pytest.mark.parametrize("d", [1, 3, 10, 100, 784])
 @pytest.mark.parametrize("form", ["pair", "phase"])
 def test_float32_features_err_by_two_in_a_million(d, form):
-    """Error at most 2e-6 √(2/D) (1 + ‖x‖) against float64 angles, for lengthscale one."""
+    """Error at most 2e-6 √(2/D) (1 + ‖x‖) against float64 angles, for lengthscale one.
+
+    A running sum of d terms rounds d times: above 25 columns √(d/25) times that.
+    """
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(300, d)) * rng.uniform(0, 5, (300, 1))).astype(np.float32)
     phi = draw(Gaussian(), Fourier(Orthogonal(), form), n_features=256, n_inputs=d, random_state=0)
@@ -323,6 +341,7 @@ def test_float32_features_err_by_two_in_a_million(d, form):
     else:
         exact = np.cos(angle + phi.phases)
     allowed = 2e-6 * np.sqrt(2 / 256) * (1 + np.linalg.norm(X, axis=1, keepdims=True))
+    allowed *= max(1, d / 25) ** 0.5
     assert (np.abs(phi(X) - np.sqrt(2 / 256) * exact) <= allowed).all()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import bochner
 from bochner import errors, kernels
+from bochner.cli import main
 from bochner.solvers.solution import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -36,11 +37,7 @@ def run_page(text, name):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with the tables that the pages speak of, small."""
-    pytest.importorskip("pyarrow")
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
+    pa, csv, pq = (pytest.importorskip(f"pyarrow{name}") for name in ("", ".csv", ".parquet"))
     rng = np.random.default_rng(0)
     distance, hour = rng.uniform(100, 3000, 400), rng.integers(0, 24, 400)
     delay = 10 * np.sin(hour / 4) + distance / 200 + rng.normal(0, 2, 400)
@@ -52,7 +49,7 @@ def folder(tmp_path, monkeypatch):
     table = flights.rename_columns(["distance", "hour", "airline", "y"])
     pq.write_table(table, tmp_path / "train.parquet")
     pq.write_table(table[:100], tmp_path / "data.parquet")
-    pyarrow.csv.write_csv(table.drop_columns(["y"])[:50], tmp_path / "new.csv")
+    csv.write_csv(table.drop_columns(["y"])[:50], tmp_path / "new.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -81,8 +78,6 @@ def commands(text):
 
 
 def test_commands_of_the_readme_run(folder, capfd):
-    from bochner.cli import main
-
     found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
     assert [words[0] for words in found] == ["fit", "predict", "check"]
     for words in found:

@@ -21,7 +21,7 @@ MODULES = sorted(
 PACKAGES = [
     name
     for name in MODULES
-    if Path(importlib.util.find_spec(name).origin).name == "__init__.py" and "_ground" not in name
+    if hasattr(importlib.import_module(name), "__path__") and hasattr(sys.modules[name], "__all__")
 ]
 
 
@@ -113,8 +113,11 @@ def test_importing_the_package_loads_nothing_optional_nor_numpy():
 # and it must do without; narwhals, which newer versions require, may be there because of it only.
 FIT = """
 import sys
-for name in {hidden}:
-    sys.modules[name] = None
+class Hidden:
+    def find_spec(name, path=None, target=None):
+        if name in {hidden}:
+            raise ImportError(name + " is hidden")
+sys.meta_path.insert(0, Hidden)
 import sklearn.base, sklearn.linear_model, sklearn.utils.validation
 theirs = set(sys.modules)
 import numpy as np, bochner
@@ -144,6 +147,6 @@ def test_fitting_an_array_loads_nothing_optional(fit):
 
 
 def test_planted_use_of_an_optional_package_is_seen():
-    assert loaded_by("sys.modules.pop('click', None); import click") == ["click"]
-    with pytest.raises(AssertionError, match="pandas"):
+    with pytest.raises(AssertionError, match="pandas is hidden"):
         loaded_by("import pandas")
+    assert loaded_by("sys.modules['click'] = sys") == ["click"]

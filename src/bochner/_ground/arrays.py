@@ -20,6 +20,7 @@ __all__ = [
     "from_numpy",
     "is_numpy",
     "is_sparse",
+    "refuse_masked",
     "require_alike",
     "to_numpy",
 ]
@@ -91,11 +92,7 @@ def as_array(X: Any, who: str, name: str) -> Any:
         return X.tocsr()
     if type(X) is np.ndarray or (not is_numpy(X) and array_api_compat.is_array_api_obj(X)):
         return X
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise InvalidInput(
-            f"{who}: {name} must have no missing values; got a masked array with "
-            f"{np.ma.count_masked(X)} masked. Fill them first, e.g. with {name}.filled(0)."
-        )
+    refuse_masked(X, who, name)
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -103,6 +100,15 @@ def as_array(X: Any, who: str, name: str) -> Any:
             f"{who}: {name} must be a table of numbers, rows of equal length; got "
             f"{type(X).__name__} that NumPy cannot read ({error})."
         ) from error
+
+
+def refuse_masked(X: Any, who: str, name: str = "X") -> None:
+    """Refuse a masked array with masked values, which NumPy would read as numbers."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise InvalidInput(
+            f"{who}: {name} must have no missing values; got a masked array with "
+            f"{np.ma.count_masked(X)} masked. Fill them first, e.g. with {name}.filled(0)."
+        )
 
 
 def as_floating(X: Any, who: str, name: str) -> Any:

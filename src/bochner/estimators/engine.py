@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.blocks import Blocks
+from bochner._ground.checks import integer
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
 from bochner.estimators.named import LengthscaleSearch, choose_lengthscale
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Auto, FeatureMap, Fourier, Method
 from bochner.features.auto import Choice, choose
+from bochner.features.nystrom import Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
@@ -69,6 +71,7 @@ def prepare(
     share: float | None = None,
 ) -> Recipe:
     """Choose what is open, and draw the map; ``share`` is a given penalty a row."""
+    n_features = integer(n_features, "bochner", "n_features", 1)
     if isinstance(kernel, str):
         search = choose_lengthscale(kernel, _some(sample), n_features, seed, share)
     else:
@@ -98,11 +101,8 @@ def block_rows(n_features: int) -> int:
 
 
 def as_features(phi: FeatureMap, X: Array, dtype: str) -> Array:
-    """Return φ(X) computed in this precision, as an array of X's library."""
-    if is_numpy(X) or is_sparse(X):
-        return phi(X.astype(dtype, copy=False))
-    xp = array_namespace(X)
-    return phi(xp.astype(X, getattr(xp, dtype)))
+    """Return φ(X) rounded to this precision, as an array of X's library."""
+    return Rounded(phi.kernel, phi, dtype)(X)
 
 
 def joined(parts: list[Array]) -> Array:

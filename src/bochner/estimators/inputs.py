@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, refuse_masked
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.estimators.named import accepts_sparse
@@ -21,6 +21,7 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
     Tables with text columns are one-hot encoded by a schema that the model keeps; other arrays of
     the array API standard stay in their library; all else passes scikit-learn's checks.
     """
+    refuse_masked(X, type(model).__name__)
     if _has_text(X):
         return _table_blocks(model, X, y, sample_weight, reset)
     if _is_foreign(X):
@@ -40,6 +41,7 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
 
 def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
     """Return checked rows to predict as blocks, encoded as the training data were."""
+    refuse_masked(X, type(model).__name__)
     schema = getattr(model, "schema_", None)
     if schema is not None and _is_table(X):
         return Blocks.from_table(X, schema=schema.features_only())

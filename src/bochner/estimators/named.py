@@ -45,7 +45,8 @@ __all__ = [
 ]
 
 Model = TypeVar("Model", bound=BaseEstimator)
-Family = Callable[[float | tuple[float, ...]], Kernel]
+Scale = float | tuple[float, ...]
+Family = Callable[[Scale], Kernel]
 
 #: What a name stands for: the kernel of that family at a lengthscale.
 NAMED: dict[str, Family] = {
@@ -118,7 +119,7 @@ class LengthscaleSearch:
     """
 
     kernel: Kernel
-    tried: tuple[tuple[float | tuple[float, ...], float], ...] = ()
+    tried: tuple[tuple[Scale, float], ...] = ()
 
 
 def choose_lengthscale(
@@ -155,8 +156,11 @@ def _descend(error: Callable[[float], float], start: float, step: float) -> floa
     return best
 
 
-def _times(scale: float | tuple[float, ...], half_octaves: float) -> float | tuple[float, ...]:
-    factor = 2.0 ** (half_octaves / 2)
+def _times(scale: Scale, half_octaves: float) -> Scale:
+    return _scaled(scale, 2.0 ** (half_octaves / 2))
+
+
+def _scaled(scale: Scale, factor: float) -> Scale:
     return tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor
 
 
@@ -168,9 +172,9 @@ class _Errors:
     ) -> None:
         self._family, self._sample, self._seed, self._share = family, sample, seed, share
         self._width = max(2, n_features - n_features % 2)
-        self.tried: dict[float | tuple[float, ...], float] = {}
+        self.tried: dict[Scale, float] = {}
 
-    def __call__(self, start: float | tuple[float, ...], half_octaves: float) -> float:
+    def __call__(self, start: Scale, half_octaves: float) -> float:
         scale = _times(start, half_octaves)
         if scale not in self.tried:
             self.tried[scale] = self._error(self._family(scale))
@@ -193,9 +197,7 @@ class _Errors:
         return max(error, ROUNDING * float(moments.power.max()) / moments.weight)
 
 
-def _median_scales(
-    sample: RowSample, coordinatewise: bool, seed: int
-) -> list[float | tuple[float, ...]]:
+def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
     """Return the median distance of rows, for one lengthscale and for one a column."""
     X = sample.X
     pairs = _pairs(X.shape[0], seed)
@@ -204,12 +206,14 @@ def _median_scales(
     if is_sparse(X):
         lengths = np.sqrt(np.asarray(differences.multiply(differences).sum(axis=1))).ravel()
         return [_median(lengths, weights)]
-    differences = np.abs(differences.astype(np.float64))
-    deviations = _deviations(X.astype(np.float64), sample.w)
-    return [
+    unit = float(np.abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
+    differences = np.abs(differences / np.float64(unit))
+    deviations = _deviations(X / np.float64(unit), sample.w)
+    scales: list[Scale] = [
         _median(_lengths(differences, coordinatewise), weights),
         *_by_column(differences, deviations, coordinatewise, weights),
     ]
+    return [_scaled(scale, unit) for scale in scales]
 
 
 def _by_column(

@@ -26,6 +26,7 @@ from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Method
 from bochner.features.draw import as_method
 from bochner.features.map import same_arrays
+from bochner.features.nystrom import Rounded
 from bochner.kernels import Kernel
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
@@ -331,8 +332,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _certify(self, X: Array, n_rows: int) -> Certificate:
         return certify(
-            self.map_,
-            X.astype(self.feature_dtype_, copy=False),
+            Rounded(self.kernel_, self.map_, self.feature_dtype_),
+            X,
             alpha=self.alpha_ * n_rows / self.moments_.rows,
             kernel=self.kernel_,
             n_rows=n_rows,

@@ -116,13 +116,19 @@ def _measured(method: Auto, kernel: Kernel, ask: Request) -> Choice:
     rows: list[tuple[Candidate, FeatureMap]] = []
     for option in method.candidates or _defaults(ask.n_inputs):
         try:
-            phi = draw_map(option, kernel, replace(ask, X=others))
+            phi = draw_map(option, kernel, replace(ask, X=others, n_features=_width(option, ask)))
         except UnsupportedKernel:
             continue
         rows.append((Candidate(option, _error(phi, kept, K), _cost(phi)), phi))
     if not rows:
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
     return _pick(rows, method.budget, kept.shape[0])
+
+
+def _width(method: Method, ask: Request) -> int:
+    """Return the width asked for, or one less where features come in pairs."""
+    paired = isinstance(method, Fourier) and method.form == "pair" and ask.n_features > 1
+    return ask.n_features - ask.n_features % 2 if paired else ask.n_features
 
 
 def _pick(rows: list[tuple[Candidate, FeatureMap]], budget: float, m: int) -> Choice:

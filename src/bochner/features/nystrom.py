@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from bochner._ground.arrays import is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
 from bochner._ground.blas import triangular_product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -21,7 +21,7 @@ from bochner.features.method import Method
 from bochner.kernels import Kernel
 from bochner.solvers.pivots import randomly_pivoted_cholesky
 
-__all__ = ["Landmarks", "Nystrom", "NystromMap", "Pivoted", "Uniform"]
+__all__ = ["Landmarks", "Nystrom", "NystromMap", "Pivoted", "Rounded", "Uniform"]
 
 
 class Landmarks(ABC):
@@ -74,7 +74,8 @@ class Pivoted(Landmarks):
         result = randomly_pivoted_cholesky(
             lambda chosen: kernel(pool, pool[chosen]), kernel.diag(pool), count, rng
         )
-        return rows[result.pivots]
+        # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
+        return rows[result.pivots] if len(result.pivots) else rows[:1]
 
 
 @dataclass(frozen=True)
@@ -162,18 +163,65 @@ class NystromMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return k(X, S) L⁻ᵀ, (n, D)."""
-        single = str(X.dtype).endswith("float32")
-        inverse = self._inverse(np.dtype(np.float32 if single else np.float64))
         if is_numpy(X) or is_sparse(X):
-            C = self.kernel(X, self.landmarks.astype(X.dtype, copy=False))
-            return triangular_product(C, inverse)
-        return self.kernel(X, moved(self.landmarks, like=X)) @ moved(inverse.T, like=X)
+            return self.whiten(self.kernel(X, self.landmarks.astype(X.dtype, copy=False)))
+        C = self.kernel(X, moved(self.landmarks, like=X))
+        single = str(C.dtype).endswith("float32")
+        inverse = self._inverse(np.dtype(np.float32 if single else np.float64))
+        return C @ moved(inverse.T, like=C)
+
+    def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
+        """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""
+        return triangular_product(C, self._inverse(C.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded(FeatureMap):
+    """A map whose features are rounded to one precision, whatever that of the rows.
+
+    The projection, or the distances, are computed in the precision of the rows: rounding rows of
+    time stamps to float32 would lose minutes, rounding their features loses nothing that matters.
+
+    Attributes
+    ----------
+    inner : FeatureMap
+    precision : {"float32", "float64"}
+    """
+
+    kernel: Kernel
+    inner: FeatureMap
+    precision: str
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns d that X must have."""
+        return self.inner.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        """D of the map that is rounded."""
+        return self.inner.n_features
+
+    @property
+    def below_kernel(self) -> bool:
+        """As the map that is rounded, to rounding."""
+        return self.inner.below_kernel
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return φ(X), rounded."""
+        inner = self.inner
+        if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
+            C = inner.kernel(X, inner.landmarks.astype(X.dtype, copy=False))
+            return inner.whiten(C.astype(self.precision, copy=False))
+        Z = inner.features(X)
+        xp = array_namespace(Z)
+        return xp.astype(Z, getattr(xp, self.precision), copy=False)
 
 
 def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
     """Return the lower triangular L⁻¹ with L Lᵀ = A + τI, raising τ until the factor exists."""
     A = to_numpy(A).astype(np.float64)
-    scale = max(float(np.mean(np.diag(A))), np.finfo(float).tiny)
+    scale = float(np.mean(np.diag(A))) or 1.0
     while True:
         try:
             L = cholesky(A + jitter * scale * np.eye(len(A)), lower=True, check_finite=False)

@@ -129,14 +129,14 @@ def distance(
     m = len(K)
     values = _spectrum(K)
     norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
-    penalty = max(alpha * m / n, m * EPS * norm)
+    asked = alpha * m / n
+    penalty = max(asked, m * EPS * norm)
+    measured = alpha if penalty == asked else penalty * n / m
     noise = min(0.5, max(_NOISE * EPS * norm / penalty, EPS**2))
     pencil = Pencil(K, E, penalty, noise)
     found = match(values, n, penalty * n / m)
     low, mid, high = _epsilon(pencil, n, found, confidence)
-    return Distance(
-        mid, (low, high), found.effective_dimension, max(alpha, penalty * n / m), found.resolved
-    )
+    return Distance(mid, (low, high), found.effective_dimension, measured, found.resolved)
 
 
 def _spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:

@@ -164,7 +164,7 @@ def _speaker(show: Say | Any | None) -> Say:
 def _split(quick: bool, seed: int) -> Study:
     """Return a tenth of the cells as held out; quick keeps every second row and column."""
     earth, step = load_earth(), 2 if quick else 1
-    rows = len(np.unique(earth.latitude))
+    rows = len(np.unique(np.asarray(earth.latitude)))
     cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
     tenth, kept = cells.size // 10, cells.ravel()

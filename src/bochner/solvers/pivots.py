@@ -19,6 +19,13 @@ from bochner._ground.shapes import Array, Float
 __all__ = ["PivotedCholesky", "randomly_pivoted_cholesky"]
 
 
+#: Entries of the factor up to which it is float64 (64 MB).
+MOST_DOUBLES = 1 << 23
+
+#: Shares of the trace below which the residual is rounding.
+TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+
+
 @dataclass(frozen=True, eq=False)
 class PivotedCholesky:
     """Outcome of a pivoted Cholesky factorisation K ≈ F Fᵀ.
@@ -43,7 +50,7 @@ def randomly_pivoted_cholesky(
     diagonal: Float[Array, " n"],
     rank: int,
     rng: np.random.Generator,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
 ) -> PivotedCholesky:
     """Choose up to ``rank`` pivots of a psd matrix by accelerated randomly pivoted Cholesky.
 
@@ -57,9 +64,9 @@ def randomly_pivoted_cholesky(
         Pivots asked for.
     rng : numpy.random.Generator
         Source of the proposals.
-    tolerance : float, default 1e-6
-        Stop when the residual trace is below this share of the trace: what is left is below what
-        float32 features carry.
+    tolerance : float, optional
+        Stop when the residual trace is below this share of the trace. Default: what the precision
+        of the factor carries, 1e-12 in float64 and 1e-6 in float32.
 
     Returns
     -------
@@ -68,18 +75,23 @@ def randomly_pivoted_cholesky(
 
     Notes
     -----
-    Time O(n r²) and r columns of K; memory 4 n r bytes: the factor steers the choice only, so
-    float32 is enough for it.
+    Time O(n r²) and r columns of K; memory n r numbers. The factor is float64 up to 2²³ of them
+    and float32 above: it steers the choice only.
     """
     residual = np.maximum(np.array(diagonal, np.float64), 0.0)
     trace = float(residual.sum())
     n, rank = len(residual), min(rank, len(residual))
-    factor = np.empty((n, rank), np.float32, order="F")
+    dtype = np.dtype(np.float64 if n * rank <= MOST_DOUBLES else np.float32)
+    tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+    factor = np.empty((n, rank), dtype, order="F")
     pivots = np.empty(rank, np.intp)
     done, block = 0, max(16, min(256, rank // 8))
     while done < rank and residual.sum() > tolerance * trace:
         proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
         chosen, corner = _accept(columns, factor[:, :done], residual, proposed, rng)
+        if not len(chosen):
+            residual[proposed] = 0.0  # rounding was all that was left of them
+            continue
         chosen, corner = chosen[: rank - done], corner[: rank - done, : rank - done]
         new = _new_columns(columns(chosen), factor[:, :done], chosen, corner)
         factor[:, done : done + len(chosen)] = new
@@ -118,7 +130,6 @@ def _accept(
 
 def _new_columns(K: Array, factor: Array, chosen: Array, corner: Array) -> Array:
     """Return the next columns of the factor: (K[:, S] − F F_Sᵀ) L⁻ᵀ."""
-    explained = np.asarray(K, np.float32) - product(factor, factor[chosen].T)
-    return solve_triangular(
-        corner.astype(np.float32), explained.T, lower=True, check_finite=False
-    ).T
+    left = np.asarray(K, factor.dtype) - product(factor, factor[chosen].T)
+    corner = corner.astype(factor.dtype)
+    return solve_triangular(corner, left.T, lower=True, check_finite=False).T
