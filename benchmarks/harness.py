@@ -158,13 +158,14 @@ def table(rows: Iterable[Row]) -> str:
     rows = list(rows)
     cells = [row for row in rows if set(row) != {"note"}]
     notes = [str(row["note"]) for row in rows if set(row) == {"note"}]
+    if not cells:
+        return "\n".join(notes)
     columns = list(dict.fromkeys(name for row in cells for name in row))
     lines = [columns, *([_shown(row.get(name)) for name in columns] for row in cells)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    text = [_line(line, widths) for line in lines]
-    if columns:
-        text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join([*text, *notes])
+    head, *body = [_line(line, widths) for line in lines]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([head, rule, *body, *notes])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -30,8 +30,9 @@ model = bo.KernelRidge(
 )
 model.fit_blocks(bo.Blocks.from_files(table, target="y"))
 seconds = time.perf_counter() - start
-rows = np.load(test)
-error = np.sqrt(np.mean((model.predict(rows[:, :-1]) - rows[:, -1]) ** 2))
+rows = bo.Blocks.from_files(test, target="y")
+fitted = np.concatenate(list(model.predict_blocks(rows)))
+error = np.sqrt(np.mean((fitted - np.concatenate([block.y for block in rows])) ** 2))
 print(json.dumps({"seconds": seconds, "error": float(error)}))
 """
 
@@ -48,9 +49,9 @@ def run(options: Options) -> list[Row]:
 
 
 def _fit(folder: Path, n: int) -> Row:
-    table, test = folder / "rows.parquet", folder / "test.npy"
-    _write(table, n)
-    np.save(test, next(_rows(5000, seed=1)))
+    table, test = folder / "rows.parquet", folder / "test.parquet"
+    _write(table, n, seed=0)
+    _write(test, 5000, seed=1)
     size = table.stat().st_size
     done = child(_FIT, str(table), str(test))
     table.unlink()
@@ -65,14 +66,14 @@ def _fit(folder: Path, n: int) -> Row:
     }
 
 
-def _write(path: Path, n: int) -> None:
+def _write(path: Path, n: int, seed: int) -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     names = [*(f"x{i}" for i in range(COLUMNS)), "y"]
     schema = pa.schema([(name, pa.float64()) for name in names])
     with pq.ParquetWriter(path, schema) as writer:
-        for rows in _rows(n, seed=0):
+        for rows in _rows(n, seed):
             writer.write_table(pa.table(list(rows.T.copy()), schema=schema))
 
 

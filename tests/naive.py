@@ -121,3 +121,54 @@ def spectral_factors(matrix):
     """Eigenvectors and eigenvalues of a symmetric matrix in multiple precision."""
     values, vectors = mpmath.eigsy(mpmath.matrix(matrix))
     return vectors, list(values)
+
+
+# ---- twins of the moments, the solvers and the pivots: loops over rows, solves, enumeration
+
+
+def moments(Z, y, w=None):
+    """W, means and centred sums, by loops in extended precision."""
+    Z, y = np.asarray(Z, np.longdouble), np.asarray(y, np.longdouble).reshape(len(Z), -1)
+    w = np.ones(len(Z)) if w is None else np.asarray(w, np.longdouble)
+    W = w.sum()
+    z_mean = sum(a * z for a, z in zip(w, Z, strict=True)) / W
+    y_mean = sum(a * t for a, t in zip(w, y, strict=True)) / W
+    G = sum(a * np.outer(z - z_mean, z - z_mean) for a, z in zip(w, Z, strict=True))
+    B = sum(
+        a * np.outer(z - z_mean, t - y_mean) for a, z, t in zip(w, Z, y, strict=True)
+    )
+    P = sum(a * (t - y_mean) ** 2 for a, t in zip(w, y, strict=True))
+    return W, z_mean, y_mean, G, B, P
+
+
+def ridge(Z, y, w, alpha, centred=True):
+    """Coefficients and intercept by solving the normal equations of [Z, 1], the 1 unpenalised."""
+    A = np.column_stack([Z, np.ones(len(Z))]) if centred else Z
+    penalty = alpha * np.eye(A.shape[1])
+    if centred:
+        penalty[-1, -1] = 0
+    beta = np.linalg.solve(A.T @ (w[:, None] * A) + penalty, A.T @ (w[:, None] * y))
+    return (beta[:-1], beta[-1]) if centred else (beta, np.zeros(y.shape[1]))
+
+
+def leave_one_out(Z, y, w, alpha, centred=True):
+    """Weighted mean squared error of each row predicted by a fit without (one copy of) it."""
+    total = np.zeros(y.shape[1])
+    for i in range(len(Z)):
+        without = w.copy()
+        without[i] -= min(w[i], 1.0)
+        coef, intercept = ridge(Z, y, without, alpha, centred)
+        total += w[i] * (y[i] - Z[i] @ coef - intercept) ** 2
+    return total / w.sum()
+
+
+def pivot_law(K, rank):
+    """Probability of every sequence of pivots of simple randomly pivoted Cholesky."""
+    if rank == 0:
+        return {(): 1.0}
+    d = np.maximum(np.diag(K), 0)
+    law = {}
+    for i in np.flatnonzero(d > 1e-12):
+        rest = pivot_law(K - np.outer(K[:, i], K[:, i]) / K[i, i], rank - 1)
+        law |= {(int(i), *tail): p * d[i] / d.sum() for tail, p in rest.items()}
+    return law

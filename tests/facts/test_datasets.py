@@ -80,7 +80,7 @@ def test_concrete_is_the_table_it_says():
     concrete = load_concrete()
     assert concrete.X.shape == (1030, len(concrete.feature_names)) == (1030, 8)
     np.testing.assert_allclose(concrete.X.mean(axis=0), 0, atol=2e-3)
-    # The first mix of Yeh's table: 540 kg of cement, 162 of water, 28 days; the last, 260.9 and 200.6.
+    # Yeh's first mix: 540 kg of cement, 162 of water, 28 days; his last: 260.9, 200.6, 28.
     difference = concrete.X[0] - concrete.X[-1]
     names = dict(zip(concrete.feature_names, difference, strict=True))
     assert names["cement"] == pytest.approx(540 - 260.9, abs=0.2)

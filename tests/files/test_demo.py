@@ -229,7 +229,9 @@ def decoded(address):
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])
         name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
-        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(name + body)
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(
+            name + body
+        )
         chunks[name], at = body, at + 12 + size
     width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
     lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, width + 1)
@@ -238,7 +240,9 @@ def decoded(address):
 
 
 def test_map_has_north_above_and_its_colours():
-    palette, index = decoded(png(np.array([[-1.0, -7000.0, 1.0], [5000.0, -9999.0, 9999.0]]), RELIEF))
+    palette, index = decoded(
+        png(np.array([[-1.0, -7000.0, 1.0], [5000.0, -9999.0, 9999.0]]), RELIEF)
+    )
     np.testing.assert_array_equal(index[0][1:], [0, 255])  # the second row, whose ends are clipped
     assert index[1][0] == 127
     assert index[1][2] == 128

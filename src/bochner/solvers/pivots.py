@@ -109,8 +109,10 @@ def _accept(
     proposed: Array,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Reject within the block; return accepted pivots and the Cholesky factor of their residual."""
-    proposed = proposed[np.sort(np.unique(proposed, return_index=True)[1])]
+    """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
+
+    A row may be proposed twice: each time is another chance to be accepted, as the law requires.
+    """
     H = np.asarray(columns(proposed)[proposed], np.float64)
     H -= (factor[proposed] @ factor[proposed].T).astype(np.float64)
     start = residual[proposed]
@@ -124,6 +126,7 @@ def _accept(
         column = (H[:, i] - L[:, :k] @ L[i, :k]) / np.sqrt(current[i])
         L[:, k] = column
         current = current - column**2
+        current[proposed == proposed[i]] = 0.0
         accepted.append(i)
     return proposed[accepted], L[np.ix_(accepted, range(len(accepted)))]
 

@@ -1,0 +1,313 @@
+"""What draw gives for each kernel and method, what it refuses, and how "auto" picks."""
+
+import numpy as np
+import pytest
+from gallery import rows
+from naive import pivot_law
+from tolerance import assert_close, bernstein_bar
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features import IID, QMC, Auto, Fourier, Nystrom, Orthogonal, Pivoted, Uniform, draw
+from bochner.features.auto import Choice, choose
+from bochner.features.rules import Request
+from bochner.kernels import Cauchy, Columns, Constant, Gaussian, Laplace, Linear, Matern
+from bochner.solvers.pivots import randomly_pivoted_cholesky
+
+X = rows(50)
+
+
+# ---- widths
+
+
+@pytest.mark.parametrize(
+    ("kernel", "method", "width"),
+    [
+        (Gaussian(), "fourier", 64),
+        (Gaussian() * Matern(1.5), "fourier", 64),
+        (2.0 * Gaussian() + Matern(1.5), "fourier", 64),
+        (Linear(), "fourier", 3),
+        (Constant(2.0), "fourier", 1),
+        (Linear() + 1.0, "fourier", 4),
+        (Linear() * Linear(), "fourier", 9),
+        (Gaussian() + Linear(), "fourier", 63),
+        (Gaussian() + 1.0, "fourier", 63),
+        (Linear() * Gaussian(), "fourier", 60),
+        (Gaussian() * Constant(2.0), "fourier", 64),
+        (Columns(Linear(), (0, 2)), "fourier", 2),
+        (Gaussian(), "nystrom", 50),
+        (Gaussian(), "uniform", 50),
+    ],
+    ids=repr,
+)
+def test_width_is_the_one_asked_for_or_the_most_that_is_of_use(kernel, method, width):
+    data = rows(51)[:50]
+    assert draw(kernel, method, n_features=64, X=data, random_state=0).n_features == width
+
+
+def test_sums_share_their_features_by_size():
+    phi = draw(3.0 * Gaussian() + Matern(1.5), "iid", n_features=64, n_inputs=3, random_state=0)
+    assert [part.n_features for part in phi.parts] == [48, 16]
+
+
+def test_products_of_two_random_factors_share_evenly():
+    kernel = (Gaussian() + Linear()) * (Gaussian() + Linear())
+    phi = draw(kernel, "iid", n_features=144, n_inputs=3, random_state=0)
+    assert phi.left.n_features * phi.right.n_features <= 144
+
+
+def test_exact_parts_are_exact():
+    kernel = Linear() * Linear() + 2.0 * Columns(Linear(), (1,)) + 3.0
+    Z = draw(kernel, "fourier", n_features=64, X=X, random_state=0)(X)
+    assert_close(Z @ Z.T, kernel(X))
+
+
+def test_names_stand_for_methods():
+    for name, method in {
+        "fourier": Fourier(Orthogonal()),
+        "iid": Fourier(IID()),
+        "orthogonal": Fourier(Orthogonal()),
+        "qmc": Fourier(QMC()),
+        "nystrom": Nystrom(Pivoted()),
+        "uniform": Nystrom(Uniform()),
+        "auto": Auto(),
+    }.items():
+        a = draw(Gaussian(), name, n_features=16, X=X, random_state=0)(X)
+        assert (a == draw(Gaussian(), method, n_features=16, X=X, random_state=0)(X)).all()
+
+
+# ---- refusals
+
+
+def test_a_kernel_without_a_rotation_is_refused_by_orthogonal_with_the_names_that_serve():
+    for kernel in (Laplace(), Cauchy(), Gaussian() * Laplace(), Gaussian() + Cauchy()):
+        with pytest.raises(UnsupportedKernel, match=r"Euclidean.*IID\(\).*QMC\(\).*Nystrom"):
+            draw(kernel, Fourier(Orthogonal()), X=X)
+
+
+def test_a_kernel_that_fourier_cannot_serve_is_refused_with_the_name_that_does():
+    class Strange(bo.kernels.Kernel):
+        pass
+
+    strange = Strange.__new__(Strange) if not Strange.__abstractmethods__ else _strange()
+    with pytest.raises(UnsupportedKernel, match=r"Fourier requires a kernel of x − y.*Nystrom"):
+        draw(strange, "fourier", X=X)
+    with pytest.raises(UnsupportedKernel, match=r"Auto: no candidate serves.*Nystrom"):
+        draw(strange, Auto(candidates=(Fourier(),)), X=X)
+
+
+def _strange():
+    names = dict.fromkeys(bo.kernels.Kernel.__abstractmethods__, lambda self, *args: np.eye(12))
+    return type("Strange", (bo.kernels.Kernel,), names)()
+
+
+REFUSED = [
+    (dict(kernel="gaussian"), InvalidInput, r"draw: kernel must be a Kernel.*got 'gaussian'"),
+    (dict(method="rff"), InvalidInput, r"method must be a value such as.*'qmc'.*got 'rff'"),
+    (dict(method=IID()), InvalidInput, r"method must be a value such as.*got IID\(\)"),
+    (dict(n_features=0), InvalidInput, r"draw: n_features must be a positive integer; got 0"),
+    (dict(n_features=2.5), InvalidInput, r"n_features must be a positive integer; got 2.5"),
+    (dict(method="iid", n_features=7), InvalidInput, r'even number.*got 7.*form="phase"'),
+    (dict(method="iid", n_features=1), InvalidInput, r"even number of features.*got 1"),
+    (dict(X=None), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
+    (dict(X=None, n_inputs=3, method="nystrom"), InvalidInput, r"landmarks from rows.*Pass X="),
+    (dict(X=np.array([[np.nan]])), InvalidInput, r"X must be finite; got NaN or infinity"),
+    (dict(X=np.array([["a"]])), InvalidType, r"must hold real numbers; got dtype <U1"),
+    (dict(X=np.zeros(3)), InvalidInput, r"two dimensions.*got shape \(3,\)"),
+    (dict(random_state=-1), InvalidInput, r"random_state must be None, a non-negative integer"),
+    (dict(random_state="x"), InvalidInput, r"random_state must be None.*got 'x'"),
+    (dict(kernel=Linear() + Gaussian(), method="iid", n_features=4), InvalidInput, r"too few feat"),
+    (dict(kernel=Linear() * Gaussian(), method="iid", n_features=4), InvalidInput, r"too few feat"),
+    (dict(method=Auto(sample=1)), InvalidInput, r"sample must be at least 2 rows; got 1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), REFUSED, ids=lambda x: str(x)[:40])
+def test_wrong_arguments_are_refused_in_a_sentence(changes, error, message):
+    arguments = dict(kernel=Gaussian(), method="auto", n_features=16, X=X, random_state=0)
+    with pytest.raises(error, match=message):
+        draw(**arguments | changes)
+
+
+def test_wrong_parts_of_methods_are_refused():
+    with pytest.raises(InvalidInput, match=r"placement must be IID\(\), Orthogonal\(\) or QMC\(\)"):
+        Fourier("iid")
+    with pytest.raises(InvalidInput, match=r'form must be "pair" or "phase"; got "?\'?cos'):
+        Fourier(IID(), "cos")
+    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\) or Uniform\(\)"):
+        Nystrom("uniform")
+    with pytest.raises(InvalidInput, match=r"QMC.* serves at most 21200 columns; got 30000"):
+        draw(Gaussian(), "qmc", n_features=2, n_inputs=30000)
+
+
+@pytest.mark.parametrize("method", ["iid", "nystrom", "auto"])
+def test_rows_that_do_not_fit_a_map_are_refused(method):
+    phi = draw(Gaussian(), method, n_features=8, X=X, random_state=0)
+    with pytest.raises(InvalidInput, match=r"must have the 3 columns the map was drawn for; got 2"):
+        phi(X[:, :2])
+    with pytest.raises(InvalidInput, match=r"X must be finite; got NaN or infinity"):
+        phi(np.full((2, 3), np.inf))
+    with pytest.raises(InvalidType, match=r"must hold real numbers; got dtype complex128"):
+        phi(X.astype(complex))
+    with pytest.raises(InvalidInput, match=r"two dimensions.*got shape \(3,\)"):
+        phi(X[0])
+
+
+# ---- auto
+
+
+def chosen(kernel, X, method=None, n_features=32, seed=0) -> Choice:
+    ask = Request(X.shape[1], n_features, seed, X=X)
+    return choose(Auto() if method is None else method, kernel, ask)
+
+
+def test_auto_takes_the_least_error_within_the_budget():
+    data = np.random.default_rng(0).normal(size=(1500, 4))
+    for kernel in (Gaussian(2.0), Matern(0.5, 0.05), Laplace(4.0), Linear() + Gaussian()):
+        for budget in (1.0, 4.0):
+            choice = chosen(kernel, data, Auto(budget=budget))
+            cheapest = min(c.multiplications for c in choice.candidates)
+            within = [c for c in choice.candidates if c.multiplications <= budget * cheapest]
+            assert choice.method == min(within, key=lambda c: c.error).method
+            assert choice.reason.startswith(f"{choice.method!r}: relative error")
+
+
+def test_auto_measures_the_error_that_fresh_rows_show():
+    rng = np.random.default_rng(0)
+    data, fresh = rng.normal(size=(2000, 4)), rng.normal(size=(500, 4))
+    choice = chosen(Gaussian(2.0), data)
+    K = Gaussian(2.0)(fresh)
+    for candidate in choice.candidates:
+        phi = draw(Gaussian(2.0), candidate.method, n_features=32, X=data, random_state=5)
+        error = np.linalg.norm(phi(fresh) @ phi(fresh).T - K) / np.linalg.norm(K)
+        assert 0.5 < candidate.error / error < 2
+
+
+def test_auto_takes_landmarks_where_the_spectrum_decays_and_frequencies_where_it_does_not():
+    data = np.random.default_rng(0).normal(size=(4000, 8))
+    assert isinstance(chosen(Gaussian(6.0), data).method, Nystrom)
+    rough = chosen(Gaussian(0.2), data, Auto(sample=100), n_features=512)
+    assert isinstance(rough.method, Fourier)
+
+
+def test_auto_takes_all_rows_where_the_width_holds_them():
+    choice = chosen(Matern(0.5), np.repeat(rows(21)[:20], 3, axis=0), n_features=20)
+    assert choice.map.n_features == 20
+    assert choice.candidates == ()
+    assert "20 features hold all 20 different rows" in choice.reason
+    Z = choice.map(rows(21))
+    assert_close(Z @ Z.T, Matern(0.5)(rows(21)), factor=1e4)
+
+
+def test_auto_without_rows_is_orthogonal_and_says_so():
+    choice = choose(Auto(), Gaussian(), Request(3, 16, 0))
+    assert choice.method == Fourier(Orthogonal())
+    assert "no rows to measure on" in choice.reason
+
+
+def test_auto_is_deterministic():
+    data = rows(500)
+    a, b = chosen(Gaussian(), data, seed=3), chosen(Gaussian(), data, seed=3)
+    assert a.reason == b.reason
+    assert (a.map(X) == b.map(X)).all()
+
+
+def test_auto_of_a_coordinatewise_kernel_has_a_random_candidate():
+    data = np.random.default_rng(0).normal(size=(500, 30))
+    methods = [c.method for c in chosen(Laplace(9.0), data).candidates]
+    assert methods == [Fourier(IID()), Nystrom()]
+
+
+# ---- pivots: the accelerated algorithm has the law of the simple one
+
+
+RUNS = 2000
+
+
+def small_matrix():
+    """Two heavy rows that are nearly one, proposed again and again, and fourteen light ones."""
+    K = np.diag([1.0, 1.0, *[0.007] * 14])
+    K[0, 1] = K[1, 0] = 0.975
+    K[2, 3] = K[3, 2] = 0.006
+    return K
+
+
+def accelerated(K, rank, seed):
+    rng = np.random.default_rng(seed)
+    return randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), rank, rng, 1e-12).pivots
+
+
+def law_excess(choose_pivots):
+    """Largest |share − probability| over its Bernstein bar, for three pivots, light rows as one.
+
+    Above one with chance 1e-6 at most: no normal approximation, and the law is enumerated.
+    """
+    K, law, seen = small_matrix(), {}, {}
+    for sequence, p in pivot_law(K, 3).items():
+        kinds = tuple(min(i, 2) for i in sequence)
+        law[kinds] = law.get(kinds, 0) + p
+    assert abs(sum(law.values()) - 1) < 1e-12
+    for seed in range(RUNS):
+        kinds = tuple(min(int(i), 2) for i in choose_pivots(K, 3, seed))
+        seen[kinds] = seen.get(kinds, 0) + 1
+    assert set(seen) <= set(law)
+    return max(
+        abs(seen.get(kinds, 0) / RUNS - p)
+        / bernstein_bar(3 * len(law), (p * (1 - p)) ** 0.5, 1.0, RUNS)
+        for kinds, p in law.items()
+    )
+
+
+@pytest.mark.statistical
+def test_accelerated_pivots_have_the_law_of_one_at_a_time():
+    assert law_excess(accelerated) < 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_pivots_without_rejection_are_seen():
+    def faulty(K, rank, seed):
+        d = np.diag(K)
+        return np.random.default_rng(seed).choice(len(K), rank, replace=False, p=d / d.sum())
+
+    assert law_excess(faulty) > 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_each_row_proposed_only_once_is_seen():
+    """A rejected row has another chance when it is proposed again."""
+
+    def faulty(K, rank, seed):
+        rng, pivots, residual = np.random.default_rng(seed), [], K.copy()
+        while len(pivots) < rank:
+            start = np.maximum(np.diag(residual), 0)
+            start[pivots] = 0
+            block = dict.fromkeys(rng.choice(len(K), len(K), p=start / start.sum()))
+            for i in block:
+                if len(pivots) < rank and rng.random() * start[i] < residual[i, i]:
+                    residual = residual - np.outer(residual[:, i], residual[:, i]) / residual[i, i]
+                    pivots.append(i)
+        return pivots
+
+    assert law_excess(faulty) > 1
+
+
+def test_residual_trace_is_that_of_the_matrix_left():
+    data = rows(80)
+    K = Gaussian()(data)
+    for rank in (1, 10, 40):
+        rng = np.random.default_rng(rank)
+        result = randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), rank, rng)
+        S = result.pivots
+        left = np.trace(K - K[:, S] @ np.linalg.solve(K[np.ix_(S, S)], K[S]))
+        assert len(S) == rank
+        assert abs(result.residual_trace - left) < 1e-4 * result.trace
+        assert abs(result.trace - 80) < 1e-12
+
+
+def test_pivots_stop_at_the_numerical_rank():
+    A = np.random.default_rng(0).normal(size=(60, 4))
+    K = A @ A.T
+    rng = np.random.default_rng(0)
+    result = randomly_pivoted_cholesky(lambda j: K[:, j], np.diag(K), 30, rng)
+    assert len(result.pivots) == 4
+    assert result.residual_trace < 1e-6 * result.trace
