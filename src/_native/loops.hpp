@@ -14,6 +14,8 @@ using bochner::Task;
 template <class T>
 constexpr std::size_t panel_width = tile_vectors * lanes<T>;
 
+constexpr std::size_t settle_every = 32;  // inputs between two removals of whole turns
+
 constexpr std::size_t strip = 512;  // columns of a strip: with its packed panels it fits level 1 or 2
 
 template <class T>
@@ -28,12 +30,23 @@ void pack(const T* source, std::size_t d, std::size_t m, std::size_t row, std::s
 
 // ---- sums over the inputs
 
+// Angles in turns: whole turns are dropped now and then, exactly, so that the sum stays small and
+// rounding does not grow with its size.
 struct Dot {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
+    template <class T>
+    static Vector<T> settle(Vector<T> sum) {
+        return sum - ((sum + Lanes<T>::round) - Lanes<T>::round);
+    }
 };
 
-struct Squares {
+struct Kept {
+    template <class T>
+    static Vector<T> settle(Vector<T> sum) { return sum; }
+};
+
+struct Squares : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
         const Vector<T> difference = x - y;
@@ -41,14 +54,14 @@ struct Squares {
     }
 };
 
-struct Magnitudes {
+struct Magnitudes : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
         return sum + magnitude<T>(x - y);
     }
 };
 
-struct Factors {
+struct Factors : Kept {
     template <class T>
     static Vector<T> add(Vector<T> product, Vector<T> x, Vector<T> y) {
         const Vector<T> difference = x - y;
@@ -63,6 +76,9 @@ inline void tile(const T* const (&x)[tile_rows], const T* panel, const T* start,
     for (int r = 0; r < tile_rows; ++r)
         for (int v = 0; v < tile_vectors; ++v) s[r][v] = load(start + v * lanes<T>);
     for (std::size_t j = 0; j < d; ++j, panel += panel_width<T>) {
+        if (j % settle_every == 0 && j > 0)
+            for (int r = 0; r < tile_rows; ++r)
+                for (int v = 0; v < tile_vectors; ++v) s[r][v] = Sum::template settle<T>(s[r][v]);
         Vector<T> y[tile_vectors];
         for (int v = 0; v < tile_vectors; ++v) y[v] = load(panel + v * lanes<T>);
         for (int r = 0; r < tile_rows; ++r) {

@@ -341,7 +341,7 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
     assert "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25" in out
     assert "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none" in out
     assert "best Nyström, 64 features: RMSE 512.2 m, R² 0.95" in out
-    assert "ε at alpha 0.1" in out
+    assert "ε: distance from the exact kernel at alpha = 0.1" in out
     assert "certificate in words" in out
     assert out.endswith("earth.html ")
     assert err == "Fitting "

@@ -112,7 +112,7 @@ def test_arrays_come_back_bit_for_bit_in_their_order(code, shape, order):
     assert back.flags.f_contiguous == array.flags.f_contiguous
 
 
-@pytest.mark.parametrize("dtype", [object, "U7"])
+@pytest.mark.parametrize("dtype", [object, "U5"])
 def test_arrays_of_text_come_back_as_text(dtype):
     array = np.array([["a", "größe"], ["", "x=y"]], dtype=dtype)
     back = there_and_back(array)
@@ -469,7 +469,8 @@ def test_a_forged_file_with_right_parts_loads(path):
         {"pickle": "gASVCg=="},
         {"array": ["0", "C"], "class": []},
         {"text": ["V8", [1], ["a"]]},
-        {"text": ["O", [2], ["a"]]},
+        {"text": ["object", [1], [3]]},
+        {"text": ["str", [2], ["a"]]},
         {"sparse": ["csr_array", [1, 1], 1, 2, 3]},
         {"random": ["Generator", {"dict": [["bit_generator", "Popen"]]}]},
         {"random": ["Generator", {"dict": [["bit_generator", "PCG64"]]}]},

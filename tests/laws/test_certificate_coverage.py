@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
+from threadpoolctl import threadpool_limits
 
 from bochner.planning import certify
 
@@ -22,6 +23,14 @@ ALARM = 1e-6
 REPEATS = 3
 
 pytestmark = pytest.mark.statistical
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
+    with threadpool_limits(1):
+        yield
+
 
 PROFILES = {
     "gaussian": (lambda r: np.exp(-(r**2) / 2), lambda _, m: np.ones(m)),

@@ -35,11 +35,11 @@ def show(
         Console().print(grid)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> None:
     """Print a table: the first column words, the others numbers."""
-    grid = Table()
+    grid = Table(caption=caption, caption_justify="left")
     for i, name in enumerate(head):
-        grid.add_column(name, justify="right" if i else "left")
+        grid.add_column(name, justify="right" if i else "left", no_wrap=True)
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     Console().print(grid)

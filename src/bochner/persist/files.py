@@ -122,7 +122,14 @@ def load(path: str | PathLike[str]) -> Any:
         raise _refusal(path, _DAMAGED)
     try:
         return decode(header["value"], arrays)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         raise _refusal(
             path,
             f"it holds a {header.get('class')} as of bochner {header.get('library')}, which this "

@@ -148,7 +148,8 @@ def _(value: dict, arrays: Arrays) -> Json:
 @encode.register
 def _(value: np.ndarray, arrays: Arrays) -> Json:
     if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
-        return {"text": [value.dtype.str, list(value.shape), value.ravel().tolist()]}
+        kind = "object" if value.dtype.kind == "O" else "str"
+        return {"text": [kind, list(value.shape), value.ravel().tolist()]}
     return {"array": [arrays.add(value), "F" if _is_fortran(value) else "C"]}
 
 
@@ -204,10 +205,11 @@ def _array(content: Json, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _text(content: Json, _arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    dtype, shape, items = content
-    if np.dtype(dtype).kind not in "OU" or not all(isinstance(item, str) for item in items):
-        raise ValueError("text is text")
-    return np.array(items, dtype=dtype).reshape(shape)
+    kind, shape, items = content
+    array = np.array(items, dtype={"object": object, "str": str}[kind]).reshape(shape)
+    if not all(isinstance(item, str) for item in array.flat):
+        raise TypeError("an array of text holds text")
+    return array
 
 
 def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -101,7 +101,7 @@ def run_demo(
     out : path, default "."
         Folder for ``earth.html`` (made if missing), or the name of an .html file.
     quick : bool, default False
-        One cell in four and a quarter of the features: seconds where the whole takes a minute.
+        One cell in four and a quarter of the features.
     seed : int, default 0
         Of the split, the features and the samples.
     show : callable, or object with a method ``print``, optional
@@ -121,8 +121,8 @@ def run_demo(
 
     Notes
     -----
-    About a minute on two cores; memory 250 MB. The page holds all it shows: nothing is fetched
-    when it is opened.
+    One to two minutes on two idle cores, a few seconds with ``quick``. The page holds all it
+    shows: nothing is fetched when it is opened.
     """
     started = time.perf_counter()
     path, seed = _writable_page(out), integer(seed, "run_demo", "seed")

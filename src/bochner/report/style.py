@@ -123,9 +123,10 @@ footer p { max-width: 50rem; }
 @media print {
   :root { --paper: #fff; --ink: #000; --soft: #444; --rule: #bbb; --wash: #fff; --accent: #0d5c7c;
     --c0: #a4561a; --c1: #5e4aa5; --c2: #0d6c8f; }
-  body { padding: 0; max-width: none; font-size: 10.5pt; }
+  html { font-size: 84%; }
+  body { padding: 0; max-width: none; }
   section { margin-top: 1.6rem; }
-  figure, table, blockquote, pre, .numbers { break-inside: avoid; }
+  figure, .pair > div, table, blockquote, pre, .numbers { break-inside: avoid; }
   h2 { break-after: avoid; }
   pre { white-space: pre-wrap; }
   img, .plane::after { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
