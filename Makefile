@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 PYTEST_ARGS ?=
+# One thread of BLAS for each worker: more would wait for one another.
+BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
@@ -20,7 +22,7 @@ demo: $(VENV)/installed-all ## install and run the demo
 	$(BIN)/bochner demo
 
 test: $(VENV)/installed-test lint ## install, lint, and run all the tests
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(BLAS) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-test ## style, format and types
 	$(BIN)/ruff check .

@@ -14,7 +14,6 @@
 
     BochnerWarning (UserWarning)
     ├── PurePythonWarning               the compiled loops are not there: slower; said once
-    ├── PrecisionWarning                rounding limits the answer; says what to do
     └── SolutionWarning                 the outcome asks for attention; its text is the remedy
 
 One ``except bochner.errors.BochnerError`` catches all errors. A message says who speaks,
@@ -31,7 +30,6 @@ __all__ = [
     "MissingDependency",
     "ModelFileError",
     "NotPositive",
-    "PrecisionWarning",
     "PurePythonWarning",
     "SolutionWarning",
     "UnsupportedKernel",
@@ -80,10 +78,6 @@ class BochnerWarning(UserWarning):
 
 class PurePythonWarning(BochnerWarning):
     """The compiled loops are not there: results are the same, slower."""
-
-
-class PrecisionWarning(BochnerWarning):
-    """Rounding limits the answer; the message says what to do."""
 
 
 class SolutionWarning(BochnerWarning):

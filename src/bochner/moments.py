@@ -272,10 +272,11 @@ def _positive_rows(Z: Array, y: Array, w: Array | None) -> tuple[Array, Array, A
     if w is None:
         return Z, y, None
     w = np.asarray(w, np.float64)
-    if not np.all(np.isfinite(w)) or np.any(w < 0):
+    bad = w[~((w >= 0) & np.isfinite(w))]
+    if len(bad):
         raise InvalidInput(
-            "sample_weight must be finite and not negative; got values from "
-            f"{np.nanmin(w):g} to {np.nanmax(w):g}. Remove those rows or set their weight to 0."
+            f"sample_weight must be finite and not negative; got {bad[0]:g} among {len(w)} rows. "
+            "Remove those rows or set their weight to 0."
         )
     if np.all(w > 0):
         return Z, y, w

@@ -401,6 +401,8 @@ def write_zip(path):
         (lambda p: p.write_bytes(b""), "it is empty"),
         (lambda p: p.write_bytes(b"\x01"), "it is something else"),
         (lambda p: p.write_bytes(struct.pack("<Q", 2**63) + b"{}"), "cut short or altered"),
+        (lambda p: p.write_bytes(struct.pack("<Q", 2) + b"[]"), "it is something else"),
+        (lambda p: p.write_bytes(struct.pack("<Q", 2) + b"{}"), "file of another program"),
         (lambda p: p.mkdir(), "it is a folder. Name the file in it"),
         (lambda p: p.with_name("modell.bochner").touch(), r"no such file \(did you mean 'modell"),
         (

@@ -60,7 +60,7 @@ def test_variance_of_independent_frequencies_is_the_closed_form(kernel):
 
 
 def orthogonal_variance(d, m):
-    """The closed form of MATHS §4.2, Gaussian kernel, m frequencies in blocks of d."""
+    """The closed form of docs/notation.md, Gaussian kernel, m frequencies in blocks of d."""
     z = DISTANCES
     k, k2 = np.exp(-(z**2) / 2), np.exp(-2 * z**2)
     bracket = hyp1f1(d, d / 2, -(z**2) / 2) - np.exp(-(z**2))

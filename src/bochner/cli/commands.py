@@ -21,7 +21,7 @@ KERNELS = (
     "rational_quadratic",
     "linear",
 )
-METHODS = ("auto", "fourier", "orthogonal", "qmc", "nystrom")
+METHODS = ("auto", "fourier", "iid", "orthogonal", "qmc", "nystrom", "uniform")
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")

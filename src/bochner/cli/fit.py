@@ -16,20 +16,11 @@ from bochner.cli.reading import reading, working
 from bochner.cli.show import number, show
 from bochner.estimators import KernelRidge
 from bochner.estimators.named import NAMED
-from bochner.features import IID, QMC, Fourier, Method, Nystrom, Orthogonal
 from bochner.kernels import Kernel
 from bochner.persist import save
 from bochner.solvers.solution import Solution
 
 __all__ = ["run_fit"]
-
-#: What the words of --method stand for; "auto" stays a word.
-METHODS: dict[str, Method] = {
-    "fourier": Fourier(IID()),
-    "orthogonal": Fourier(Orthogonal()),
-    "qmc": Fourier(QMC()),
-    "nystrom": Nystrom(),
-}
 
 _CRITERIA = {
     "loo": "chosen by leave-one-out error",
@@ -91,7 +82,7 @@ def _model(
 ) -> KernelRidge:
     return KernelRidge(
         kernel=_kernel(kernel, [number for part in lengthscale for number in part]),
-        method=METHODS.get(method, method),
+        method=method,
         n_features=features,
         alpha=rest["alpha"],
         precision=rest["precision"],

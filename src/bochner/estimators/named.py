@@ -1,7 +1,7 @@
 """Kernels by name, with the lengthscale chosen from the data.
 
 The lengthscale is sought on a sample of rows, by the leave-one-out error of ridge regression on
-Fourier features (MATHS §5), from the median heuristic outwards: first among one lengthscale for
+Fourier features, from the median heuristic outwards: first among one lengthscale for
 all columns and one in proportion to each column's standard deviation, then by doubling or halving
 while that helps, then by steps of √2. The seed of the features stays, so that frequencies are
 rescaled and not drawn anew, and the errors are comparable.

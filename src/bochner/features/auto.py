@@ -18,7 +18,7 @@ from bochner.kernels import Kernel
 
 __all__ = ["Auto", "Candidate", "Choice", "choose"]
 
-#: Above this many columns Sobol points are behind orthogonal ones (MATHS §4.2), and not tried.
+#: Above this many columns Sobol points are behind orthogonal ones, and not tried.
 QMC_COLUMNS = 20
 
 

@@ -36,7 +36,7 @@ class Fourier(Method):
     form : {"pair", "phase"}, default "pair"
         "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
         variance (1 + k(2δ) − 2k(δ)²)/D, lower than that of "phase", (1 + ½k(2δ) − k(δ)²)/D,
-        wherever k(2δ) < 2k(δ)²: always for Gaussian, Laplace and Matérn kernels (MATHS §4.1).
+        wherever k(2δ) < 2k(δ)²: always for Gaussian, Laplace and Matérn kernels.
         "phase" uses D frequencies with random phases.
 
     Notes

@@ -2,7 +2,7 @@
 
 With landmarks S, C = k(X, S) and A = k(S, S) = L Lᵀ the features are Z = C L⁻ᵀ, so that
 Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}. Hence Z Zᵀ ⪯ K, and
-k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point (MATHS §2.5, §4.7).
+k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 """
 
 from abc import ABC, abstractmethod
@@ -70,7 +70,7 @@ class Pivoted(Landmarks):
         """Return pivots among a random pool of rows."""
         size = min(X.shape[0], max(8192, self.pool * count))
         rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
-        pool = X if size == X.shape[0] else X[rows]
+        pool = (X if size == X.shape[0] else X[rows]).astype(np.float64, copy=False)
         result = randomly_pivoted_cholesky(
             lambda chosen: kernel(pool, pool[chosen]), kernel.diag(pool), count, rng
         )
@@ -210,12 +210,19 @@ class Rounded(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ(X), rounded."""
         inner = self.inner
+        if self.precision == "float64":
+            return inner.features(_in_precision(X, "float64"))
         if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
             C = inner.kernel(X, inner.landmarks.astype(X.dtype, copy=False))
-            return inner.whiten(C.astype(self.precision, copy=False))
-        Z = inner.features(X)
-        xp = array_namespace(Z)
-        return xp.astype(Z, getattr(xp, self.precision), copy=False)
+            return inner.whiten(C.astype(np.float32, copy=False))
+        return _in_precision(inner.features(X), "float32")
+
+
+def _in_precision(A: Array, precision: str) -> Array:
+    if is_numpy(A) or is_sparse(A):
+        return A.astype(precision, copy=False)
+    xp = array_namespace(A)
+    return xp.astype(A, getattr(xp, precision), copy=False)
 
 
 def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:

@@ -30,7 +30,7 @@ class Placement(ABC):
 class IID(Placement):
     """Independent frequencies: Rahimi and Recht (2007), Algorithm 1.
 
-    Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D (MATHS §4.1).
+    Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -45,7 +45,7 @@ class Orthogonal(Placement):
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times
     independent radii; here with the radial law of any isotropic kernel. For pairs of points
     closer than about two lengthscales the variance is far below that of :class:`IID`, for pairs
-    far apart equal (closed form: MATHS §4.2). The default, for any d.
+    far apart equal (closed form: ``docs/notation.md``). The default, for any d.
     Cost of drawing: O(d² m).
     """
 
@@ -74,7 +74,8 @@ def _haar(d: int, rng: np.random.Generator) -> Float[Array, "d d"]:
 class QMC(Placement):
     """Scrambled Sobol points through the inverse transform: quasi-Monte Carlo features.
 
-    Avron, Sindhwani, Yang and Mahoney (2016), eq. 13; Sobol points scrambled as by Owen, so that
+    Avron, Sindhwani, Yang and Mahoney (2016), eq. 13; Sobol points with a random linear scramble
+    and shift, so that
     each frequency still has exactly the spectral law. Kernels that mix Gaussians (Matérn,
     rational quadratic) use one coordinate more for the radius. A cosine of ω is one of −ω, so the
     points fill the half of space where the last coordinate is positive, and signs are random: as

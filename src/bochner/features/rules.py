@@ -278,7 +278,7 @@ def _(kernel: Sum | Product, d: int) -> int | None:
 def _shares(kernel: Sum, ask: Request) -> tuple[int, int]:
     """Split D: exact parts take what they need, the others by the size of what they approximate.
 
-    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ (MATHS §4.1).
+    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ.
     """
     D, d = ask.n_features, ask.n_inputs
     left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)

@@ -10,16 +10,16 @@ The metadata of the safetensors file hold one text, the header::
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as as_bytes
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
 from bochner._ground.schema import did_you_mean
@@ -34,6 +34,12 @@ __all__ = ["FORMAT", "load", "save"]
 FORMAT = 1
 
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
+
+#: Bytes that tell what a file is.
+_ENOUGH = 64
+
+#: The longest header that safetensors writes.
+_MOST_HEADER = 100_000_000
 
 _BEGINNINGS = {
     b"PK\x03\x04": "a ZIP archive",
@@ -85,7 +91,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     }
     header["checksum"] = _checksum(header, arrays.by_name)
     with atomic(path) as file:
-        file.write(as_bytes(arrays.by_name, {"bochner": _canonical(header)}))
+        file.write(to_bytes(arrays.by_name, {"bochner": _canonical(header)}))
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -109,15 +115,16 @@ def load(path: str | PathLike[str]) -> Any:
     -----
     Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
     are built, and no code in the file is run. The checksum tells damage, not forgery.
+    Memory: twice the model's arrays.
     """
     path = Path(path).expanduser()
-    beginning = _beginning(path)
-    with _understood(path, beginning), safe_open(os.fspath(path), framework="np") as file:
-        header = _header(path, file.metadata())
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    checksum = header.pop("checksum", None)
-    with _understood(path, beginning):
-        intact = checksum == _checksum(header, arrays)
+    with _opened(path) as file:
+        beginning = file.read(_ENOUGH)
+        with _understood(path, beginning):
+            header = _header(path, _metadata(file))
+            arrays = from_bytes(_whole(file))
+            checksum = header.pop("checksum", None)
+            intact = checksum == _checksum(header, arrays)
     if not intact:
         raise _refusal(path, _DAMAGED)
     try:
@@ -179,11 +186,12 @@ def _refusal(path: Path, what: str) -> ModelFileError:
     return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {what}.")
 
 
-def _beginning(path: Path) -> bytes:
-    """Return the first bytes of a file that is there and is a file."""
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that is there and is a file; say what the system refuses."""
     try:
         with path.open("rb") as file:
-            beginning = file.read(64)
+            yield file
     except FileNotFoundError as error:
         raise _refusal(path, f"there is no such file{_near(path)}") from error
     except IsADirectoryError as error:
@@ -191,9 +199,6 @@ def _beginning(path: Path) -> bytes:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise _refusal(path, f"it cannot be read: {reason}") from error
-    if not beginning:
-        raise _refusal(path, "it is empty. Copy it again, or save the model again")
-    return beginning
 
 
 def _near(path: Path) -> str:
@@ -210,17 +215,41 @@ def _understood(path: Path, beginning: bytes) -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
+    except (
+        SafetensorError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise _refusal(path, _what(beginning)) from error
 
 
 def _what(beginning: bytes) -> str:
+    if not beginning:
+        return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":
         return _DAMAGED
     for mark, name in _BEGINNINGS.items():
         if beginning.startswith(mark):
             return f"it is {name}"
     return "it is something else, or its beginning is damaged"
+
+
+def _metadata(file: IO[bytes]) -> Mapping[str, str] | None:
+    """Return the metadata alone, so that no foreign file is read as a whole."""
+    file.seek(0)
+    size = int.from_bytes(file.read(8), "little")
+    if size > _MOST_HEADER:
+        raise ValueError("a header of this length is none of safetensors")
+    return json.loads(file.read(size)).get("__metadata__")
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    """Return all bytes: a memory map would end the process if the file were cut short meanwhile."""
+    file.seek(0)
+    return file.read()
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:

@@ -94,8 +94,9 @@ alpha of the table says:</p>
 </section>
 <section>
 <h2>The same again</h2>
-<p>The seed fixes the split, the features and the samples, so the same versions give the same
-numbers; seconds are the machine’s.</p>
+<p>The seed fixes the split, the features and the samples. On another machine, or with another
+number of threads, sums are rounded in another order, which at penalties this small moves errors by
+a percent or so; seconds are the machine’s.</p>
 <pre><code>$code</code></pre>
 <p class="soft">$versions</p>
 </section>

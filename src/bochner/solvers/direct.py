@@ -1,6 +1,6 @@
 """Ridge regression from moments: one eigendecomposition serves a whole path of penalties.
 
-With G = V diag(w) Vᵀ and c = VᵀB (all about the means; MATHS §5):
+With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
 
     β(λ) = V c/(w + λ),            d_λ = Σ w/(w + λ),
     RSS  = P − Σ c² (w + 2λ)/(w + λ)²,
@@ -65,20 +65,25 @@ class Eigen:
     precision: str
     centred: bool = True
 
+    @property
+    def _noise(self) -> float:
+        """What rounding leaves of an eigenvalue of zero."""
+        return len(self.values) * float(np.finfo(np.float64).eps) * float(self.values[-1])
+
     def coefficients(self, alpha: float) -> Float[Array, "D t"]:
         """Return β(alpha); directions that rounding alone fills take no part.
 
         At alpha = 0 this is the solution of least norm.
         """
         weights = self.values + alpha
-        noise = len(weights) * float(np.finfo(np.float64).eps) * float(weights[-1])
-        kept = weights > noise
+        kept = weights > self._noise
         return self.vectors[:, kept] @ (self.projected[kept] / weights[kept, None])
 
     def residual_power(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
         """Return RSS at each penalty, for each target."""
-        w, lam = self.values[:, None], np.maximum(alphas, np.finfo(float).tiny)[None, :]
-        explained = ((w + 2 * lam) / (w + lam) ** 2).T @ self.projected**2
+        weights = self.values[:, None] + alphas
+        inverse = np.divide(1, weights, out=np.zeros_like(weights), where=weights > self._noise)
+        explained = (inverse * (1 + alphas * inverse)).T @ self.projected**2
         return np.maximum(self.power - explained, 0.0)
 
 
@@ -132,7 +137,7 @@ def decompose_rows(
 def floor(eigen: Eigen) -> float:
     """Return the smallest penalty that the precision of G resolves.
 
-    float64: 10·D·ε·‖G‖ (MATHS §5). float32 products, about the mean and summed in float64 every
+    float64: 10·D·ε·‖G‖. float32 products, about the mean and summed in float64 every
     8192 rows: 1e-6 ‖G‖. Measured on 41,157 rows, D = 2048, they are off by 7e-9 ‖G‖ in norm, and
     predictions by 1e-4 of their spread at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
     """

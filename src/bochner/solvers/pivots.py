@@ -35,7 +35,7 @@ class PivotedCholesky:
     pivots : (r,) int
         Rows chosen, in order.
     residual_trace : float
-        Tr(K − F Fᵀ) ≥ 0: it bounds every error of the approximation (MATHS §2.5).
+        Tr(K − F Fᵀ) ≥ 0: it bounds every error of the approximation.
     trace : float
         Tr K.
     """

@@ -63,7 +63,7 @@ class Path:
     gcv : (p,)
         Generalised cross-validation, W·RSS/(W − d_λ)².
     evidence : (p,)
-        Log marginal likelihood with the amplitude profiled out (MATHS §5), summed over targets.
+        Log marginal likelihood with the amplitude profiled out, summed over targets.
     effective_dimension : (p,)
         d_λ = Tr G(G + λI)⁻¹.
     loo_rows : int

@@ -1,0 +1,311 @@
+"""Ridge regression along a path: every number against a solve, a refit or a density."""
+
+import naive
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from tolerance import assert_close
+
+from bochner.errors import InvalidInput
+from bochner.moments import Moments
+from bochner.solvers.direct import (
+    LOWEST,
+    decompose,
+    decompose_rows,
+    floor,
+    leave_one_out,
+    path_of,
+    penalties,
+)
+from bochner.solvers.ridge import as_alpha, solve_ridge
+from bochner.solvers.solution import Outcome, Path, Solution
+
+ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
+
+
+def table(n=25, D=8, t=2, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(0.5, 1.0, (n, D)) * np.linspace(0.3, 2.0, D)
+    y = Z @ rng.normal(size=(D, t)) + 3 + noise * rng.normal(size=(n, t))
+    return Z, y, rng.integers(1, 4, n).astype(float)
+
+
+def problem(Z, y, w, centred=True):
+    """Eigendecomposition, rows about the means, and the means."""
+    m = Moments.of(Z, y, w)
+    m = m if centred else m.about_zero()
+    rows = (Z - m.feature_mean, y - m.target_mean, w)
+    return decompose(m, centred), rows, (m.feature_mean, m.target_mean)
+
+
+both = pytest.mark.parametrize("centred", [True, False])
+shapes = pytest.mark.parametrize(("n", "D"), [(25, 8), (6, 8)], ids=["n > D", "n < D"])
+
+
+@both
+@shapes
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_coefficients_are_those_of_the_normal_equations(alpha, n, D, centred):
+    Z, y, w = table(n, D)
+    eigen, _, means = problem(Z, y, w, centred)
+    solution = solve_ridge(eigen, means, alpha)
+    coef, intercept = naive.ridge(Z, y, w, alpha, centred)
+    assert_close(solution.coef, coef, factor=1e4)
+    assert_close(solution.intercept, intercept, factor=1e4)
+    residual = w @ (y - Z @ coef - intercept) ** 2 / w.sum()
+    assert_close(solution.residual_variance, residual, factor=1e3)
+    assert solution.criterion == "given"
+    assert alpha in solution.path.alphas
+
+
+@both
+@shapes
+def test_leave_one_out_is_that_of_refits(n, D, centred):
+    Z, y, w = table(n, D)
+    eigen, rows, _ = problem(Z, y, w, centred)
+    errors, count = leave_one_out(eigen, [rows], ALPHAS)
+    assert count == n
+    power = eigen.power / eigen.weight
+    for error, alpha in zip(errors, ALPHAS, strict=True):
+        each = naive.leave_one_out(Z, y, w, alpha, centred)
+        assert_close(error, np.mean(each / power) * power.mean(), factor=1e4)
+
+
+def test_leave_one_out_of_fractional_weights_leaves_whole_rows_out():
+    Z, y, w = table(t=1)
+    w = np.random.default_rng(3).uniform(0.2, 0.9, len(w))
+    eigen, rows, _ = problem(Z, y, w)
+    errors, _ = leave_one_out(eigen, [rows], ALPHAS)
+    expected = [naive.leave_one_out(Z, y, w, alpha)[0] for alpha in ALPHAS]
+    assert_close(errors, expected, factor=1e4)
+
+
+def test_weights_are_repeated_rows_in_every_criterion():
+    Z, y, w = table()
+    counts = w.astype(int)
+    repeated = [np.repeat(a, counts, axis=0) for a in (Z, y)]
+    paths = []
+    for Zr, yr, wr in ((Z, y, w), (*repeated, np.ones(counts.sum()))):
+        eigen, rows, _ = problem(Zr, yr, wr)
+        paths.append(path_of(eigen, ALPHAS, *leave_one_out(eigen, [rows], ALPHAS)))
+    for name in ("loo", "gcv", "evidence", "effective_dimension"):
+        assert_close(getattr(paths[0], name), getattr(paths[1], name), factor=1e3, label=name)
+
+
+def test_leave_one_out_in_blocks_and_of_a_sample():
+    Z, y, w = table(200)
+    eigen, (Zc, yc, w), _ = problem(Z, y, w)
+    whole, _ = leave_one_out(eigen, [(Zc, yc, w)], ALPHAS)
+    pieces = [(Zc[i : i + 33], yc[i : i + 33], w[i : i + 33]) for i in range(0, 200, 33)]
+    assert_close(leave_one_out(eigen, pieces, ALPHAS)[0], whole, factor=10)
+    no_weights = leave_one_out(eigen, [(Zc, yc, None)], ALPHAS)[0]
+    assert_close(no_weights, leave_one_out(eigen, [(Zc, yc, 0 * w + 1)], ALPHAS)[0])
+    sample, count = leave_one_out(eigen, pieces[:3], ALPHAS)
+    assert count == 99
+    assert np.all(np.abs(sample / whole - 1) < 0.5)
+
+
+@both
+def test_generalised_cross_validation_is_its_formula(centred):
+    Z, y, w = table(t=1)
+    w = np.ones(len(Z))
+    eigen, _, _ = problem(Z, y, w, centred)
+    path = path_of(eigen, ALPHAS)
+    for alpha, gcv, d_eff in zip(ALPHAS, path.gcv, path.effective_dimension, strict=True):
+        coef, intercept = naive.ridge(Z, y, w, alpha, centred)
+        Zc = Z - Z.mean(axis=0) if centred else Z
+        hat = Zc @ np.linalg.solve(Zc.T @ Zc + alpha * np.eye(8), Zc.T)
+        assert_close(d_eff, np.trace(hat), factor=100)
+        rss = ((y - Z @ coef - intercept) ** 2).sum()
+        assert_close(gcv, 25 * rss / (25 - np.trace(hat) - centred) ** 2, factor=1e3)
+
+
+@shapes
+def test_evidence_is_the_density_of_the_targets(n, D):
+    """log N(y; 0, â²(ZZᵀ + λI)) with â² = yᵀ(ZZᵀ + λI)⁻¹y/n: no amplitude is better."""
+    Z, y, w = table(n, D)
+    eigen, _, _ = problem(Z, y, np.ones(n), centred=False)
+    evidence = path_of(eigen, ALPHAS).evidence
+    for alpha, value in zip(ALPHAS, evidence, strict=True):
+        K = Z @ Z.T + alpha * np.eye(n)
+        expected = 0.0
+        for column in y.T:
+            a2 = column @ np.linalg.solve(K, column) / n
+            density = [multivariate_normal(None, f * a2 * K).logpdf(column) for f in (0.9, 1, 1.1)]
+            assert max(density) == density[1]
+            expected += density[1]
+        assert_close(value, expected, factor=1e4)
+
+
+@both
+@shapes
+def test_decomposing_rows_is_decomposing_moments(n, D, centred):
+    Z, y, w = table(n, D)
+    eigen, rows, means = problem(Z, y, w, centred)
+    direct = decompose_rows(*rows, centred)
+    r = min(n, D)
+    assert_close(direct.values[-r:], eigen.values[-r:], factor=10)
+    assert_close(direct.power, eigen.power)
+    for alpha in ALPHAS:
+        assert_close(direct.coefficients(alpha), eigen.coefficients(alpha), factor=1e4)
+    a, b = path_of(direct, ALPHAS), path_of(eigen, ALPHAS)
+    for name in ("gcv", "evidence", "effective_dimension"):
+        assert_close(getattr(a, name), getattr(b, name), factor=1e4, label=name)
+    assert_close(
+        leave_one_out(direct, [rows], ALPHAS)[0],
+        leave_one_out(eigen, [rows], ALPHAS)[0],
+        factor=1e4,
+    )
+
+
+def test_no_penalty_is_the_solution_of_least_norm():
+    Z, y, w = table(6, 8)
+    eigen, _, means = problem(Z, y, np.ones(6))
+    expected = np.linalg.pinv(Z - means[0]) @ (y - means[1])
+    assert_close(eigen.coefficients(0.0), expected, factor=1e4)
+
+
+def test_residuals_are_never_negative():
+    Z, y, w = table(noise=0.0)
+    eigen, _, _ = problem(Z, y, w)
+    assert (eigen.residual_power(np.array([0.0, 1e-300, 1e-12, 1.0, 1e12])) >= 0).all()
+
+
+# ---- the path
+
+
+def test_the_path_spans_what_the_precision_resolves():
+    Z, y, w = table(500)
+    for precision, low in (("float64", LOWEST), ("float32", 1e-6)):
+        eigen = decompose(Moments.of(Z, y, w, precision))
+        alphas, top = penalties(eigen), eigen.values[-1]
+        assert_close(alphas[0] / top, low, factor=100)
+        assert_close(alphas[-1] / top, 10.0, factor=100)
+        assert (np.diff(alphas) > 0).all()
+        assert np.max(np.diff(np.log10(alphas))) <= 0.25 + 1e-12
+        assert floor(eigen) <= alphas[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
+def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
+    Z, y, w = table(60, noise=2.0)
+    eigen, rows, means = problem(Z, y, w)
+    solution = solve_ridge(eigen, means, criterion, [rows])
+    values = solution.path.to_dict()[criterion]
+    values = -values if criterion == "evidence" else values
+    at = np.flatnonzero(solution.path.alphas == solution.alpha)[0]
+    assert values[at] <= values.min() + 1e-4 * abs(values.min())
+    assert solution.criterion == criterion
+    assert solution.outcome is Outcome.SOLVED
+    assert solution.path.loo_rows == 60
+
+
+def test_of_equal_errors_the_largest_penalty_is_taken():
+    errors = np.array([3.0, 1.00005, 1.0, 1.00002, 1.5])
+    path = Path(ALPHAS := np.arange(1.0, 6.0), errors, errors, -errors, ALPHAS)
+    assert path.best("loo") == path.best("gcv") == 3
+    assert path.best("evidence") == 2
+    assert Path(ALPHAS, np.full(5, np.nan), errors, errors, ALPHAS).best("gcv") == 3
+
+
+def test_several_targets_weigh_alike():
+    """Errors are relative to each target's variance: units do not matter."""
+    Z, y, w = table(60, noise=1.0)
+    eigen, rows, _ = problem(Z, y, w)
+    other, (Zc, yc, _), _ = problem(Z, y * [1.0, 1000.0], w)
+    a = leave_one_out(eigen, [rows], ALPHAS)[0]
+    b = leave_one_out(other, [(Zc, yc, w)], ALPHAS)[0]
+    assert_close(a / a[0], b / b[0], factor=100)
+
+
+def test_without_rows_leave_one_out_is_generalised():
+    Z, y, w = table(60)
+    eigen, _, means = problem(Z, y, w)
+    solution = solve_ridge(eigen, means, "loo")
+    assert solution.criterion == "gcv"
+    assert np.isnan(solution.path.loo).all()
+
+
+def test_a_path_prints_as_a_table_and_a_solution_as_a_line():
+    Z, y, w = table()
+    eigen, rows, means = problem(Z, y, w)
+    solution = solve_ridge(eigen, means, 0.1, [rows])
+    lines = str(solution.path).splitlines()
+    assert lines[0].split() == ["alpha", "loo", "gcv", "evidence", "d_eff"]
+    assert len(lines) == len(solution.path.alphas) + 1
+    assert repr(solution) == "Solution(alpha=0.1 by given, D=8, outcome=SOLVED)"
+
+
+# ---- outcomes, each reached
+
+
+def outcome(alpha="gcv", precision="float64", *, Z=None, y=None, n=60, noise=1.0) -> Outcome:
+    Z0, y0, _ = table(n, noise=noise)
+    Z, y = Z0 if Z is None else Z, y0 if y is None else y
+    m = Moments.of(Z, y, None, precision)
+    solution = solve_ridge(decompose(m), (m.feature_mean, m.target_mean), alpha)
+    assert isinstance(solution, Solution)
+    assert np.isfinite(solution.coef).all()
+    return solution.outcome
+
+
+def test_solved():
+    assert outcome() is outcome(1.0) is outcome(1.0, "float32") is Outcome.SOLVED
+    assert Outcome.SOLVED.good
+
+
+def decaying():
+    """Eigenvalues over nine decades and more, all of which a target without noise asks for."""
+    scales = np.logspace(0, -5, 8)
+    Z = np.random.default_rng(0).normal(size=(60, 8)) * scales
+    return {"Z": Z, "y": (Z / scales).sum(axis=1, keepdims=True)}
+
+
+def test_edge_low_where_the_target_has_no_noise():
+    assert outcome(**decaying()) is Outcome.EDGE_LOW
+    assert not Outcome.EDGE_LOW.good
+
+
+def test_edge_high_where_the_features_explain_nothing():
+    y = np.random.default_rng(5).normal(size=(60, 1))
+    Z = np.random.default_rng(6).normal(size=(60, 8))
+    assert outcome(Z=Z, y=y - Z @ np.linalg.lstsq(Z, y)[0]) is Outcome.EDGE_HIGH
+
+
+def test_singular_where_the_penalty_is_below_rounding():
+    Z = table(60)[0] @ np.ones((8, 8))
+    assert outcome(1e-14, Z=Z) is Outcome.SINGULAR
+    assert outcome(0.0, Z=Z) is Outcome.SINGULAR
+    assert outcome(0.0) is Outcome.SOLVED
+    assert outcome(1e-3, Z=Z) is Outcome.SOLVED
+
+
+def test_float32_limited_where_its_products_do_not_resolve_the_penalty():
+    assert outcome(precision="float32", **decaying()) is Outcome.FLOAT32_LIMITED
+    Z = table(60)[0] @ np.ones((8, 8))
+    assert outcome(1e-8, "float32", Z=Z) is Outcome.FLOAT32_LIMITED
+    assert not Outcome.FLOAT32_LIMITED.good
+
+
+def test_constant_target():
+    assert outcome(y=np.full((60, 2), 7.0)) is Outcome.CONSTANT_TARGET
+    assert outcome("evidence", y=np.full((60, 1), 7.0)) is Outcome.CONSTANT_TARGET
+    assert Outcome.CONSTANT_TARGET.good
+
+
+def test_every_outcome_is_a_sentence_that_says_what_to_do():
+    for member in Outcome:
+        assert str(member).endswith(".")
+        assert member.good or any(word in str(member) for word in ("Try", "Raise", "Use", "sets"))
+
+
+@pytest.mark.parametrize("bad", ["cv", -1.0, np.nan, None, np.inf, True])
+def test_what_is_no_penalty_is_refused(bad):
+    with pytest.raises((InvalidInput, TypeError), match=r"alpha must be"):
+        as_alpha(bad)
+
+
+def test_numbers_and_names_are_penalties():
+    assert as_alpha(np.float32(0.5)) == as_alpha(0.5) == 0.5
+    assert as_alpha(0) == 0.0
+    assert as_alpha("evidence") == "evidence"
