@@ -1,9 +1,9 @@
 """The float32 trap: a penalty below the noise of float32 products, and what a user gets.
 
 On ``protein`` plain float32 products let generalised cross-validation pick a penalty that they do
-not resolve, most of all at lengthscales beyond the best, where the spectrum falls fast. The row "plain
-NumPy" is that trap; the others are the library's three precisions, whose test error is compared
-with that of float64. Lengthscales are in units of the one that leave-one-out chose.
+not resolve, most of all at lengthscales beyond the best, where the spectrum falls fast. The row
+"plain NumPy" is that trap; the others are the library's three precisions, whose test error is
+compared with that of float64. Lengthscales are in units of the one that leave-one-out chose.
 """
 
 import time

@@ -20,11 +20,11 @@ import bochner as bo
 from bochner.cli import demo as cli_demo
 from bochner.cli import main
 from bochner.cli.commands import KERNELS, METHODS, bochner
-from bochner.cli.fit import METHODS as FIT_METHODS
 from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
 from bochner.errors import MissingDependency
 from bochner.estimators.named import NAMED
+from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
 
@@ -169,12 +169,12 @@ def test_every_method_name_fits(folder, tmp_path, name):
     out = tmp_path / "m"
     options = ("--features", "12", "--lengthscale", "1", "--method", name, "--quiet")
     assert run(["fit", f"{folder}/train.parquet", *to("y", out, *options)]) == 0
-    assert bo.load(out).method == FIT_METHODS.get(name, "auto")
+    assert bo.load(out).method == name
 
 
 def test_the_names_in_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
-    assert {"auto", *FIT_METHODS} == set(METHODS)
+    assert tuple(NAMED_METHODS) == METHODS
 
 
 def test_a_repeated_run_writes_the_same_file(folder, tmp_path):

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from bochner.planning import certify
 
-N = 800
+N = 600
 CONFIDENCE = 0.95
 ALARM = 1e-6
 REPEATS = 3
@@ -127,7 +127,7 @@ def misses(measure):
         for share in [1e-1, 1e-2, 1e-4]:
             exact = truth_of(case, share * N)
             for seed in range(REPEATS):
-                m = (100, 160, 266)[seed]
+                m = (75, 120, 200)[seed]
                 _, low, high = measure(case, share * N, m, seed)
                 over += high < exact
                 under += low > exact
@@ -160,6 +160,6 @@ def test_planted_fault_is_seen(fault):
 
 def test_intervals_are_short_enough_to_be_of_use():
     widths = [
-        np.log(high / low) for case in GALLERY for _, low, high in [interval(case, 0.1 * N, 266, 0)]
+        np.log(high / low) for case in GALLERY for _, low, high in [interval(case, 0.1 * N, 200, 0)]
     ]
     assert np.median(widths) < np.log(1.7)

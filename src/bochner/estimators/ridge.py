@@ -26,7 +26,7 @@ from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Method
 from bochner.features.draw import as_method
 from bochner.features.map import same_arrays
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom import NystromMap, Rounded
 from bochner.kernels import Kernel
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
@@ -230,6 +230,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _refine(self, blocks: Blocks) -> None:
         """Form the products again in float64, and solve again."""
+        if isinstance(self.map_, NystromMap):  # its float32 features are those of K plus a jitter
+            self.feature_dtype_ = "float64"
         self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, "float64")
         solution = self._solve()
         outcome = Outcome.REFINED if solution.outcome is Outcome.SOLVED else solution.outcome

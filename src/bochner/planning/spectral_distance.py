@@ -158,7 +158,7 @@ def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[f
     else:
         ranges = _ranges(pencil, whole, n, found, confidence)
     below, above = (np.array(r) for r in ranges)
-    ends = np.maximum(1 / (1 + np.exp(-below)), np.exp(np.minimum(above, _LOG_MAX)))
+    ends = np.maximum(_below(below), _above(above))
     low, mid, high = np.where(ends <= pencil.noise * (1 + 1e-6), 0.0, ends).tolist()
     return low, mid, high
 
@@ -181,8 +181,19 @@ def _ranges(
         )
         for i in (0, 1)
     ]
-    small = [whole[i].score < whole[1 - i].score - np.log(_NEGLIGIBLE) for i in (0, 1)]
+    sizes = (float(_below(whole[0].score)), float(_above(whole[1].score)))
+    small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
     return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
+
+
+def _below(score: Array) -> Array:
+    """ε₋ of scores."""
+    return 1 / (1 + np.exp(-np.asarray(score)))
+
+
+def _above(score: Array) -> Array:
+    """ε₊ of scores."""
+    return np.exp(np.minimum(score, _LOG_MAX))
 
 
 def _coarse(pencil: Pencil) -> tuple[float, float]:
