@@ -63,7 +63,9 @@ def serves(method, kernel):
 
 
 MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
-KINDS = [(kernel, method) for kernel, method in MAPS if method in (FOURIER[0], FOURIER[1], NYSTROM[0])]
+KINDS = [
+    (kernel, method) for kernel, method in MAPS if method in (FOURIER[0], FOURIER[1], NYSTROM[0])
+]
 """One for each way to evaluate a map: where frequencies and landmarks come from is no matter."""
 RANDOM_MAPS = [(kernel, method) for kernel, method in MAPS if method in FOURIER]
 

@@ -134,9 +134,7 @@ def moments(Z, y, w=None):
     z_mean = sum(a * z for a, z in zip(w, Z, strict=True)) / W
     y_mean = sum(a * t for a, t in zip(w, y, strict=True)) / W
     G = sum(a * np.outer(z - z_mean, z - z_mean) for a, z in zip(w, Z, strict=True))
-    B = sum(
-        a * np.outer(z - z_mean, t - y_mean) for a, z, t in zip(w, Z, y, strict=True)
-    )
+    B = sum(a * np.outer(z - z_mean, t - y_mean) for a, z, t in zip(w, Z, y, strict=True))
     P = sum(a * (t - y_mean) ** 2 for a, t in zip(w, y, strict=True))
     return W, z_mean, y_mean, G, B, P
 

@@ -30,6 +30,9 @@ Precision = Literal["float32", "float64"]
 #: runs lose digits, shorter ones spend the time in adding D x D matrices.
 FLUSH_ROWS = 8192
 
+#: Targets and weights above this overflow when they are squared and summed.
+LARGEST = 1e150
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -192,7 +195,7 @@ class Accumulator:
         Z, y, w = _positive_rows(np.asarray(Z, self._dtype), np.asarray(y, np.float64), w)
         if not len(Z):
             return
-        y = y.reshape(len(y), -1)
+        y = _squarable(y.reshape(len(y), -1))
         if not self._rows:
             self._start(Z, y)
         self._rows += len(Z)
@@ -267,16 +270,25 @@ class Accumulator:
         self._pending_rows = 0
 
 
+def _squarable(y: Array) -> Array:
+    if np.abs(y).max(initial=0.0) > LARGEST:
+        raise InvalidInput(
+            f"y must lie within ±{LARGEST:g}, for its squares to be numbers; got "
+            f"{np.abs(y).max():g}. Scale it first."
+        )
+    return y
+
+
 def _positive_rows(Z: Array, y: Array, w: Array | None) -> tuple[Array, Array, Array | None]:
     """Drop rows of zero weight; refuse negative and non-finite weights."""
     if w is None:
         return Z, y, None
     w = np.asarray(w, np.float64)
-    bad = w[~((w >= 0) & np.isfinite(w))]
+    bad = w[~((w >= 0) & (w <= LARGEST))]
     if len(bad):
         raise InvalidInput(
-            f"sample_weight must be finite and not negative; got {bad[0]:g} among {len(w)} rows. "
-            "Remove those rows or set their weight to 0."
+            f"sample_weight must be finite and not negative, {LARGEST:g} at most; got {bad[0]:g} "
+            f"among {len(w)} rows. Remove those rows or set their weight to 0."
         )
     if np.all(w > 0):
         return Z, y, w

@@ -5,7 +5,17 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from gallery import FOURIER, KERNELS, KINDS, MAPS, N_COLUMNS, NYSTROM, OTHERS, RANDOM_MAPS, STATIONARY, rows
+from gallery import (
+    FOURIER,
+    KERNELS,
+    KINDS,
+    MAPS,
+    N_COLUMNS,
+    NYSTROM,
+    OTHERS,
+    RANDOM_MAPS,
+    rows,
+)
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close, of
 
@@ -118,7 +128,9 @@ def test_planted_fault_shared_frequencies_of_a_product_are_seen():
 
 
 @pytest.mark.parametrize(
-    "pair", [p for p in RANDOM_MAPS if p[1].form == "pair" and "Linear" not in repr(p[0])], ids=named
+    "pair",
+    [p for p in RANDOM_MAPS if p[1].form == "pair" and "Linear" not in repr(p[0])],
+    ids=named,
 )
 def test_pairs_have_the_norm_of_the_kernel(pair):
     X = rows(30)
@@ -341,6 +353,7 @@ def test_float32_features_err_by_two_in_a_million(d, form):
     else:
         exact = np.cos(angle + phi.phases)
     allowed = 2e-6 * np.sqrt(2 / 256) * (1 + np.linalg.norm(X, axis=1, keepdims=True))
+    allowed *= 1 if native.HAVE_NATIVE else 1.5  # BLAS does not turn back whole turns on its way
     assert (np.abs(phi(X) - np.sqrt(2 / 256) * exact) <= allowed).all()
 
 

@@ -142,7 +142,9 @@ def test_moments_that_do_not_fit_are_refused():
         a + Moments.of(Z[:, :4], y, w)
     with pytest.raises(IncompatibleModels, match=r"same features and targets.*t=2 and D=5, t=1"):
         a + Moments.of(Z, y[:, :1], w)
-    with pytest.raises(IncompatibleModels, match=r"must be part of what is there; asked to take 60"):
+    with pytest.raises(
+        IncompatibleModels, match=r"must be part of what is there; asked to take 60"
+    ):
         Moments.of(Z[:5], y[:5], w[:5]) - a
     with pytest.raises(IncompatibleModels, match=r"must be part of what is there"):
         a - a

@@ -23,7 +23,10 @@ def pairs_at(distances, d):
 
 def estimates(kernel, method, n_features, d, seeds=SEEDS):
     X = pairs_at(DISTANCES, d)
-    maps = (draw(kernel, method, n_features=n_features, n_inputs=d, random_state=s) for s in range(seeds))
+    maps = (
+        draw(kernel, method, n_features=n_features, n_inputs=d, random_state=s)
+        for s in range(seeds)
+    )
     return np.array([(Z := phi(X))[1:] @ Z[0] for phi in maps])
 
 
@@ -121,7 +124,8 @@ def relative_error(Z, K):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("d", "placement", "share"), [(5, QMC(), 1 / 8), (20, Orthogonal(), 1 / 3), (100, Orthogonal(), 1 / 3)]
+    ("d", "placement", "share"),
+    [(5, QMC(), 1 / 8), (20, Orthogonal(), 1 / 3), (100, Orthogonal(), 1 / 3)],
 )
 def test_error_is_a_fraction_of_that_of_scikit_learn(d, placement, share):
     """Gaussian data, median distance as lengthscale, D = 1024; means over eight seeds each."""

@@ -21,7 +21,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
     Tables with text columns are one-hot encoded by a schema that the model keeps; other arrays of
     the array API standard stay in their library; all else passes scikit-learn's checks.
     """
-    refuse_masked(X, type(model).__name__)
+    for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
+        refuse_masked(array, type(model).__name__, name)
     if _has_text(X):
         return _table_blocks(model, X, y, sample_weight, reset)
     if _is_foreign(X):

@@ -169,7 +169,8 @@ class FourierPhaseMap(FeatureMap):
 def _in_turns(angles: Array) -> tuple[Array, Array]:
     """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
     turns = np.ascontiguousarray(angles / (2 * np.pi))
-    return turns.astype(np.float32), turns
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        return turns.astype(np.float32), turns
 
 
 def _projected(X: Array, W: Float[Array, "d m"]) -> Array:

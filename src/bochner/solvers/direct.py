@@ -188,9 +188,10 @@ def _evidence(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
     """
     w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
     explained = (1 / (w + lam)).T @ eigen.projected**2
-    q = np.maximum((eigen.power - explained) / alphas[:, None], np.finfo(float).tiny)
+    left = np.maximum(eigen.power - explained, np.finfo(float).tiny)
+    log_q = np.log(left) - np.log(alphas)[:, None]
     logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
-    per_target = -0.5 * n * (1 + np.log(2 * np.pi * q / n)) - 0.5 * logdet[:, None]
+    per_target = -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
     return per_target[:, eigen.power > 0].sum(axis=1) if np.any(eigen.power > 0) else 0.0 * alphas
 
 

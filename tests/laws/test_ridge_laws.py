@@ -1,0 +1,434 @@
+"""KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap."""
+
+import array_api_strict
+import naive
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+import torch
+from sklearn.kernel_ridge import KernelRidge as Exact
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.datasets import load_earth
+from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.estimators.named import NAMED
+from bochner.estimators.ridge import SMALL
+from bochner.kernels import Gaussian, Laplace, Linear, Matern
+from bochner.moments import Moments
+from bochner.solvers.direct import decompose, path_of
+from bochner.solvers.solution import Outcome
+
+KERNEL = Gaussian(lengthscale=0.8)
+
+
+def table(n=300, d=2, t=None, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
+    return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
+
+
+def model(kernel=KERNEL, **changes):
+    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
+    return bo.KernelRidge(kernel, **options)
+
+
+def same(a, b, factor=1e5):
+    """The same fit: predictions on other rows, penalty, and criteria along the path."""
+    X = table(50, a.n_features_in_, seed=9)[0]
+    assert_close(a.predict(X), b.predict(X), factor=factor)
+    assert a.rows_seen_ == b.rows_seen_
+    assert_close(a.alpha_ / b.alpha_, 1.0, factor=factor)
+    return True
+
+
+# ---- equal to kernel ridge regression
+
+
+@pytest.mark.parametrize("alpha", [1e-2, 1.0])
+@pytest.mark.parametrize("t", [None, 3])
+def test_without_intercept_it_is_kernel_ridge_regression_with_the_kernel_of_the_features(t, alpha):
+    X, y = table(t=t)
+    ours = model(alpha=alpha, fit_intercept=False).fit(X, y)
+    exact = Exact(alpha=alpha, kernel="precomputed").fit(ours.map_(X) @ ours.map_(X).T, y)
+    new = table(40, seed=1)[0]
+    assert_close(ours.predict(new), exact.predict(ours.map_(new) @ ours.map_(X).T), factor=1e5)
+    assert np.all(ours.intercept_ == 0)
+
+
+@pytest.mark.parametrize("method", ["iid", "nystrom"])
+@pytest.mark.parametrize("t", [None, 3])
+def test_coefficients_are_those_of_the_normal_equations(t, method):
+    X, y = table(t=t)
+    ours = model(Matern(1.5, 2.0), method=method).fit(X, y)
+    coef, intercept = naive.ridge(ours.map_(X), y.reshape(300, -1), np.ones(300), 0.3)
+    assert_close(ours.coef_, coef.T if t else coef[:, 0], factor=1e6)
+    assert_close(ours.intercept_, intercept if t else intercept[0], factor=1e6)
+    assert ours.coef_.shape == ((3, 64) if t else (64,))
+    assert np.shape(ours.intercept_) == ((3,) if t else ())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kernel", [KERNEL, Laplace(2.0), Matern(0.5) + Linear()], ids=repr)
+def test_auto_with_room_for_all_rows_is_the_exact_kernel(kernel, intercept):
+    X, y = table(60)
+    ours = model(kernel, method="auto", alpha=0.1, fit_intercept=intercept).fit(X, y)
+    assert "exact kernel" in ours.choice_.reason
+    new, K = table(40, seed=1)[0], kernel(X)
+    if intercept:  # the unpenalised constant: one more equation, Σ dual = 0
+        system = np.block([[K + 0.1 * np.eye(60), np.ones((60, 1))], [np.ones((1, 60)), 0]])
+        dual = np.linalg.solve(system, np.append(y, 0.0))
+        expected = kernel(new, X) @ dual[:-1] + dual[-1]
+    else:
+        expected = Exact(alpha=0.1, kernel="precomputed").fit(K, y).predict(kernel(new, X))
+    assert np.abs(ours.predict(new) - expected).max() < 1e-6
+    shifted = np.abs(ours.predict(new) - ours.predict(new).mean()).max()
+    assert shifted > 0.5
+
+
+def test_leave_one_out_errors_are_those_of_refits():
+    X, y = table(40)
+    ours = model(alpha="loo", n_features=16).fit(X, y)
+    Z, path = ours.map_(X), ours.solution_.path
+    assert path.loo_rows == 40
+    for alpha, loo in list(zip(path.alphas, path.loo, strict=True))[8::6]:
+        expected = naive.leave_one_out(Z, y[:, None], np.ones(40), alpha)[0]
+        assert abs(loo / expected - 1) < 1e-6
+    assert path.loo[path.alphas == ours.alpha_] <= path.loo.min() * (1 + 1e-4)
+
+
+# ---- the same from any blocks and pieces
+
+
+@pytest.mark.parametrize("alpha", [0.3, "loo", "gcv", "evidence"])
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom", "auto"])
+def test_fit_is_fit_blocks_for_any_block_size(method, alpha):
+    X, y = table()
+    whole = model(method=method, alpha=alpha).fit(X, y)
+    for size in (1, 37, 300):
+        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
+        same(whole, model(method=method, alpha=alpha).fit_blocks(blocks))
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
+def test_rows_whose_number_is_not_known_give_the_same_model(method, precision):
+    """To float32 where precision is "auto": no one knows beforehand that the fit is small."""
+    X, y = table()
+    pieces = [(X[:50], y[:50]), (X[50:51], y[50:51]), (X[51:], y[51:])]
+    blocks = bo.Blocks.from_iterable(lambda: iter(pieces))
+    assert blocks.n_rows is None
+    whole = model(method=method, precision=precision).fit(X, y)
+    streamed = model(method=method, precision=precision).fit_blocks(blocks)
+    assert streamed.rows_seen_ == 300
+    dtype = "float32" if precision == "auto" else "float64"
+    assert_close(
+        streamed.predict(X), whole.predict(X), dtype, factor=30 if precision == "auto" else 1e5
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.3, "loo"])
+def test_pieces_by_partial_fit_are_one_fit(alpha):
+    X, y = table(t=2)
+    w = np.random.default_rng(0).uniform(0.5, 2, 300)
+    pieces = model(alpha=alpha)
+    for part in (slice(0, 120), slice(120, 121), slice(121, 300)):
+        pieces.partial_fit(X[part], y[part], w[part])
+    same(pieces, model(alpha=alpha).fit(X, y, w))
+
+
+@pytest.mark.parametrize("alpha", [0.3, "loo"])
+def test_merge_in_any_order_is_one_fit(alpha):
+    X, y = table()
+    parts = [slice(0, 60), slice(60, 170), slice(170, 300)]
+    a, b, c = (model(alpha=alpha).fit(X[p], y[p]) for p in parts)
+    before = a.predict(X), a.rows_seen_
+    whole = model(alpha=alpha).fit(X, y)
+    for merged in (
+        bo.merge(a, b, c),
+        bo.merge(c, a, b),
+        bo.merge(bo.merge(b, c), a),
+        bo.merge(a, bo.merge(c, b)),
+    ):
+        same(merged, whole)
+        if alpha == "loo":
+            assert_close(merged.solution_.path.loo, whole.solution_.path.loo, factor=1e6)
+    assert (a.predict(X) == before[0]).all()
+    assert a.rows_seen_ == before[1]
+
+
+def test_a_merged_model_can_go_on():
+    X, y = table()
+    a, b = model().fit(X[:100], y[:100]), model().fit(X[100:200], y[100:200])
+    same(bo.merge(a, b).partial_fit(X[200:], y[200:]), model().fit(X, y))
+
+
+def test_models_that_do_not_add_up_are_refused():
+    X, y = table()
+    a = model().fit(X, y)
+    for other in (model(random_state=1), model(n_features=32), model(Gaussian(0.9))):
+        with pytest.raises(IncompatibleModels, match=r"must share one feature map; theirs differ"):
+            bo.merge(a, other.fit(X, y))
+    with pytest.raises(IncompatibleModels, match=r"same targets; got rows of y of shape \(\)"):
+        bo.merge(a, model().fit(X, table(t=2)[1]))
+    with pytest.raises(InvalidInput, match=r"at least one fitted model is required; got none"):
+        bo.merge()
+    with pytest.raises(InvalidInput, match=r"y must have the same targets in every call"):
+        model().fit(X, y).partial_fit(X, table(t=2)[1])
+    with pytest.raises(ValueError, match=r"X has 1 features, but KernelRidge is expecting 2"):
+        model().fit(X, y).partial_fit(X[:, :1], y)
+
+
+# ---- weights, targets
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
+@pytest.mark.parametrize("alpha", [0.3, "gcv", "evidence"])
+def test_whole_weights_are_repeated_rows(alpha, kernel):
+    X, y = table(120)
+    counts = np.random.default_rng(0).integers(0, 4, 120)
+    weighted = model(kernel, alpha=alpha).fit(X, y, sample_weight=counts.astype(float))
+    repeated = model(kernel, alpha=alpha).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    if kernel == KERNEL:
+        new = table(50, seed=9)[0]
+        assert_close(weighted.predict(new), repeated.predict(new), factor=1e5)
+        assert_close(weighted.alpha_ / repeated.alpha_, 1.0, factor=1e5)
+    else:  # the median is of other pairs: within the search's steps
+        ratio = weighted.kernel_.lengthscale / repeated.kernel_.lengthscale
+        assert 0.4 < np.max(ratio) < 2.5
+
+
+def test_rows_of_zero_weight_take_no_part():
+    X, y = table()
+    w = np.ones(300)
+    w[::4] = 0
+    spoilt = y.copy()
+    spoilt[::4] = 1e6
+    a, b = model(alpha="loo").fit(X, spoilt, w), model(alpha="loo").fit(X[w > 0], y[w > 0])
+    assert_close(a.predict(X), b.predict(X), factor=1e5)
+
+
+def test_several_targets_are_several_models():
+    X, y = table(t=3)
+    together = model().fit(X, y)
+    assert together.predict(X).shape == (300, 3)
+    for i in range(3):
+        assert_close(together.predict(X)[:, i], model().fit(X, y[:, i]).predict(X), factor=1e5)
+    assert model().fit(X, y[:, :1]).predict(X).shape == (300, 1)
+
+
+# ---- tables, libraries, sparse rows
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_names_of_columns_are_kept_and_compared(frame):
+    X, y = table()
+    named = frame({"east": X[:, 0], "north": X[:, 1]})
+    fitted = model().fit(named, y)
+    assert list(fitted.feature_names_in_) == ["east", "north"]
+    same_numbers = fitted.predict(named)
+    assert_close(same_numbers, model().fit(X, y).predict(X))
+    with pytest.raises(ValueError, match=r"feature names"):
+        fitted.predict(frame({"west": X[:, 0], "north": X[:, 1]}))
+
+
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_text_columns_are_categories_at_fit_and_predict(name):
+    X, y = table()
+    kind = np.array(["ash", "oak", "elm"])[np.arange(300) % 3]
+    y = y + 3.0 * (kind == "oak")
+    frame = FRAMES[name]({"a": X[:, 0], "kind": kind.tolist(), "b": X[:, 1]})
+    fitted = model(n_features=256).fit(frame, y)
+    onehot = np.column_stack([X[:, 0], *[kind == k for k in ("ash", "elm", "oak")], X[:, 1]])
+    plain = model(n_features=256).fit(onehot.astype(float), y)
+    assert_close(fitted.predict(frame), plain.predict(onehot.astype(float)), factor=1e5)
+    assert fitted.score(frame, y) > 0.8
+    again = FRAMES[name]({"b": X[:3, 1], "a": X[:3, 0], "kind": ["oak", "oak", "ash"]})
+    assert fitted.predict(again).shape == (3,)
+    with pytest.raises(
+        InvalidInput, match=r"rows must come as a table with the columns a, kind, b"
+    ):
+        fitted.predict(onehot)
+    unknown = FRAMES[name]({"a": [0.0], "kind": ["fir"], "b": [0.0]})
+    with pytest.raises(InvalidInput, match=r"fir"):
+        fitted.predict(unknown)
+
+
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
+def test_tensors_in_tensors_out(method, dtype, xp):
+    X, y = (a.astype(dtype) for a in table())
+    fitted = model(method=method).fit(xp.asarray(X), xp.asarray(y))
+    result = fitted.predict(xp.asarray(X))
+    assert type(result) is type(xp.asarray(X))
+    expected = model(method=method).fit(X, y).predict(X)
+    assert type(expected) is np.ndarray
+    assert_close(np.from_dlpack(result), expected, dtype, factor=1e5 if dtype == "float64" else 50)
+    assert_close(np.from_dlpack(result), fitted.predict(X), dtype, factor=1e5)
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom", "auto"])
+@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
+def test_sparse_rows_give_the_model_of_dense_rows(kernel, method):
+    X, y = table(d=4)
+    X[np.abs(X) < 1] = 0
+    y = X[:, 0] * (1 - X[:, 1]) + 0.01 * y
+    sparse = model(kernel, method=method).fit(scipy.sparse.csr_array(X), y)
+    fitted = sparse.predict(scipy.sparse.csr_array(X))
+    assert_close(fitted, sparse.predict(X), factor=1e5)
+    if kernel == KERNEL and method == "orthogonal":
+        assert_close(fitted, model(method=method).fit(X, y).predict(X), factor=1e5)
+    assert np.corrcoef(fitted, y)[0, 1] > 0.9
+
+
+def test_sparse_rows_are_refused_by_kernels_of_coordinates():
+    X, y = table()
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        model("laplace").fit(scipy.sparse.csr_array(X), y)
+
+
+def test_arguments_are_unchanged_and_may_be_read_only():
+    X, y = table()
+    w = np.ones(300)
+    before = [a.copy() for a in (X, y, w)]
+    for a in (X, y, w):
+        a.flags.writeable = False
+    for method in ("orthogonal", "nystrom"):
+        model(method=method, alpha="loo").fit(X, y, w).predict(X)
+        model(method=method).partial_fit(X, y, w).partial_fit(X, y, w)
+    for a, b in zip((X, y, w), before, strict=True):
+        assert (a == b).all()
+
+
+# ---- what is chosen
+
+
+def test_a_lengthscale_that_was_given_is_never_touched():
+    X, y = table()
+    kernel = Gaussian(lengthscale=17.0)
+    fitted = model(kernel, alpha="loo", method="auto").fit(X, y)
+    assert fitted.kernel_ == kernel == Gaussian(lengthscale=17.0)
+    assert fitted.kernel is kernel
+    assert fitted.search_.tried == ()
+
+
+@pytest.mark.parametrize("truth", [0.25, 1.0, 4.0])
+def test_a_named_kernel_finds_the_lengthscale_of_the_data(truth):
+    """A sample of a Gaussian process; chosen within a factor of two, from a median of 2.2."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (700, 2))
+    W = rng.normal(size=(2, 400)) / truth
+    f = np.sqrt(2 / 400) * np.cos(X @ W + rng.uniform(0, 7, 400)) @ rng.normal(size=400)
+    y = f + 0.05 * rng.normal(size=700)
+    fitted = bo.KernelRidge("gaussian", method="nystrom", n_features=200, random_state=0).fit(X, y)
+    assert truth / 2 <= np.mean(fitted.kernel_.lengthscale) <= 2 * truth
+    errors = [error for _, error in fitted.search_.tried]
+    scales = [scale for scale, _ in fitted.search_.tried]
+    assert fitted.kernel_ == Gaussian(scales[int(np.argmin(errors))])
+
+
+def test_a_named_kernel_scales_with_the_columns():
+    X, y = table()
+    a = bo.KernelRidge("gaussian", n_features=64, random_state=0).fit(X, y)
+    b = bo.KernelRidge("gaussian", n_features=64, random_state=0).fit(X * 1000, y)
+    ratio = np.asarray(b.kernel_.lengthscale) / np.asarray(a.kernel_.lengthscale)
+    assert_close(ratio, 0 * ratio + 1000, factor=1e4)
+    assert_close(a.predict(X), b.predict(X * 1000), factor=1e6)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_named_kernel_fits(name):
+    X, y = table(noise=0.01)
+    fitted = bo.KernelRidge(name, n_features=128, random_state=0).fit(X, y)
+    assert fitted.score(X, y) > (0.9 if name != "linear" else -0.1)
+
+
+# ---- the trap: penalties below what float32 products carry
+
+
+@pytest.fixture(scope="module")
+def earth():
+    """20,000 rows to fit and 6,000 to test: with D = 512 more products than a fit takes in float64."""
+    data = load_earth()
+    order = np.random.default_rng(0).permutation(len(data.y))[:26_000]
+    X, y = data.X[order].astype(np.float64), data.y[order] / data.y.std()
+    return X[:20_000], y[:20_000], X[20_000:], y[20_000:]
+
+
+def trapped(earth, method, precision):
+    X, y, new, truth = earth
+    fitted = bo.KernelRidge(
+        Gaussian(0.5 if method == "orthogonal" else 0.3),
+        method=method,
+        n_features=512,
+        precision=precision,
+        random_state=0,
+    ).fit(X, y)
+    return fitted, float(np.sqrt(np.mean((fitted.predict(new) - truth) ** 2)))
+
+
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+@pytest.mark.parametrize("rows", ["float64", "float32"])
+@pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
+def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
+    """And the planted fault beside it: float32 products alone are further off than that."""
+    earth = [a.astype(rows) for a in earth]
+    assert 20_000 * 512**2 > SMALL
+    double, right = trapped(earth, method, "float64")
+    auto, error = trapped(earth, method, "auto")
+    single, wrong = trapped(earth, method, "float32")
+    assert abs(error / right - 1) < 0.01, f"{error / right:.4f}"
+    assert wrong / right > 1.01, f"{wrong / right:.4f}"
+    assert single.solution_.outcome is Outcome.FLOAT32_LIMITED
+    assert single.moments_.precision == "float32"
+    assert auto.moments_.precision == double.moments_.precision == "float64"
+    assert auto.solution_.outcome in (Outcome.REFINED, Outcome.EDGE_LOW)
+    assert auto.alpha_ < single.alpha_
+
+
+def test_the_sweep_is_done_again_in_float64_and_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 2))
+    y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)
+    options = dict(kernel=Matern(2.5, 1.0), n_features=512, method="orthogonal", random_state=0)
+    auto = bo.KernelRidge(**options).fit(X, y)
+    assert auto.solution_.outcome is Outcome.REFINED
+    assert "again in float64" in str(auto.solution_.outcome)
+    double = bo.KernelRidge(**options, precision="float64").fit(X, y)
+    assert double.solution_.outcome is Outcome.SOLVED
+    new = rng.uniform(-1, 1, (1000, 2))
+    assert np.abs(auto.predict(new) - double.predict(new)).max() < 1e-3
+    with pytest.warns(SolutionWarning, match=r'Use precision="float64"'):
+        bo.KernelRidge(**options, precision="float32").fit(X, y)
+
+
+def test_planted_fault_float32_sums_and_a_path_below_their_noise(earth):
+    """What the trap was: Grams summed in float32, and GCV down to 1e-9 of their norm."""
+    X, y, new, truth = earth
+    phi = bo.draw(Gaussian(0.5), "orthogonal", n_features=512, n_inputs=3, random_state=0)
+    Z, Znew = (phi(A.astype(np.float32)) for A in (X, new))
+    m = Moments.of(Z.astype(np.float64), y)
+    errors = {}
+    for kind, G in (("float64", m.gram), ("float32", gram_in_float32(Z))):
+        fault = Moments(
+            m.rows, m.weight, m.feature_mean, m.target_mean, G, m.cross, m.power, "float64"
+        )
+        eigen = decompose(fault)
+        path = path_of(eigen, eigen.values[-1] * np.logspace(-9, 1, 41))
+        coef = eigen.coefficients(path.alphas[path.best("gcv")])
+        fitted = (Znew - m.feature_mean) @ coef + m.target_mean
+        errors[kind] = np.sqrt(np.mean((fitted[:, 0] - truth) ** 2))
+    assert errors["float32"] > 1.01 * errors["float64"], errors
+
+
+def gram_in_float32(Z):
+    mean = Z.mean(axis=0)
+    return (Z.T @ Z - len(Z) * np.outer(mean, mean)).astype(np.float64)
