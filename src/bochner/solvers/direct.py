@@ -4,7 +4,7 @@ With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
 
     β(λ) = V c/(w + λ),            d_λ = Σ w/(w + λ),
     RSS  = P − Σ c² (w + 2λ)/(w + λ)²,
-    GCV  = W·RSS/(W − 1 − d_λ)²,
+    GCV  = (RSS/W)/(1 − (1 + d_λ)/n)²,   n = W, or the number of rows if that is more,
     leverage of a row z: h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W, a = Vᵀ(z − z̄),
     leave-one-out residual: (y − ŷ)/(1 − h).
 
@@ -55,6 +55,8 @@ class Eigen:
         Precision of the products in G.
     centred : bool
         Whether an intercept is fitted.
+    rows : int
+        n, the number of rows of positive weight.
     """
 
     values: Float[Array, " D"]
@@ -64,6 +66,12 @@ class Eigen:
     weight: float
     precision: str
     centred: bool = True
+    rows: int = 0
+
+    @property
+    def count(self) -> float:
+        """Rows that the data are worth: W where weights count copies, n where they are shares."""
+        return max(self.weight, self.rows)
 
     @property
     def _noise(self) -> float:
@@ -91,6 +99,8 @@ class Sums(Protocol):
     """What is decomposed: the moments of all rows."""
 
     @property
+    def rows(self) -> int: ...
+    @property
     def weight(self) -> float: ...
     @property
     def gram(self) -> Float[Array, "D D"]: ...
@@ -113,6 +123,7 @@ def decompose(sums: Sums, centred: bool = True) -> Eigen:
         sums.weight,
         sums.precision,
         centred,
+        sums.rows,
     )
 
 
@@ -131,7 +142,7 @@ def decompose_rows(
     U, s, V = U[:, ::-1], s[::-1], Vt[::-1].T
     power = ((root * y) ** 2).sum(axis=0)
     projected = s[:, None] * (U.T @ (root * y))
-    return Eigen(s**2, V, projected, power, float(w.sum()), "float64", centred)
+    return Eigen(s**2, V, projected, power, float(w.sum()), "float64", centred, len(w))
 
 
 def floor(eigen: Eigen) -> float:
@@ -165,12 +176,12 @@ def path_of(
     loo_rows: int = 0,
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
-    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
+    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
     d_eff = (w / (w + lam)).sum(axis=0)
     rss = eigen.residual_power(alphas)
     free = np.maximum(n - d_eff - eigen.centred, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gcv = n * _pooled(rss, eigen.power) / free**2
+        gcv = (n / free) ** 2 * _pooled(rss, eigen.power) / eigen.weight
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else loo,
@@ -186,7 +197,7 @@ def _evidence(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
 
     −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
     """
-    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.weight
+    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
     explained = (1 / (w + lam)).T @ eigen.projected**2
     left = np.maximum(eigen.power - explained, np.finfo(float).tiny)
     log_q = np.log(left) - np.log(alphas)[:, None]

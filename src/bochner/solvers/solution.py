@@ -61,7 +61,7 @@ class Path:
         asked for. Several targets: the mean of their errors relative to their variances, times
         the mean variance.
     gcv : (p,)
-        Generalised cross-validation, W·RSS/(W − d_λ)².
+        Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
     evidence : (p,)
         Log marginal likelihood with the amplitude profiled out, summed over targets.
     effective_dimension : (p,)
@@ -95,7 +95,7 @@ class Path:
         """
         if criterion == "evidence":
             return int(np.argmax(self.evidence))
-        errors = np.nan_to_num(getattr(self, criterion), nan=np.inf)
+        errors = np.nan_to_num(getattr(self, criterion), nan=np.inf, posinf=np.inf)
         largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
         return int(np.flatnonzero(errors <= 1.0001 * errors.min() + 1e-10 * largest)[-1])
 
