@@ -13,6 +13,7 @@ Notation: n rows, D features, t targets (``docs/notation.md``).
 """
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -206,6 +207,15 @@ class Accumulator:
         for Z, y, w in blocks:
             self.add(Z, y, w)
         return self.moments()
+
+    @property
+    def rows(self) -> int:
+        """Rows of positive weight that were added."""
+        return self._rows
+
+    def so_far(self) -> Moments:
+        """Return the moments of what was added up to now, from a copy of all sums."""
+        return deepcopy(self).moments()
 
     def moments(self) -> Moments:
         """Return the moments of all that was added; nothing more can be added after it."""

@@ -9,6 +9,7 @@ from tolerance import assert_close
 from bochner.errors import InvalidInput
 from bochner.moments import Moments
 from bochner.solvers.direct import (
+    FLOAT32_FLOOR,
     LOWEST,
     decompose,
     decompose_rows,
@@ -17,6 +18,7 @@ from bochner.solvers.direct import (
     path_of,
     penalties,
 )
+from bochner.solvers.forecast import limited
 from bochner.solvers.ridge import as_alpha, solve_ridge
 from bochner.solvers.solution import Outcome, Path, Solution
 
@@ -285,6 +287,27 @@ def test_float32_limited_where_its_products_do_not_resolve_the_penalty():
     Z = table(60)[0] @ np.ones((8, 8))
     assert outcome(1e-8, "float32", Z=Z) is Outcome.FLOAT32_LIMITED
     assert not Outcome.FLOAT32_LIMITED.good
+
+
+def smooth(noise, n=600, D=60):
+    """Rows whose spectrum falls fast, and targets that need, or do not need, its small end."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(n, D)) * np.logspace(0, -4, D)
+    y = Z @ rng.normal(size=(D, 2)) * 1e3 + noise * rng.normal(size=(n, 2))
+    return Moments.of(Z, y), [(Z - Z.mean(axis=0), y - y.mean(axis=0), np.ones(n))]
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1e-6, True), (3e3, False)])
+def test_a_quarter_of_the_rows_foretells_what_float32_will_limit(noise, expected):
+    sums, rows = smooth(noise)
+    eigen = decompose(sums)
+    resolved = 4 * FLOAT32_FLOOR * eigen.values[-1]
+    errors, _ = leave_one_out(eigen, rows, np.array([resolved, 2 * resolved]))
+    assert (errors[0] < errors[1]) is np.bool_(expected)
+    assert limited(sums, 4 * sums.rows, "loo", rows) is expected
+    assert limited(sums, 4 * sums.rows, 0.5 * resolved, ())
+    assert not limited(sums, 4 * sums.rows, 2 * resolved, ())
+    assert not limited(sums, 4 * sums.rows, "gcv", rows)
 
 
 def test_constant_target():

@@ -15,6 +15,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.estimators import ridge
 from bochner.estimators.named import NAMED
 from bochner.estimators.ridge import SMALL
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
@@ -286,7 +287,7 @@ def test_sparse_rows_give_the_model_of_dense_rows(kernel, method):
     assert_close(fitted, sparse.predict(X), factor=1e5)
     if kernel == KERNEL and method == "orthogonal":
         assert_close(fitted, model(method=method).fit(X, y).predict(X), factor=1e5)
-    assert np.corrcoef(fitted, y)[0, 1] > 0.9
+    assert np.corrcoef(fitted, y)[0, 1] > 0.8
 
 
 def test_sparse_rows_are_refused_by_kernels_of_coordinates():
@@ -390,16 +391,31 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
     assert single.solution_.outcome is Outcome.FLOAT32_LIMITED
     assert single.moments_.precision == "float32"
     assert auto.moments_.precision == double.moments_.precision == "float64"
-    assert auto.solution_.outcome in (Outcome.REFINED, Outcome.EDGE_LOW)
+    solved = Outcome.REFINED if method == "orthogonal" else Outcome.SOLVED
+    assert auto.solution_.outcome in (solved, Outcome.EDGE_LOW)
     assert auto.alpha_ < single.alpha_
 
 
-def test_the_sweep_is_done_again_in_float64_and_says_so():
+@pytest.mark.parametrize("foretold", [True, False])
+def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
+    """After a quarter of the rows where that shows the need, else at the end: the same model."""
+    sweeps = []
+    spied = ridge.engine.sweep
+    monkeypatch.setattr(ridge.engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
+    if not foretold:
+        monkeypatch.setattr(ridge, "limited", lambda *_: False)
+    whole = []
+    until = ridge.engine.sweep_unless
+    monkeypatch.setattr(
+        ridge.engine, "sweep_unless", lambda *a: whole.append(until(*a)) or whole[-1]
+    )
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)
     options = dict(kernel=Matern(2.5, 1.0), n_features=512, method="orthogonal", random_state=0)
     auto = bo.KernelRidge(**options).fit(X, y)
+    assert sweeps == ["float64"]
+    assert (whole[0] is None) is foretold
     assert auto.solution_.outcome is Outcome.REFINED
     assert "again in float64" in str(auto.solution_.outcome)
     double = bo.KernelRidge(**options, precision="float64").fit(X, y)

@@ -1,6 +1,6 @@
 """fit = blocks → features → moments → solve, as functions that estimators share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bochner._ground.arrays import array_namespace, to_numpy
@@ -12,6 +12,7 @@ from bochner.estimators.named import LengthscaleSearch, choose_lengthscale
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Auto, FeatureMap, Fourier, Method
 from bochner.features.auto import Choice, choose
+from bochner.features.fourier import require_real
 from bochner.features.nystrom import Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
@@ -27,6 +28,7 @@ __all__ = [
     "prepare",
     "presample",
     "sweep",
+    "sweep_unless",
 ]
 
 
@@ -81,6 +83,7 @@ def prepare(
     if isinstance(method, Auto):
         return Recipe(search, choose(method, search.kernel, ask))
     phi = draw_map(method, search.kernel, ask)
+    require_real(phi, "A fit")
     return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
 
 
@@ -119,6 +122,25 @@ def sweep(
 ) -> Moments:
     """Return the moments of all blocks in one pass; ``keeper`` sees the rows on their way."""
     return Accumulator(precision).sweep(_features(phi, blocks, dtype, keeper))
+
+
+def sweep_unless(
+    stop: Callable[[Moments], bool],
+    phi: FeatureMap,
+    blocks: Blocks,
+    dtype: str,
+    precision: Precision,
+    keeper: Keeper,
+) -> Moments | None:
+    """Return the same, or None if ``stop`` says so of the moments of the first quarter of rows."""
+    sums, asked = Accumulator(precision), False
+    for Z, y, w in _features(phi, blocks, dtype, keeper):
+        sums.add(Z, y, w)
+        if not asked and blocks.n_rows is not None and 4 * sums.rows >= blocks.n_rows:
+            asked = True
+            if stop(sums.so_far()):
+                return None
+    return sums.moments()
 
 
 def _features(

@@ -2,10 +2,8 @@
 
 import warnings
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import replace
-from functools import reduce
-from operator import add
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,26 +16,33 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import one_of
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
-from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators import engine
 from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.named import accepts_sparse, as_kernel, set_kernel_params
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Method
 from bochner.features.draw import as_method
-from bochner.features.map import same_arrays
 from bochner.features.nystrom import NystromMap, Rounded
 from bochner.kernels import Kernel
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
 from bochner.solvers.direct import Eigen, decompose, decompose_rows
+from bochner.solvers.forecast import limited
 from bochner.solvers.ridge import as_alpha, solve_ridge
 from bochner.solvers.solution import Outcome, Solution
 
-__all__ = ["KernelRidge", "merge"]
+__all__ = ["KernelRidge"]
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
 SMALL = 4e9
+
+#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
+#: penalties are compared on the same rows, so that few decide.
+LOO_ROWS = 4096
+
+#: Rows that a forecast of the precision looks at.
+LOOK_ROWS = 2048
 
 #: Below this many, singular values of the rows are affordable.
 FEW = 2e8
@@ -61,8 +66,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     n_features : int, default 1024
         D. Error falls with D; time grows like n D² + D³ and memory like D².
     alpha : float or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or how to choose it: by exact leave-one-out errors (of up to 8192 random
-        rows), generalised cross-validation, or marginal likelihood.
+        The penalty, or how to choose it: by exact leave-one-out errors (of all rows up to 8192,
+        else of 4096 random ones), generalised cross-validation, or marginal likelihood.
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
@@ -112,6 +117,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
     True
     """
+
+    solution_: Solution
 
     def __init__(
         self,
@@ -191,13 +198,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.rows_seen_ = 0
         self.target_shape_ = _target_shape(blocks)
         self.feature_dtype_ = precision or self._precision(blocks.n_rows)
-        keeper = Keeper(self.seed_)
-        self.moments_ = engine.sweep(
-            self.map_, blocks, self.feature_dtype_, self.feature_dtype_, keeper
-        )
-        self._finish(blocks, keeper)
+        self._finish(blocks, self._sweep(blocks))
         if self.solution_.outcome is Outcome.FLOAT32_LIMITED and self.precision == "auto":
-            self._refine(blocks)
+            self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, "float64")
+            self.solution_ = self._solve()
         return self._warn()
 
     def _choose(self, blocks: Blocks) -> None:
@@ -220,7 +224,35 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return the precision of features and of their products in the first sweep."""
         if self.precision != "auto":
             return "float32" if self.precision == "float32" else "float64"
-        return "float64" if n is not None and n * self.map_.n_features**2 <= SMALL else "float32"
+        # A Nyström map of float32 features is that of K plus a jitter, which limits most fits;
+        # its float64 sweep costs 1.6 times as much, and a second sweep more.
+        small = n is not None and n * self.map_.n_features**2 <= SMALL
+        return "float64" if small or isinstance(self.map_, NystromMap) else "float32"
+
+    def _sweep(self, blocks: Blocks) -> Keeper:
+        """Sum up all rows; in float64 after all where a quarter of them shows the need."""
+        dtype = self.feature_dtype_
+        if self.precision == "auto" and dtype == "float32" and self._many(blocks.n_rows):
+            keeper = Keeper(self.seed_)
+            stop = partial(self._limited, keeper, blocks)
+            moments = engine.sweep_unless(stop, self.map_, blocks, dtype, dtype, keeper)
+            if moments is not None:
+                self.moments_ = moments
+                return keeper
+            dtype = "float64"
+        keeper = Keeper(self.seed_)
+        self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, dtype, keeper)
+        return keeper
+
+    def _many(self, n: int | None) -> bool:
+        """Whether the sweep is long beside a forecast."""
+        return n is not None and n >= 8 * self.map_.n_features
+
+    def _limited(self, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
+        """Whether float32 products will limit the answer, as far as the first rows tell."""
+        moments = first if self.fit_intercept else first.about_zero()
+        rows = self._centred_rows(moments, keeper.sample.lowest(LOOK_ROWS))
+        return limited(moments, engine.count_rows(blocks), as_alpha(self.alpha), rows)
 
     def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
         self.rows_seen_ += engine.count_rows(blocks)
@@ -228,34 +260,38 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.solution_ = self._solve()
         return self
 
-    def _refine(self, blocks: Blocks) -> None:
-        """Form the products again in float64, and solve again."""
-        if isinstance(self.map_, NystromMap):  # its float32 features are those of K plus a jitter
-            self.feature_dtype_ = "float64"
-        self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, "float64")
-        solution = self._solve()
-        outcome = Outcome.REFINED if solution.outcome is Outcome.SOLVED else solution.outcome
-        self.solution_ = replace(solution, outcome=outcome)
+    def solve_again(self) -> Self:
+        """Solve anew from the moments and the sample of rows as they are now."""
+        self.solution_ = self._solve()
+        return self._warn()
 
     def _solve(self) -> Solution:
         self.__dict__.pop("_certificate", None)
         moments = self.moments_ if self.fit_intercept else self.moments_.about_zero()
         means = moments.feature_mean, moments.target_mean
         eigen = self._decompose(moments)
-        rows = self._centred_rows(moments) if self.alpha == "loo" else ()
-        return solve_ridge(eigen, means, as_alpha(self.alpha), rows)
+        complete = len(self.sample_) == moments.rows
+        sample = self.sample_ if complete else self.sample_.lowest(LOO_ROWS)
+        rows = self._centred_rows(moments, sample) if self.alpha == "loo" else ()
+        solution = solve_ridge(eigen, means, as_alpha(self.alpha), rows)
+        again = moments.precision != self.feature_dtype_
+        return _refined(solution) if again else solution
 
     def _decompose(self, moments: Moments) -> Eigen:
         """Decompose the rows themselves while they are few and at hand, else their moments."""
         few = moments.rows * moments.n_features**2 <= FEW
         if few and len(self.sample_) == moments.rows and self.feature_dtype_ == "float64":
-            Z, y, w = map(np.concatenate, zip(*self._centred_rows(moments), strict=True))
+            Z, y, w = map(
+                np.concatenate, zip(*self._centred_rows(moments, self.sample_), strict=True)
+            )
             return decompose_rows(Z, y, w, self.fit_intercept)
         return decompose(moments, self.fit_intercept)
 
-    def _centred_rows(self, moments: Moments) -> Iterator[tuple[Array, Array, Array]]:
-        """Give the sample's features and targets about the means, a block at a time."""
-        sample, size = self.sample_, engine.block_rows(self.map_.n_features)
+    def _centred_rows(
+        self, moments: Moments, sample: RowSample
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Give the rows' features and targets about the means, a block at a time."""
+        size = engine.block_rows(self.map_.n_features)
         for start in range(0, len(sample), size):
             rows = sample.take(np.arange(start, min(start + size, len(sample))))
             Z = engine.as_features(self.map_, rows.X, self.feature_dtype_)
@@ -357,56 +393,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return tags
 
 
-def merge(*models: KernelRidge) -> KernelRidge:
-    """Return the model of all the rows that several models were fitted on apart.
-
-    Parameters
-    ----------
-    *models : KernelRidge
-        Fitted with the same kernel (a value, or a lengthscale that came out the same), method,
-        width and seed, so that their maps are equal; their moments add.
-
-    Raises
-    ------
-    IncompatibleModels
-        If the maps differ; the message says how to make them equal.
-
-    Notes
-    -----
-    Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are those of the
-    merged sample of rows.
-    """
-    if not models:
-        raise InvalidInput("merge: at least one fitted model is required; got none.")
-    for model in models:
-        check_is_fitted(model)
-        _check_same_map(models[0], model)
-    merged = copy(models[0])
-    merged.moments_ = reduce(add, (model.moments_ for model in models))
-    merged.sample_ = reduce(RowSample.merge, (model.sample_ for model in models))
-    merged.rows_seen_ = sum(model.rows_seen_ for model in models)
-    merged.solution_ = merged._solve()
-    return merged._warn()
-
-
-def _check_same_map(a: KernelRidge, b: KernelRidge) -> None:
-    if a.kernel_ != b.kernel_ or not same_arrays(a.map_, b.map_):
-        raise IncompatibleModels(
-            "merge: models must share one feature map; theirs differ "
-            f"(kernels {a.kernel_!r} and {b.kernel_!r}). Fit them with the same kernel value, "
-            "method, n_features and random_state; Nyström landmarks, and whatever is chosen from "
-            "rows, differ with the rows."
-        )
-    if a.feature_dtype_ != b.feature_dtype_:
-        raise IncompatibleModels(
-            f"merge: models must have features of one precision; got {a.feature_dtype_} and "
-            f"{b.feature_dtype_}. Fit all of them with the same precision=..."
-        )
-    if a.target_shape_ != b.target_shape_:
-        raise IncompatibleModels(
-            "merge: models must have the same targets; got rows of y of shape "
-            f"{a.target_shape_} and {b.target_shape_}."
-        )
+def _refined(solution: Solution) -> Solution:
+    solved = solution.outcome is Outcome.SOLVED
+    return replace(solution, outcome=Outcome.REFINED) if solved else solution
 
 
 def _target_shape(blocks: Blocks) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from bochner.errors import InvalidInput
 
 __all__ = ["Keeper", "RowSample"]
 
-#: Rows kept: leave-one-out errors are exact for each, and their mean is good to one part in ninety.
+#: Rows kept, for leave-one-out errors, landmarks and the certificate.
 MOST_ROWS = 8192
 
 #: ... or as many as fit in this, but no fewer than 1024.

@@ -107,9 +107,12 @@ class Range(NamedTuple):
         falls = min(gain * min(reach, 1.0), 0.0)
         rises = shift if bound == -np.inf else max(trend, shift)
         mid = side.score + (falls + rises) / 2
-        spread = groups.std(ddof=1) / np.sqrt(GROUPS) * np.sqrt(1 - 1 / ratio)
+        spread = groups.std(ddof=1) / np.sqrt(GROUPS)
         spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
-        return cls(fallen - shift - spread, mid, max(risen, bound) + spread)
+        # A few decisive rows left out make ε too small however few were left out, so only the
+        # lower end takes the finite-population factor.
+        low = fallen - shift - spread * np.sqrt(1 - 1 / ratio)
+        return cls(low, mid, max(risen, bound) + spread)
 
 
 class Distance(NamedTuple):

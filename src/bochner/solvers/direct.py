@@ -26,7 +26,10 @@ from bochner.solvers.solution import Path
 __all__ = ["Eigen", "decompose", "decompose_rows", "floor", "leave_one_out", "path_of", "penalties"]
 
 #: Smallest penalty of the path, as a share of ‖G‖.
-LOWEST = 1e-9
+LOWEST = 1e-11
+
+#: Smallest penalty that float32 products resolve, as a share of ‖G‖.
+FLOAT32_FLOOR = 1e-6
 
 #: Smallest ‖G‖ that is told from zero: its penalties can still be squared.
 TINY = 1e-100
@@ -154,12 +157,12 @@ def floor(eigen: Eigen) -> float:
     """
     top = max(float(eigen.values[-1]), TINY)
     if eigen.precision == "float32":
-        return 1e-6 * top
+        return FLOAT32_FLOOR * top
     return 10 * len(eigen.values) * float(np.finfo(np.float64).eps) * top
 
 
 def penalties(eigen: Eigen) -> Float[Array, " p"]:
-    """Return the default path: from 1e-9 ‖G‖, or the floor of the precision, to ten times ‖G‖.
+    """Return the default path: from 1e-11 ‖G‖, or the floor of the precision, to ten times ‖G‖.
 
     Smaller penalties can be given by hand.
     """
