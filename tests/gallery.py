@@ -2,21 +2,93 @@
 
 import numpy as np
 
-from bochner.features import IID, QMC, Auto, Fourier, Nystrom, Orthogonal, Pivoted, Uniform
+from bochner.features import (
+    IID,
+    QMC,
+    Auto,
+    Compressed,
+    Explicit,
+    Fourier,
+    Gegenbauer,
+    Given,
+    HermiteMercer,
+    KMeans,
+    LaplacianEigenfunctions,
+    Maclaurin,
+    MercerHarmonic,
+    NeuralTangentFeatures,
+    Nystrom,
+    Orthogonal,
+    Pivoted,
+    PolySketch,
+    Positive,
+    Projected,
+    ReLU,
+    RidgeLeverage,
+    Sign,
+    TensorSketch,
+    Uniform,
+)
 from bochner.kernels import (
+    NNGP,
+    AdditiveChi2,
+    Angular,
+    ArcCosine,
+    Bilinear,
+    Brownian,
+    BrownianBridge,
     Cauchy,
+    Coefficients,
     Columns,
     Constant,
+    Custom,
+    DotExponential,
+    DotProduct,
+    Exp,
     Exponential,
+    ExponentialPower,
+    FourierSeries,
     Gaussian,
+    GeneralizedZonal,
+    Intersection,
+    JensenShannon,
     Laplace,
     Linear,
     Mahalanobis,
     Matern,
+    Modulated,
+    Monomials,
+    NeuralTangent,
+    Normalised,
+    Periodic,
+    Polynomial,
+    Polynomials,
     RationalQuadratic,
+    SkewedChi2,
+    SpectralMixture,
+    Warped,
+    Zonal,
 )
 
 N_COLUMNS = 3
+
+
+def absolute(X):
+    """|x| of every number, of arrays of any library: rows without a sign, as histograms are."""
+    return abs(X)
+
+
+def weight(X):
+    """1 + |x_0| of every row."""
+    return 1.0 + abs(X[:, 0])
+
+
+def squared_products(X, Y):
+    """⟨x, y⟩², a kernel that is a function."""
+    return (X @ Y.T) ** 2
+
+
+FUNCTIONS = {f.__name__: f for f in (absolute, weight, squared_products)}
 
 STATIONARY = [
     Gaussian(),
@@ -24,6 +96,9 @@ STATIONARY = [
     Exponential(lengthscale=2.0),
     RationalQuadratic(shape=0.8, lengthscale=1.5),
     RationalQuadratic(shape=2.5, lengthscale=(0.7, 1.0, 2.0)),
+    ExponentialPower(power=0.7, lengthscale=2.0),
+    ExponentialPower(power=1.6, lengthscale=(0.7, 1.0, 2.0)),
+    ExponentialPower(power=2.0),
     Laplace(lengthscale=3.0),
     Laplace(lengthscale=(1.0, 2.0, 5.0)),
     Cauchy(lengthscale=1.5),
@@ -48,7 +123,67 @@ OTHERS = [
     Mahalanobis(Linear(), matrix=((1.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))),
 ]
 
-KERNELS = STATIONARY + OTHERS
+SERIES = [
+    Polynomial(degree=3, offset=0.5, scale=0.2),
+    Polynomial(degree=2),
+    DotExponential(scale=0.001),
+    DotProduct(series=Coefficients(values=(1.0, 0.0, 0.5))),
+    Zonal(coefficients=(1.0, 0.5, 0.25)),
+    Zonal(coefficients=(0.5, 1.0, 0.0, 0.5), power=0),
+    GeneralizedZonal(
+        radial_functions=(Monomials((1.0, 0.5), (0, 2)), Monomials((0.5,), (1,), decay=0.001))
+    ),
+    Angular(),
+    ArcCosine(order=0),
+    ArcCosine(),
+    ArcCosine(order=2),
+    NNGP(depth=3),
+    NeuralTangent(),
+    NeuralTangent(depth=3),
+]
+"""Kernels of inner products and angles: no frequencies."""
+
+MATRIX = ((2.0, 1.0, 0.0), (1.0, 1.0, 0.5), (0.0, 0.5, 1.0))
+BY_RULE = [
+    Gaussian(lengthscale=2.0) ** 3,
+    (Linear() + 1.0) ** 2,
+    Bilinear(matrix=MATRIX),
+    Bilinear(matrix=((1.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))),
+    Exp(Gaussian(lengthscale=1.5)),
+    Modulated(weight, Matern(smoothness=1.5)),
+    Normalised((Linear() + 1.0) ** 2),
+    Normalised(3.0 * Gaussian() + Linear()),
+    (Linear() + Gaussian(lengthscale=2.0)) * (Matern(smoothness=2.5) + 0.5),
+    Periodic(period=(2.0, 3.0, 5.0), lengthscale=0.8),
+    Periodic(period=4.0, lengthscale=(0.8, 1.0, 2.0)),
+    SpectralMixture(
+        weights=(2.0, 1.0), means=(0.5, (1.0, 0.0, 2.0)), scales=((0.5, 1.0, 2.0), 0.3)
+    ),
+    Warped(absolute, SkewedChi2(skew=0.5)),
+]
+"""The algebra of kernels, and spectra with peaks."""
+
+WITHOUT_FREQUENCIES = [
+    Warped(absolute, AdditiveChi2()),
+    Warped(absolute, Intersection()),
+    Warped(absolute, JensenShannon()),
+    Exp(Normalised(Linear() + 1.0)),
+    Custom(squared_products),
+    FourierSeries(weights=(1.0, 0.5)),
+    Polynomials(weights=(1.0, 0.5, 0.25), lower=-4.0, upper=4.0),
+    Warped(absolute, Brownian(length=3.0)),
+    Warped(absolute, BrownianBridge(length=3.0)),
+]
+"""For Nyström and for methods of their own."""
+
+KERNELS = STATIONARY + OTHERS + BY_RULE + SERIES + WITHOUT_FREQUENCIES
+
+EXACT = [OTHERS[0], OTHERS[1], OTHERS[-1], *BY_RULE[1:4], BY_RULE[6]]
+"""Their features are finite, and not random."""
+
+DENSE_ONLY = ("Laplace", "Cauchy", "Periodic", "Mixture", "Chi2", "Intersection", "JensenShannon")
+DENSE_ONLY += ("Custom", "Modulated")
+"""Words in the names of kernels that are sums over columns, or functions of dense rows."""
 
 PLACEMENTS = [IID(), Orthogonal(), QMC()]
 FOURIER = [Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
@@ -58,7 +193,9 @@ METHODS = [*FOURIER, *NYSTROM, Auto()]
 
 def serves(method, kernel):
     """Whether the method is meant for the kernel: orthogonal directions need a rotation."""
-    by_coordinate = any(name in repr(kernel) for name in ("Laplace", "Cauchy"))
+    if kernel in SERIES + WITHOUT_FREQUENCIES and isinstance(method, Fourier):
+        return False
+    by_coordinate = any(name in repr(kernel) for name in DENSE_ONLY if name != "Modulated")
     return not (by_coordinate and isinstance(method, Fourier) and method.placement == Orthogonal())
 
 
@@ -68,6 +205,145 @@ KINDS = [
 ]
 """One for each way to evaluate a map: where frequencies and landmarks come from is no matter."""
 RANDOM_MAPS = [(kernel, method) for kernel, method in MAPS if method in FOURIER]
+
+
+NETWORKS = [
+    (Angular(), Sign()),
+    (Angular(), Sign(IID())),
+    (Angular(), Sign(QMC())),
+    *((ArcCosine(p), ReLU(p, place)) for p in range(3) for place in (Orthogonal(), IID(), QMC())),
+    *((ArcCosine(p), ReLU(p, IID(), split=False)) for p in range(3)),
+    (NNGP(depth=1), NeuralTangentFeatures()),
+    (NeuralTangent(depth=1), NeuralTangentFeatures()),
+    (NeuralTangent(depth=1), NeuralTangentFeatures(split=False)),
+]
+"""Unbiased random features of angle kernels."""
+
+DEEP = [
+    (kernel, NeuralTangentFeatures(split))
+    for kernel in (NNGP(depth=3), NeuralTangent(depth=3))
+    for split in (True, False)
+]
+"""Features upon features: their bias vanishes like 1/D."""
+
+LANDMARKS = [
+    Nystrom(landmarks)
+    for landmarks in (
+        Uniform(),
+        Pivoted(),
+        Pivoted(mode="blocked"),
+        Pivoted(mode="simple"),
+        KMeans(),
+        RidgeLeverage(),
+        RidgeLeverage(alpha=0.1),
+        Given(np.random.default_rng(9).normal(size=(24, N_COLUMNS))),
+    )
+]
+"""Every choice of landmarks."""
+
+
+ROTATION_INVARIANT = [
+    Gaussian(),
+    Gaussian(lengthscale=(0.5, 1.0, 3.0)),
+    Exponential(lengthscale=2.0),
+    RationalQuadratic(shape=0.8, lengthscale=1.5),
+    ExponentialPower(power=1.6, lengthscale=(0.7, 1.0, 2.0)),
+    Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)),
+    Matern(smoothness=2.5, lengthscale=1.5),
+    2.0 * Matern(smoothness=1.5, lengthscale=0.7) + Gaussian(lengthscale=0.5),
+    *SERIES,
+]
+"""Functions of the radii and of the angle between rows, in units of their lengthscales."""
+
+MONOMIAL = [Gaussian(), Gaussian(lengthscale=(0.5, 1.0, 3.0)), *SERIES[:4]]
+"""Those with monomial radial functions."""
+
+GEGENBAUER = [
+    *((kernel, Gegenbauer()) for kernel in MONOMIAL),
+    *((kernel, Gegenbauer()) for kernel in SERIES[4:] if not isinstance(kernel, GeneralizedZonal)),
+    *((kernel, Gegenbauer(radial="optimal")) for kernel in ROTATION_INVARIANT),
+    *((Gaussian(), Gegenbauer(directions=name)) for name in ("orthogonal", "sobol", "fibonacci")),
+    (Gaussian(), Gegenbauer(order=3, degree=6, parity=True, alternating=True)),
+    (Matern(1.5), Gegenbauer(radial="optimal", allocation="energy", parity=True)),
+    (Matern(1.5), Gegenbauer(radial="optimal", allocation="energy", directions="fibonacci")),
+]
+"""Random Gegenbauer features, as published and improved."""
+
+MERCER = [(kernel, MercerHarmonic()) for kernel in ROTATION_INVARIANT]
+
+
+BASES = [
+    (FourierSeries(weights=(1.0, 0.5, 0.25), period=5.0), Explicit()),
+    (Polynomials(weights=(1.0, 0.0, 0.5, 0.1), lower=-3.0, upper=3.0), Explicit()),
+    (Columns(FourierSeries(weights=(1.0, 0.5), period=5.0), (0, 1)) + Linear(), Explicit()),
+    (Brownian(length=4.0), LaplacianEigenfunctions()),
+    (BrownianBridge(length=4.0), LaplacianEigenfunctions()),
+]
+"""Kernels with features of their own."""
+
+HERMITE = [
+    (Gaussian(), HermiteMercer()),
+    (Gaussian(lengthscale=2.0), HermiteMercer(scale=1.0)),
+    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), HermiteMercer()),
+    (Laplace(lengthscale=3.0), HermiteMercer()),
+    (Cauchy(lengthscale=(1.5, 2.0, 9.0)), HermiteMercer()),
+    (Columns(Matern(2.5), (0,)) * Columns(Gaussian(), (2,)), HermiteMercer()),
+    (Gaussian(lengthscale=2.0) * Laplace(lengthscale=4.0), HermiteMercer()),
+    (2.0 * Gaussian() + Columns(Matern(1.5), (1,)), HermiteMercer()),
+    (Mahalanobis(Gaussian(), ((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))), HermiteMercer()),
+]
+COMPRESSED = [
+    (Gaussian(), Compressed(HermiteMercer())),
+    (Matern(smoothness=1.5), Compressed(Nystrom(), width=2)),
+    (Laplace(lengthscale=3.0), Compressed(Fourier(IID()))),
+]
+SINES = [
+    (kernel, LaplacianEigenfunctions(boundary=2.0))
+    for kernel in (
+        Gaussian(),
+        Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)),
+        Laplace(lengthscale=3.0),
+        2.0 * Matern(smoothness=2.5) + Gaussian(lengthscale=2.0),
+    )
+]
+PROJECTED = [
+    (Gaussian(), Projected(HermiteMercer(), 2)),
+    (Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)), Projected(Nystrom(), 2, "jl")),
+    (Polynomial(degree=2), Projected(Nystrom(), 2)),
+    (Gaussian(), Projected(Fourier(), 2, how="jl")),
+]
+
+
+POWERS = [
+    Polynomial(degree=2, offset=0.0),
+    Polynomial(degree=3, offset=0.0, scale=0.5),
+    Polynomial(degree=3, offset=1.0, scale=0.5),
+    Polynomial(degree=7, offset=0.5, scale=0.2),
+    DotExponential(scale=0.5),
+    DotProduct(series=(1.0, 0.0, 0.5, 0.1)),
+    2.0 * DotExponential(scale=0.3) + Polynomial(degree=2),
+    Gaussian(lengthscale=(1.0, 2.0, 3.0)),
+    0.5 * Gaussian(lengthscale=2.0),
+]
+SKETCH_METHODS = [
+    Maclaurin(),
+    Maclaurin(degrees="geometric"),
+    TensorSketch(),
+    PolySketch(),
+    PolySketch(pairs="independent"),
+]
+HASHED = [PolySketch(inner=4, nonzeros=1), PolySketch(inner=2, nonzeros=2)]
+POSITIVE = [
+    Positive(placement, form)
+    for placement in (Orthogonal(), IID(), QMC())
+    for form in ("hyperbolic", "plain")
+]
+SKETCHED = [(k, m) for k in POWERS for m in SKETCH_METHODS]
+SKETCHED += [(k, m) for k in (POWERS[1], POWERS[2], POWERS[7]) for m in HASHED]
+SKETCHED += [
+    (k, m) for k in (DotExponential(scale=0.5), Gaussian(lengthscale=2.0)) for m in POSITIVE
+]
+"""Kernels of inner products and the Gaussian, with every sketch of their powers."""
 
 
 def rows(n, seed=0, mean=0.0, dtype=np.float64):

@@ -6,19 +6,44 @@ import mpmath
 import numpy as np
 
 from bochner.kernels import (
+    NNGP,
+    AdditiveChi2,
+    Angular,
+    ArcCosine,
+    Bilinear,
+    Brownian,
+    BrownianBridge,
     Cauchy,
     Columns,
     Constant,
+    Custom,
+    DotProductKernel,
+    Exp,
     Exponential,
+    ExponentialPower,
+    FourierSeries,
     Gaussian,
+    GeneralizedZonal,
+    Intersection,
+    JensenShannon,
     Laplace,
     Linear,
     Mahalanobis,
     Matern,
+    Modulated,
+    NeuralTangent,
+    Normalised,
+    Periodic,
+    Polynomials,
+    Power,
     Product,
     RationalQuadratic,
     Scaled,
+    SkewedChi2,
+    SpectralMixture,
     Sum,
+    Warped,
+    Zonal,
 )
 
 
@@ -121,6 +146,248 @@ def spectral_factors(matrix):
     """Eigenvectors and eigenvalues of a symmetric matrix in multiple precision."""
     values, vectors = mpmath.eigsy(mpmath.matrix(matrix))
     return vectors, list(values)
+
+
+# ---- kernels of inner products and angles
+
+
+def dot(x, y):
+    return mpmath.fsum(mpmath.mpf(a) * b for a, b in zip(x, y, strict=True))
+
+
+def norm(x):
+    return mpmath.sqrt(dot(x, x))
+
+
+def cosine(x, y):
+    """cos of the angle, in sixty digits; a row of zeros stands at a right angle to every row."""
+    with mpmath.workdps(60):
+        size = norm(x) * norm(y)
+        return min(max(dot(x, y) / size, mpmath.mpf(-1)), mpmath.mpf(1)) if size else mpmath.mpf(0)
+
+
+@value.register
+def _(kernel: DotProductKernel, x, y):
+    """Maclaurin's series, term by term."""
+    derivatives = kernel.power_series.log_derivative(np.arange(80))
+    t = dot(x, y)
+    terms = [mpmath.exp(v) / mpmath.factorial(n) * t**n for n, v in enumerate(derivatives.tolist())]
+    return mpmath.fsum(terms)
+
+
+@value.register
+def _(kernel: Angular, x, y):
+    return 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi
+
+
+def arc_cosine(order, c):
+    """J_p(θ)/π of Cho & Saul (2009), from cos θ."""
+    with mpmath.workdps(60):
+        theta = mpmath.acos(c)
+        J = (
+            mpmath.pi - theta,
+            mpmath.sin(theta) + (mpmath.pi - theta) * c,
+            3 * mpmath.sin(theta) * c + (mpmath.pi - theta) * (1 + 2 * c**2),
+        )
+        return J[order] / mpmath.pi
+
+
+@value.register
+def _(kernel: ArcCosine, x, y):
+    return (norm(x) * norm(y)) ** kernel.order * arc_cosine(kernel.order, cosine(x, y))
+
+
+@value.register
+def _(kernel: NNGP, x, y):
+    c = cosine(x, y)
+    for _ in range(kernel.depth):
+        c = arc_cosine(1, c)
+    return norm(x) * norm(y) * c
+
+
+@value.register
+def _(kernel: NeuralTangent, x, y):
+    """The sum over layers, Σ_i Σ_i Π_{j ≥ i} κ_0(Σ_j): not the recursion."""
+    layers = [cosine(x, y)]
+    for _ in range(kernel.depth):
+        layers.append(arc_cosine(1, layers[-1]))
+    steps = [arc_cosine(0, c) for c in layers[:-1]]
+    terms = [c * mpmath.fprod(steps[i:]) for i, c in enumerate(layers)]
+    return norm(x) * norm(y) * mpmath.fsum(terms)
+
+
+def gegenbauer(l, d, t):
+    """P_l(t) by the explicit sum Σ_j c_j t^(l − 2j) (1 − t²)^j, in eighty digits."""
+    with mpmath.workdps(80):
+        t, c, total = mpmath.mpf(t), mpmath.mpf(1), mpmath.mpf(0)
+        for j in range(l // 2 + 1):
+            if j:
+                c *= -mpmath.mpf((l - 2 * j + 2) * (l - 2 * j + 1)) / (2 * j * (d - 3 + 2 * j))
+            total += c * t ** (l - 2 * j) * (1 - t * t) ** j
+        return total
+
+
+@value.register
+def _(kernel: Zonal, x, y):
+    c, size = kernel.coefficients, norm(x) * norm(y)
+    if size == 0:
+        return mpmath.mpf(0 if kernel.power else c[0])
+    angle = cosine(x, y)
+    series = mpmath.fsum(a * gegenbauer(l, len(x), angle) for l, a in enumerate(c))
+    return size**kernel.power * series
+
+
+@value.register
+def _(kernel: GeneralizedZonal, x, y):
+    angle = cosine(x, y)
+    total = mpmath.mpf(0)
+    for l, h in enumerate(kernel.radial_functions):
+        pairs = zip(radial(h, norm(x)), radial(h, norm(y)), strict=True)
+        exists = l == 0 or norm(x) * norm(y) > 0
+        total += exists * mpmath.fsum(a * b for a, b in pairs) * gegenbauer(l, len(x), angle)
+    return total
+
+
+def radial(h, t):
+    envelope = mpmath.exp(-h.decay * t * t / 2)
+    return [a * t**n * envelope for a, n in zip(h.coefficients, h.powers, strict=True)]
+
+
+# ---- peaks in the spectrum, histograms, and kernels made of kernels
+
+
+@value.register
+def _(kernel: ExponentialPower, x, y):
+    return mpmath.exp(-(distance(kernel, x, y) ** kernel.power))
+
+
+def per_column(numbers, d):
+    return numbers if isinstance(numbers, tuple) else (numbers,) * d
+
+
+@value.register
+def _(kernel: Periodic, x, y):
+    columns = zip(
+        x, y, per_column(kernel.period, len(x)), per_column(kernel.lengthscale, len(x)), strict=True
+    )
+    waves = (
+        mpmath.sin(mpmath.pi * (mpmath.mpf(a) - b) / p) / length for a, b, p, length in columns
+    )
+    return mpmath.exp(-2 * mpmath.fsum(w * w for w in waves))
+
+
+@value.register
+def _(kernel: SpectralMixture, x, y):
+    delta, total = [mpmath.mpf(a) - b for a, b in zip(x, y, strict=True)], mpmath.mpf(0)
+    for w, mean, scale in zip(kernel.weights, kernel.means, kernel.scales, strict=True):
+        size = sum((s * t) ** 2 for s, t in zip(per_column(scale, len(x)), delta, strict=True))
+        angle = sum(m * t for m, t in zip(per_column(mean, len(x)), delta, strict=True))
+        total += w * mpmath.exp(-size / 2) * mpmath.cos(angle)
+    return total / mpmath.fsum(kernel.weights)
+
+
+def summed(term, x, y):
+    return mpmath.fsum(term(mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(x, y, strict=True))
+
+
+@value.register
+def _(kernel: AdditiveChi2, x, y):
+    return summed(lambda a, b: 2 * a * b / (a + b) if a + b else 0, x, y)
+
+
+@value.register
+def _(kernel: Intersection, x, y):
+    return summed(min, x, y)
+
+
+@value.register
+def _(kernel: JensenShannon, x, y):
+    """Entropies: ½[H(a) + H(b) − H(a + b)] + ... in the form ½(x log₂((x + y)/x) + ...)."""
+
+    def half(a, b):
+        return a * mpmath.log((a + b) / a, 2) / 2 if a else 0
+
+    return summed(lambda a, b: half(a, b) + half(b, a), x, y)
+
+
+@value.register
+def _(kernel: SkewedChi2, x, y):
+    c = kernel.skew
+    pairs = [(mpmath.mpf(a) + c, mpmath.mpf(b) + c) for a, b in zip(x, y, strict=True)]
+    return mpmath.fprod(2 * mpmath.sqrt(a) * mpmath.sqrt(b) / (a + b) for a, b in pairs)
+
+
+@value.register
+def _(kernel: Custom, x, y):
+    return mpmath.mpf(float(kernel.function(np.array([x]), np.array([y]))[0, 0]))
+
+
+@value.register
+def _(kernel: Power, x, y):
+    return value(kernel.kernel, x, y) ** kernel.exponent
+
+
+@value.register
+def _(kernel: Exp, x, y):
+    return mpmath.exp(value(kernel.kernel, x, y))
+
+
+@value.register
+def _(kernel: Bilinear, x, y):
+    return (mpmath.matrix([x]) * mpmath.matrix(kernel.matrix) * mpmath.matrix(y))[0]
+
+
+@value.register
+def _(kernel: Normalised, x, y):
+    sizes = value(kernel.kernel, x, x) * value(kernel.kernel, y, y)
+    return value(kernel.kernel, x, y) / mpmath.sqrt(sizes) if sizes else mpmath.mpf(0)
+
+
+@value.register
+def _(kernel: Modulated, x, y):
+    f, g = (float(kernel.function(np.array([row]))[0]) for row in (x, y))
+    return f * value(kernel.kernel, x, y) * g
+
+
+@value.register
+def _(kernel: Warped, x, y):
+    f, g = (kernel.function(np.array([row]))[0].tolist() for row in (x, y))
+    return value(kernel.kernel, f, g)
+
+
+# ---- kernels with features of their own
+
+
+@value.register
+def _(kernel: FourierSeries, x, y):
+    angles = [
+        2 * mpmath.pi * (mpmath.mpf(a) - b) / kernel.period for a, b in zip(x, y, strict=True)
+    ]
+    return mpmath.fprod(
+        mpmath.fsum(w * mpmath.cos(k * t) for k, w in enumerate(kernel.weights)) for t in angles
+    )
+
+
+@value.register
+def _(kernel: Polynomials, x, y):
+    middle, half = (kernel.lower + kernel.upper) / 2, (kernel.upper - kernel.lower) / 2
+    points = [[(mpmath.mpf(t) - middle) / half for t in row] for row in (x, y)]
+    return mpmath.fprod(
+        mpmath.fsum(
+            w * (2 * k + 1) * mpmath.legendre(k, a) * mpmath.legendre(k, b)
+            for k, w in enumerate(kernel.weights)
+        )
+        for a, b in zip(*points, strict=True)
+    )
+
+
+@value.register
+def _(kernel: Brownian | BrownianBridge, x, y):
+    rows = [[min(max(mpmath.mpf(t), 0), kernel.length) for t in row] for row in (x, y)]
+    tied = isinstance(kernel, BrownianBridge)
+    return mpmath.fprod(
+        min(a, b) - (a * b / kernel.length if tied else 0) for a, b in zip(*rows, strict=True)
+    )
 
 
 # ---- twins of the moments, the solvers and the pivots: loops over rows, solves, enumeration

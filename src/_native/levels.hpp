@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace bochner {
 
 enum class Op {
     pair,                // scale * cos(2 pi t) | scale * sin(2 pi t)
-    phase,               // scale * cos(2 pi t)
+    phase,               // scale * cos(2 pi (t + phase))
     gaussian,            // exp(-s / 2)
     exponential,         // exp(-sqrt s)
     matern32,            // (1 + a) exp(-a), a = sqrt(3 s)
@@ -18,7 +19,7 @@ enum class Op {
 };
 
 // One call: n rows of d columns against m packed columns, into rows of `out` that lie `stride`
-// apart. `start` holds, packed, what each column's sum begins with.
+// apart. `start` and `phase` hold, padded, what each column's sum begins and ends with.
 template <class T>
 struct Task {
     Op op;
@@ -26,9 +27,72 @@ struct Task {
     std::size_t n, d, m;
     const T* columns;
     const T* start;
+    const T* phase;
     T scale;  // of the features, or the parameter of the profile
     T* out;
     std::size_t stride;
+};
+
+// Rows of n numbers, n a power of two, that lie together; `out` as above.
+template <class T>
+struct Rows {
+    const T* X;
+    std::size_t n;
+    T* out;
+    std::size_t stride;
+};
+
+// Sums over degrees l of h_l p_l(t), t the inner products of rows with packed columns, clipped to
+// [-1, 1]; p_0 = 1, p_{l+1} = up_l t p_l - down_l p_{l-1}. `radial` holds for each row the h_l of
+// each function, together; function f fills the m columns from f m on.
+template <class T>
+struct Polynomials {
+    const T* X;
+    std::size_t n, d, m;
+    const T* columns;
+    const T* start;
+    const T* radial;
+    std::size_t functions, degree;
+    const T* up;
+    const T* down;
+    T* out;
+    std::size_t stride;
+};
+
+// Blocks of p frequencies, m in all, as products of `steps` Hadamard matrices with diagonals before,
+// between and after them; d <= p. Where there are `orders`, the numbers of each block are put into
+// its order after the first product.
+template <class T>
+struct Chains {
+    Op op;
+    const T* X;
+    std::size_t d, p, m, steps;
+    const T* diagonals;
+    const std::int32_t* orders;
+    const T* phase;
+    T scale;
+    T* out;
+    std::size_t stride;
+};
+
+constexpr std::size_t abreast = 16;
+
+// A straight-line programme: value 0 is 1, each other one c0 w[u0] v[p0] + c1 w[u1] v[p1], with w the
+// d coordinates of a row and their d cumulative sums of squares. Block b of the result is `count`
+// values from `first` on, times the row's radial factor b.
+template <class T>
+struct Harmonics {
+    const T* U;
+    std::size_t d, nodes;
+    const std::int32_t* parents;
+    const std::int32_t* inputs;
+    const T* factors;
+    const T* radial;
+    std::size_t blocks;
+    const std::int32_t* first;
+    const std::int32_t* count;
+    T* out;
+    std::size_t stride, width;
 };
 
 template <class T>
@@ -38,6 +102,10 @@ struct Loops {
     void (*pack)(const T* source, std::size_t d, std::size_t m, std::size_t row,
                  std::size_t column, T* panels);
     void (*run)(const Task<T>& task, std::size_t first, std::size_t last);
+    void (*hadamard)(const Rows<T>& task, std::size_t first, std::size_t last);
+    void (*chains)(const Chains<T>& task, std::size_t first, std::size_t last, T* room);
+    void (*polynomials)(const Polynomials<T>& task, std::size_t first, std::size_t last);
+    void (*harmonics)(const Harmonics<T>& task, std::size_t first, std::size_t last, T* room);
 };
 
 struct Level {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "elementary.hpp"
+#include "hadamard.hpp"
 #include "levels.hpp"
 
 namespace {
@@ -130,16 +131,23 @@ inline void evaluate(Vector<T> s, T p, Vector<T> (&v)[parts<op>]) {
     }
 }
 
+// Phases come after the sums: in front, all roundings of a sum would be those of a number near one.
 template <Op op, class T>
-inline void finish(const T* sums, std::size_t n, T p, T* out, std::size_t m) {
+inline Vector<T> shifted(const T* sums, const T* phase) {
+    if constexpr (op == Op::phase) return load(sums) + load(phase);
+    else return load(sums);
+}
+
+template <Op op, class T>
+inline void finish(const T* sums, std::size_t n, T p, T* out, std::size_t m, const T* phase) {
     Vector<T> v[parts<op>];
     std::size_t k = 0;
     for (; k + lanes<T> <= n; k += lanes<T>) {
-        evaluate<op, T>(load(sums + k), p, v);
+        evaluate<op, T>(shifted<op>(sums + k, phase + k), p, v);
         for (int i = 0; i < parts<op>; ++i) store<T>(out + i * m + k, v[i]);
     }
     if (k == n) return;
-    evaluate<op, T>(load(sums + k), p, v);  // the last vector sticks out of the row
+    evaluate<op, T>(shifted<op>(sums + k, phase + k), p, v);  // the last vector sticks out of the row
     for (int i = 0; i < parts<op>; ++i) std::memcpy(out + i * m + k, &v[i], (n - k) * sizeof(T));
 }
 
@@ -172,7 +180,7 @@ void tile_row(const Task<T>& task, std::size_t i, std::size_t last, std::size_t 
         tile<Sum, T>(x, task.columns + (f + k) * task.d, task.start + f + k, task.d, sums + k);
     for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
         finish<op, T>(sums + r * strip, width, task.scale, task.out + (i + r) * task.stride + f,
-                      task.m);
+                      task.m, task.phase + f);
 }
 
 template <Op op, class Sum, class T>
@@ -199,8 +207,5 @@ void run(const Task<T>& task, std::size_t first, std::size_t last) {
         case Op::cauchy: return walk<Op::cauchy, Factors, T>(task, first, last);
     }
 }
-
-template <class T>
-constexpr bochner::Loops<T> loops = {panel_width<T>, pack<T>, run<T>};
 
 }  // namespace

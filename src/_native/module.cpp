@@ -27,6 +27,8 @@ using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Row = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
+using Block = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <class T>
 using Output = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
 
 // ---- instruction sets
@@ -91,16 +93,21 @@ void share(std::size_t n, std::size_t piece, std::size_t threads, const Piece& w
     for (std::thread& other : others) other.join();
 }
 
+// n rows of `work` operations each, for `threads` at most.
+template <class Piece>
+void spread(std::size_t n, double work, std::size_t threads, const Piece& piece) {
+    const std::size_t worth = 1 + std::size_t(std::min(double(n) * work / least_work, 1e6));
+    threads = std::max<std::size_t>(1, std::min({threads, worth, n}));
+    constexpr std::size_t largest = 192;
+    const std::size_t even = (n + 4 * threads - 1) / (4 * threads);
+    const std::size_t rows = std::max<std::size_t>(1, std::min(largest, threads > 1 ? even : n));
+    share(n, rows, threads, piece);
+}
+
 template <class T>
 void run(const Loops<T>& loops, const Task<T>& task, std::size_t threads) {
-    const double work = double(task.n) * double(task.m) * double(task.d + 16);
-    const std::size_t worth = 1 + std::size_t(std::min(work / least_work, 1e6));
-    threads = std::max<std::size_t>(1, std::min({threads, worth, task.n}));
-    constexpr std::size_t largest = 192;
-    const std::size_t even = (task.n + 4 * threads - 1) / (4 * threads);
-    const std::size_t piece = std::max<std::size_t>(1, std::min(largest, threads > 1 ? even : task.n));
-    share(task.n, piece, threads,
-          [&](std::size_t first, std::size_t last) { loops.run(task, first, last); });
+    spread(task.n, double(task.m) * double(task.d + 16), threads,
+           [&](std::size_t first, std::size_t last) { loops.run(task, first, last); });
 }
 
 // ---- calls
@@ -128,13 +135,21 @@ void require(bool condition, const char* message) {
 }
 
 template <class T>
+void require_room(const Output<T>& out, std::size_t rows, std::size_t columns) {
+    require(out.shape(0) == rows && out.shape(1) == columns, "out has the wrong shape");
+    if (out.size() == 0) return;
+    require(columns == 1 || out.stride(1) == 1, "rows of out must be contiguous");
+    require(rows == 1 || out.stride(0) >= std::ptrdiff_t(columns), "rows of out overlap");
+}
+
+template <class T>
+std::size_t stride_of(const Output<T>& out) {
+    return std::size_t(std::max<std::ptrdiff_t>(out.stride(0), 0));
+}
+
+template <class T>
 Task<T> prepare(Op op, const Matrix<T>& X, std::size_t m, T scale, const Output<T>& out) {
-    const std::size_t columns = op == Op::pair ? 2 * m : m;
-    require(out.shape(0) == X.shape(0) && out.shape(1) == columns, "out has the wrong shape");
-    if (out.size() > 0) {
-        require(columns == 1 || out.stride(1) == 1, "rows of out must be contiguous");
-        require(out.shape(0) == 1 || out.stride(0) >= std::ptrdiff_t(columns), "rows of out overlap");
-    }
+    require_room(out, X.shape(0), op == Op::pair ? 2 * m : m);
     Task<T> task{};
     task.op = op;
     task.X = X.data();
@@ -143,8 +158,16 @@ Task<T> prepare(Op op, const Matrix<T>& X, std::size_t m, T scale, const Output<
     task.m = m;
     task.scale = scale;
     task.out = out.data();
-    task.stride = std::size_t(std::max<std::ptrdiff_t>(out.stride(0), 0));
+    task.stride = stride_of(out);
     return task;
+}
+
+// With room for the vector that sticks out at its end.
+template <class T>
+std::vector<T> padded(const T* bias, std::size_t m) {
+    std::vector<T> copy(m + 16, T(0));
+    if (bias) std::copy_n(bias, m, copy.begin());
+    return copy;
 }
 
 template <class T>
@@ -154,9 +177,11 @@ void evaluate(Task<T> task, const T* source, bool transposed, const T* bias, T s
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     Packed<T> packed(loops, source, task.d, task.m, transposed);
-    for (std::size_t f = 0; f < task.m; ++f) packed.start[f] = bias ? bias[f] : start;
+    const std::vector<T> phase = padded(bias, task.m);
+    std::fill_n(packed.start, task.m, start);
     task.columns = packed.panels;
     task.start = packed.start;
+    task.phase = phase.data();
     run(loops, task, threads);
 }
 
@@ -194,6 +219,119 @@ void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double paramet
                 start, threads);
 }
 
+bool power_of_two(std::size_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+template <class T>
+void hadamard(Matrix<T> X, Output<T> out, std::size_t threads) {
+    const std::size_t n = X.shape(1);
+    require(power_of_two(n), "rows must have a power of two of columns");
+    require_room(out, X.shape(0), n);
+    nb::gil_scoped_release unlocked;
+    const Rows<T> task{X.data(), n, out.data(), stride_of(out)};
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    spread(X.shape(0), 4.0 * double(n), threads,
+           [&](std::size_t first, std::size_t last) { loops.hadamard(task, first, last); });
+}
+
+using Numbers = nb::ndarray<const std::int32_t, nb::c_contig, nb::device::cpu>;
+
+// X (n, d), diagonals (blocks, steps + 1, p), orders (blocks, p) or none, bias (m) or, for pairs, none.
+template <class T>
+void chains(Matrix<T> X, Block<T> diagonals, Numbers orders, Row<T> bias, std::size_t m, double scale,
+            Output<T> out, std::size_t threads) {
+    const std::size_t n = X.shape(0), d = X.shape(1), p = diagonals.shape(2);
+    const bool pairs = bias.shape(0) == 0;
+    require(power_of_two(p) && d <= p, "rows must fit a power of two of columns");
+    require(diagonals.shape(1) > 1 && m <= p * diagonals.shape(0), "there are too few diagonals");
+    require(orders.size() == 0 || orders.size() == p * diagonals.shape(0),
+            "orders and diagonals disagree");
+    for (std::size_t k = 0; k < orders.size(); ++k)
+        require(orders.data()[k] >= 0 && std::size_t(orders.data()[k]) < p, "orders are out of range");
+    require(pairs || bias.shape(0) == m, "there must be a phase for each frequency");
+    require_room(out, n, pairs ? 2 * m : m);
+    if (n == 0 || m == 0) return;
+    nb::gil_scoped_release unlocked;
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    const std::vector<T> phase = padded(pairs ? nullptr : bias.data(), m);
+    const Chains<T> task{pairs ? Op::pair : Op::phase,
+                         X.data(), d, p, m, diagonals.shape(1) - 1, diagonals.data(),
+                         orders.size() ? orders.data() : nullptr, phase.data(), T(scale), out.data(),
+                         stride_of(out)};
+    spread(n, double(m) * (40.0 + 8.0 * double(task.steps)), threads,
+           [&](std::size_t first, std::size_t last) {
+               std::vector<T> room(2 * p + 32);
+               loops.chains(task, first, last, room.data());
+           });
+}
+
+// X (n, d), columns (d, m), radial (n, functions, degree + 1), up and down (degree).
+template <class T>
+void polynomials(Matrix<T> X, Matrix<T> columns, Block<T> radial, Row<T> up, Row<T> down,
+                 Output<T> out, std::size_t threads) {
+    const std::size_t n = X.shape(0), d = X.shape(1), m = columns.shape(1);
+    require(columns.shape(0) == d, "X and columns disagree about the number of columns");
+    require(radial.shape(0) == n && radial.shape(2) == up.shape(0) + 1 &&
+                down.shape(0) == up.shape(0),
+            "radial, up and down disagree about rows or degrees");
+    require_room(out, n, radial.shape(1) * m);
+    if (n == 0 || m == 0) return;
+    nb::gil_scoped_release unlocked;
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    const Packed<T> packed(loops, columns.data(), d, m, false);
+    const Polynomials<T> task{X.data(),       n,           d,           m,
+                              packed.panels,  packed.start, radial.data(), radial.shape(1),
+                              up.shape(0),    up.data(),   down.data(), out.data(),
+                              stride_of(out)};
+    const double work = double(m) * double(d + (3 + 2 * task.functions) * (task.degree + 1));
+    spread(n, work, threads,
+           [&](std::size_t first, std::size_t last) { loops.polynomials(task, first, last); });
+}
+
+// What a programme reads must be there: parents before children, inputs, and blocks of values.
+template <class T>
+void require_programme(const Harmonics<T>& task) {
+    for (std::size_t i = 2; i < 2 * task.nodes; ++i) {
+        const std::int32_t p = task.parents[i], u = task.inputs[i];
+        require(p >= 0 && std::size_t(p) < i / 2, "a parent must come before its child");
+        require(u >= 0 && std::size_t(u) < 2 * task.d, "there is no such input");
+    }
+    std::size_t width = 0;
+    for (std::size_t b = 0; b < task.blocks; ++b) {
+        require(task.first[b] >= 0 && task.count[b] >= 0 &&
+                    std::size_t(task.first[b]) + std::size_t(task.count[b]) <= task.nodes,
+                "a block must lie within the values");
+        width += std::size_t(task.count[b]);
+    }
+    require(width == task.width, "out has the wrong shape");
+}
+
+// U (n, d), parents, inputs and factors (nodes, 2), radial (n, blocks), first and count (blocks).
+template <class T>
+void harmonics(Matrix<T> U, Numbers parents, Numbers inputs, Matrix<T> factors, Matrix<T> radial,
+               Numbers first, Numbers count, Output<T> out, std::size_t threads) {
+    const std::size_t n = U.shape(0), d = U.shape(1), nodes = factors.shape(0);
+    require(factors.shape(1) == 2 && parents.size() == 2 * nodes && inputs.size() == 2 * nodes,
+            "parents, inputs and factors must be pairs, one for each value");
+    require(radial.shape(0) == n && first.size() == radial.shape(1) &&
+                count.size() == radial.shape(1),
+            "radial, first and count disagree about rows or blocks");
+    require_room(out, n, out.shape(1));
+    const Harmonics<T> task{U.data(),      d,           nodes,           parents.data(),
+                            inputs.data(), factors.data(), radial.data(), radial.shape(1),
+                            first.data(),  count.data(), out.data(),     stride_of(out),
+                            out.shape(1)};
+    require_programme(task);
+    if (n == 0) return;
+    nb::gil_scoped_release unlocked;
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    const std::size_t room = abreast * (2 * d + 2 * nodes + abreast) + task.width + abreast;
+    spread(n, double(4 * nodes + 2 * task.width), threads,
+           [&](std::size_t from, std::size_t to) {
+               std::vector<T> scratch(room);
+               loops.harmonics(task, from, to, scratch.data());
+           });
+}
+
 template <class T>
 void bind(nb::module_& m) {
     const auto strict = [](const char* name) { return nb::arg(name).noconvert(); };
@@ -203,6 +341,14 @@ void bind(nb::module_& m) {
           strict("out"), nb::arg("threads"));
     m.def("radial", &radial<T>, strict("X"), strict("Y"), nb::arg("profile"), nb::arg("parameter"),
           strict("out"), nb::arg("threads"));
+    m.def("hadamard", &hadamard<T>, strict("X"), strict("out"), nb::arg("threads"));
+    m.def("chains", &chains<T>, strict("X"), strict("diagonals"), strict("orders"), strict("bias"),
+          nb::arg("m"), nb::arg("scale"), strict("out"), nb::arg("threads"));
+    m.def("polynomials", &polynomials<T>, strict("X"), strict("columns"), strict("radial"),
+          strict("up"), strict("down"), strict("out"), nb::arg("threads"));
+    m.def("harmonics", &harmonics<T>, strict("U"), strict("parents"), strict("inputs"),
+          strict("factors"), strict("radial"), strict("first"), strict("count"), strict("out"),
+          nb::arg("threads"));
 }
 
 }  // namespace

@@ -307,6 +307,47 @@ def test_check_gives_the_certificate_alone_without_a_target(folder, capsys):
     assert facts["certificate_words"].startswith("With 16 features, 50 rows")
 
 
+# --- compare -------------------------------------------------------------------------------------
+
+
+def test_compare_prints_the_table_that_python_would(folder, tmp_path, capsys):
+    options = (
+        "--kernel",
+        "matern32",
+        "--lengthscale",
+        "1.5",
+        "--features",
+        "16",
+        "--columns",
+        "a,b",
+    )
+    picture = tmp_path / "c.svg"
+    command = ("compare", folder / "train.parquet", *options, "--seed", "3")
+    out, _ = said(capsys, 0, *command, "--plot", picture)
+    table = columns()
+    X = np.column_stack([table["a"], table["b"]])
+    found = bo.compare(Matern(1.5, 1.5), X, n_features=16, random_state=3)
+    for row in found.rows:
+        assert str(row.method) in out
+    assert out.index(str(found.rows[0].method)) < out.index(str(found.rows[1].method))
+    assert f"errors on {found.n_sample} rows" in out
+    assert "<svg" in picture.read_text()
+    out, _ = said(capsys, 0, *command, "--json")
+    facts = json.loads(out)
+    assert facts["best"] == repr(found.best)
+    assert [m["error"] for m in facts["methods"] if not m["refused"]] == pytest.approx(
+        [row.error for row in found.rows if not row.refused]
+    )
+
+
+def test_compare_chooses_the_lengthscale_by_the_target(folder, capsys):
+    command = ("compare", folder / "train.parquet", "--features", "16", "--json")
+    with_target = json.loads(said(capsys, 0, *command, "--target", "y")[0])
+    without = json.loads(said(capsys, 0, *command, "--columns", "a,b,c")[0])
+    assert with_target["kernel"].startswith("Gaussian(lengthscale=")
+    assert without["kernel"] != with_target["kernel"]
+
+
 # --- demo ----------------------------------------------------------------------------------------
 
 

@@ -1,15 +1,29 @@
-"""Where frequencies fall: variances in closed form, orthogonality, errors against scikit-learn."""
+"""Where frequencies fall: variances in closed form, orthogonality, errors against scikit-learn.
+
+Placements that are never formed, and weighted ones, are in test_structured_laws.py.
+"""
 
 import numpy as np
 import pytest
 from gallery import PLACEMENTS
 from scipy.special import hyp1f1
-from scipy.stats import norm
+from scipy.stats import ks_2samp, norm
+from scipy.stats import t as student
 from sklearn.kernel_approximation import RBFSampler
 from tolerance import assert_close, bar
 
-from bochner.features import IID, QMC, Fourier, Orthogonal, draw
-from bochner.kernels import Exponential, Gaussian, Laplace, Matern, RationalQuadratic
+from bochner.errors import InvalidInput
+from bochner.features import IID, QMC, Fastfood, Fourier, Orthogonal, Structured, draw
+from bochner.kernels import (
+    Exponential,
+    ExponentialPower,
+    Gaussian,
+    Laplace,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    SpectralMixture,
+)
 
 SEEDS = 2000
 DISTANCES = np.array([0.3, 0.8, 1.5, 2.5])
@@ -101,13 +115,113 @@ def test_orthogonal_blocks_are_stretched_by_the_lengthscales():
     assert_close(W * np.array(scales)[:, None], unit)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=repr)
+EVERY = [*PLACEMENTS, QMC("halton"), Structured(), Fastfood()]
+
+
+@pytest.mark.parametrize("placement", EVERY, ids=repr)
 @pytest.mark.parametrize("m", [1, 2, 7, 64])
 def test_any_number_of_frequencies_is_placed(placement, m):
     W = placement.place(Gaussian().spectral_measure(4), m, np.random.default_rng(0))
     assert W.shape == (4, m)
     assert W.dtype == np.float64
     assert np.isfinite(W).all()
+
+
+# ---- nested
+
+
+@pytest.mark.parametrize("placement", EVERY, ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Matern(1.5, 2.0), RationalQuadratic(0.8), ExponentialPower(power=1.2)],
+    ids=repr,
+)
+@pytest.mark.parametrize("d", [1, 4, 40])
+def test_twice_the_width_begins_with_the_frequencies_of_the_narrow_map(placement, kernel, d):
+    measure = kernel.spectral_measure(d)
+    few, many, whole = (
+        placement.place(measure, m, np.random.default_rng(5)) for m in (30, 60, 480)
+    )
+    assert_close(many[:, :30], few)
+    assert_close(whole[:, :60], many)
+
+
+@pytest.mark.parametrize("form", ["pair", "phase"])
+@pytest.mark.parametrize("placement", EVERY, ids=repr)
+def test_maps_of_twice_the_width_hold_the_features_of_the_narrow_one(placement, form):
+    X = np.random.default_rng(0).normal(size=(9, 40))
+    narrow, wide = (
+        draw(Matern(2.5, 6.0), Fourier(placement, form), n_features=D, n_inputs=40, random_state=3)
+        for D in (48, 96)
+    )
+    parts = 2 if form == "pair" else 1
+    few, many = (phi(X).reshape(9, parts, -1) for phi in (narrow, wide))
+    assert_close(2**0.5 * many[:, :, : few.shape[2]], few)
+
+
+# ---- the radial law of every isotropic kernel
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Matern(0.8), RationalQuadratic(0.8), ExponentialPower(power=0.7), Exponential()],
+    ids=repr,
+)
+@pytest.mark.parametrize("placement", [Orthogonal(), Fastfood(), Structured()], ids=repr)
+def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
+    """Kolmogorov-Smirnov against independent draws of the measure itself; the alarm rate is 1e-6.
+
+    Planted fault: lengths of another kernel.
+    """
+    d, m = 32, 6000
+    rng = np.random.default_rng(0)
+
+    def lengths(other):
+        W = placement.place(other.spectral_measure(d), m, rng)
+        return np.linalg.norm(W, axis=0)
+
+    expected = np.linalg.norm(kernel.spectral_measure(d).sample(rng, m), axis=1)
+    assert ks_2samp(lengths(kernel), expected).pvalue > 1e-6 / 15
+    assert ks_2samp(lengths(Matern(2.0)), expected).pvalue < 1e-6 / 15
+
+
+# ---- sequences
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(),
+        Laplace(3.0),
+        Matern(0.7),
+        ExponentialPower(power=0.7, lengthscale=2.0),
+        Periodic(period=2.0),
+        SpectralMixture(
+            weights=(1.0, 0.5), means=((0.0, 1.0, 0.2),) * 2, scales=((0.1,) * 3, (0.3,) * 3)
+        ),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("sequence", ["sobol", "halton"])
+def test_low_discrepancy_points_are_unbiased(kernel, sequence):
+    """Student's t over seeds; the planted fault is a kernel of 1.3 times the lengthscale."""
+    values = estimates(kernel, Fourier(QMC(sequence)), 64, 3, seeds=200)
+    K = kernel(pairs_at(DISTANCES, 3))[0, 1:]
+    error = values.std(axis=0, ddof=1) / len(values) ** 0.5
+    t = np.abs(values.mean(axis=0) - K) / (error + 1e-12)
+    allowed = student.isf(1e-6 / (2 * 12 * len(DISTANCES)), len(values) - 1)
+    assert t.max() < allowed
+    wrong = kernel(1.3 * pairs_at(DISTANCES, 3))[0, 1:]
+    assert (np.abs(values.mean(axis=0) - wrong) / error).max() > allowed
+
+
+def test_sequences_are_named():
+    assert repr(QMC()) == "QMC()"
+    assert repr(QMC("halton")) == "QMC('halton')"
+    with pytest.raises(InvalidInput, match=r'sequence must be "sobol" or "halton"; got .niederr'):
+        QMC("niederreiter")
 
 
 def test_sobol_frequencies_are_spread_better_than_independent_ones():

@@ -21,7 +21,18 @@ KERNELS = (
     "rational_quadratic",
     "linear",
 )
-METHODS = ("auto", "fourier", "iid", "orthogonal", "qmc", "nystrom", "uniform")
+METHODS = (
+    "auto",
+    "fourier",
+    "iid",
+    "orthogonal",
+    "qmc",
+    "structured",
+    "mercer",
+    "hermite",
+    "nystrom",
+    "uniform",
+)
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
@@ -34,6 +45,25 @@ _separator = click.option(
     help="Between the fields of text files; found by itself if not given.",
 )
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
+_columns = click.option(
+    "--columns", metavar="A,B,...", help="Feature columns; all others if not given."
+)
+_kernel = click.option(
+    "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
+)
+_lengthscale = click.option(
+    "--lengthscale",
+    type=Lengthscales(),
+    multiple=True,
+    metavar="NUMBERS",
+    help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
+)
+_features = click.option(
+    "--features", type=click.IntRange(1), default=1024, show_default=True, help="Number D."
+)
+_target_optional = click.option(
+    "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
+)
 _model = click.argument("model", metavar="MODEL")
 
 
@@ -67,19 +97,9 @@ def demo(**options: Any) -> None:
     "--target", required=True, multiple=True, help="Column to predict; repeat for several."
 )
 @click.option("--out", required=True, type=Destination(), help="Model file to write.")
-@click.option(
-    "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
-)
-@click.option(
-    "--lengthscale",
-    type=Lengthscales(),
-    multiple=True,
-    metavar="NUMBERS",
-    help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
-)
-@click.option(
-    "--features", type=click.IntRange(1), default=1024, show_default=True, help="Number D."
-)
+@_kernel
+@_lengthscale
+@_features
 @click.option(
     "--method",
     type=click.Choice(METHODS),
@@ -97,7 +117,7 @@ def demo(**options: Any) -> None:
 )
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
-@click.option("--columns", metavar="A,B,...", help="Feature columns; all others if not given.")
+@_columns
 @click.option(
     "--precision",
     type=click.Choice(("auto", "float32", "float64")),
@@ -112,6 +132,30 @@ def fit(**options: Any) -> None:
     from bochner.cli.fit import run_fit  # noqa: PLC0415
 
     run_fit(**options)
+
+
+@bochner.command()
+@_files
+@_target_optional
+@_kernel
+@_lengthscale
+@_features
+@_seed
+@_columns
+@click.option(
+    "--plot", type=Destination((".svg", ".png", ".pdf")), metavar="FILE", help="Picture to write."
+)
+@_separator
+@_json
+@_quiet
+def compare(**options: Any) -> None:
+    """Say which features serve a kernel best on the rows of FILES.
+
+    Draws every method on a sample of the rows: error predicted and measured, and time.
+    """
+    from bochner.cli.compare import run_compare  # noqa: PLC0415
+
+    run_compare(**options)
 
 
 @bochner.command()

@@ -20,7 +20,7 @@ from bochner.kernels import Kernel
 from bochner.persist import save
 from bochner.solvers.solution import Solution
 
-__all__ = ["run_fit"]
+__all__ = ["kernel_of", "run_fit"]
 
 _CRITERIA = {
     "loo": "chosen by leave-one-out error",
@@ -81,7 +81,7 @@ def _model(
     kernel: str, lengthscale: Sequence[tuple[float, ...]], method: str, features: int, **rest: Any
 ) -> KernelRidge:
     return KernelRidge(
-        kernel=_kernel(kernel, [number for part in lengthscale for number in part]),
+        kernel=kernel_of(kernel, [number for part in lengthscale for number in part]),
         method=method,
         n_features=features,
         alpha=rest["alpha"],
@@ -90,7 +90,7 @@ def _model(
     )
 
 
-def _kernel(name: str, lengthscale: list[float]) -> Kernel | str:
+def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
     """Return the kernel with this lengthscale, or its name, so that it is chosen."""
     if not lengthscale:
         return name

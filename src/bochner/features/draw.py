@@ -2,17 +2,23 @@
 
 import numpy as np
 
+import bochner.features.rules_fourier
+import bochner.features.rules_gegenbauer  # noqa: F401  its rule
 from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.fourier import Fourier
+from bochner.features.hermite import HermiteMercer
+from bochner.features.landmarks import Uniform
 from bochner.features.map import FeatureMap
+from bochner.features.mercer import MercerHarmonic
 from bochner.features.method import Method
-from bochner.features.nystrom import Nystrom, Uniform
+from bochner.features.nystrom import Nystrom
 from bochner.features.placements import IID, QMC, Orthogonal
 from bochner.features.rules import Request, draw_map
+from bochner.features.structured import Structured
 from bochner.kernels import Kernel
 
 __all__ = ["NAMED", "as_method", "draw"]
@@ -24,6 +30,9 @@ NAMED: dict[str, Method] = {
     "iid": Fourier(IID()),
     "orthogonal": Fourier(Orthogonal()),
     "qmc": Fourier(QMC()),
+    "structured": Fourier(Structured()),
+    "mercer": MercerHarmonic(),
+    "hermite": HermiteMercer(),
     "nystrom": Nystrom(),
     "uniform": Nystrom(Uniform()),
 }
@@ -57,7 +66,8 @@ def draw(
         Any kernel of :mod:`bochner.kernels`, or sums and products of them.
     method : Method or str, default "auto"
         How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``, ``Auto()``,
-        or "auto", "fourier", "iid", "orthogonal", "qmc", "nystrom", "uniform".
+        or "auto", "fourier", "iid", "orthogonal", "qmc", "structured", "mercer",
+        "hermite", "nystrom", "uniform".
     n_features : int, default 1024
         D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
         have fewer.

@@ -3,13 +3,14 @@
 By Bochner's theorem k(x − y) = k(0) E cos(ω·(x − y)) with ω from the kernel's spectral measure.
 m frequencies ω_j give
 
-    pair:  z(x) = √(k(0)/m) [cos ω_j·x, sin ω_j·x]_j,             D = 2m,
-    phase: z(x) = √(2 k(0)/m) [cos(ω_j·x + b_j)]_j, b ~ U[0, 2π],   D = m.
+    pair:    z(x) = √(k(0)/m) [cos ω_j·x, sin ω_j·x]_j,             D = 2m,
+    phase:   z(x) = √(2 k(0)/m) [cos(ω_j·x + b_j)]_j, b ~ U[0, 2π],   D = m,
+    complex: z(x) = √(k(0)/m) [exp(i ω_j·x)]_j,                     D = m.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,10 +20,19 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
-from bochner.features.placements import Orthogonal, Placement
+from bochner.features.placements import Grid, Orthogonal, Placement
 from bochner.kernels import Kernel
 
-__all__ = ["Fourier", "FourierMap", "FourierPhaseMap"]
+__all__ = [
+    "Fourier",
+    "FourierComplexMap",
+    "FourierGridMap",
+    "FourierMap",
+    "FourierPhaseMap",
+    "require_real",
+]
+
+FORMS = ("pair", "phase", "complex")
 
 
 @dataclass(frozen=True)
@@ -32,12 +42,16 @@ class Fourier(Method):
     Parameters
     ----------
     placement : Placement, default Orthogonal()
-        Where the frequencies fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
-    form : {"pair", "phase"}, default "pair"
+        Where the frequencies fall: ``IID()``, ``Orthogonal()``, ``QMC()``, ``Structured()`` (fast
+        transforms, for d in the hundreds), ``Fastfood()``, or ``Grid()`` (weighted nodes).
+    form : {"pair", "phase", "complex"}, default "pair"
         "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
         variance (1 + k(2δ) − 2k(δ)²)/D, lower than that of "phase", (1 + ½k(2δ) − k(δ)²)/D,
         wherever k(2δ) < 2k(δ)²: always for Gaussian, Laplace and Matérn kernels.
         "phase" uses D frequencies with random phases.
+        "complex" gives D complex exponentials, complex64 or complex128, with
+        φ(X) φ(Y)ᴴ ≈ K: the pair of D frequencies as one number each. What fits models takes real
+        features only and refuses it.
 
     Notes
     -----
@@ -54,10 +68,18 @@ class Fourier(Method):
         """Check the arguments."""
         if not isinstance(self.placement, Placement):
             raise InvalidInput(
-                f"Fourier: placement must be IID(), Orthogonal() or QMC(); got {self.placement!r}."
+                "Fourier: placement must be IID(), Orthogonal(), Structured(), Fastfood(), QMC() "
+                f"or Grid(); got {self.placement!r}."
             )
-        if self.form not in ("pair", "phase"):
-            raise InvalidInput(f'Fourier: form must be "pair" or "phase"; got {self.form!r}.')
+        if self.form not in FORMS:
+            raise InvalidInput(
+                f'Fourier: form must be "pair", "phase" or "complex"; got {self.form!r}.'
+            )
+        if isinstance(self.placement, Grid) and self.form != "pair":
+            raise InvalidInput(
+                f'Fourier(Grid()) requires form="pair", which its weights are for; got '
+                f"{self.form!r}."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +118,11 @@ class FourierMap(FeatureMap):
     def below_kernel(self) -> bool:
         """Unbiased, so errors have both signs."""
         return False
+
+    @property
+    def multiplications(self) -> float:
+        """Of the angles of a row: d m."""
+        return float(self.frequencies.size)
 
     @cached_property
     def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
@@ -146,6 +173,11 @@ class FourierPhaseMap(FeatureMap):
         """Unbiased, so errors have both signs."""
         return False
 
+    @property
+    def multiplications(self) -> float:
+        """Of the angles of a row: d m."""
+        return float(self.frequencies.size)
+
     @cached_property
     def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
         return _in_turns(self.frequencies)
@@ -164,6 +196,103 @@ class FourierPhaseMap(FeatureMap):
         angles = _projected(X, self.frequencies)
         xp = array_namespace(angles)
         return scale * xp.cos(angles + moved(self.phases, like=angles))
+
+
+@dataclass(frozen=True, eq=False)
+class FourierGridMap(FeatureMap):
+    """Weighted cosine and sine of each node: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx].
+
+    Attributes
+    ----------
+    frequencies : (d, m) float64
+        W.
+    weights : (m,) float64
+        w ≥ 0, of sum one.
+    amplitude : float
+        k(0).
+    """
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]
+    weights: Float[Array, " m"]
+    amplitude: float
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns d that X must have."""
+        return self.frequencies.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """D = 2m."""
+        return 2 * self.frequencies.shape[1]
+
+    @property
+    def below_kernel(self) -> bool:
+        """Quadrature errors have both signs."""
+        return False
+
+    @cached_property
+    def _even(self) -> FourierMap:
+        return FourierMap(self.kernel, self.frequencies, self.amplitude * len(self.weights))
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return weighted cosines and sines, (n, 2m)."""
+        Z = self._even.features(X)
+        return Z * moved(np.sqrt(np.concatenate([self.weights, self.weights])), like=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierComplexMap(FeatureMap):
+    """Complex exponentials: φ(x) = √(k(0)/m) exp(i Wᵀx), with φ(X) φ(Y)ᴴ ≈ K.
+
+    Attributes
+    ----------
+    pairs : FeatureMap
+        The cosines, then the sines, that become real and imaginary parts.
+    """
+
+    kernel: Kernel
+    pairs: FeatureMap
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns d that X must have."""
+        return self.pairs.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        """D = m."""
+        return self.pairs.n_features // 2
+
+    @property
+    def below_kernel(self) -> bool:
+        """Unbiased, so errors have both signs."""
+        return False
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return exponentials, (n, m): complex64 for float32 rows, complex128 for float64."""
+        Z, m = self.pairs.features(X), self.n_features
+        xp = array_namespace(Z)
+        dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
+        return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
+
+
+def require_real(phi: object, who: str) -> None:
+    """Refuse a map with complex features, alone or as a part of others."""
+    if isinstance(phi, FourierComplexMap):
+        raise InvalidInput(
+            f'{who} requires real features; got complex ones. Use Fourier(form="pair"), which '
+            "holds the same numbers."
+        )
+    for part in _parts(phi) if is_dataclass(phi) else []:
+        require_real(part, who)
+
+
+def _parts(phi: Any) -> list[FeatureMap]:
+    values = [getattr(phi, f.name) for f in fields(phi)]
+    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
+    return [v for v in flat if isinstance(v, FeatureMap)]
 
 
 def _in_turns(angles: Array) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from bochner._ground.arrays import array_namespace, as_matrix, from_numpy, is_sparse
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.kernels import Columns, Kernel, Mahalanobis
+from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
 
 __all__ = [
     "Concatenate",
@@ -19,6 +20,9 @@ __all__ = [
     "OnInputs",
     "ScaledMap",
     "TensorProduct",
+    "inner_inputs",
+    "moved",
+    "same_arrays",
 ]
 
 
@@ -218,9 +222,9 @@ class TensorProduct(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class OnInputs(FeatureMap):
-    """φ of some columns, or of other coordinates: features of ``Columns`` and ``Mahalanobis``."""
+    """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
-    kernel: Columns | Mahalanobis
+    kernel: Kernel
     inner: FeatureMap
     inputs: int
 
@@ -240,11 +244,34 @@ class OnInputs(FeatureMap):
         return self.inner.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return φ(X[:, columns]) or φ(X L)."""
-        kernel = self.kernel
-        return self.inner.features(
-            kernel.take(X) if isinstance(kernel, Columns) else kernel.turn(X)
-        )
+        """Return φ of the inputs that the kernel's inner kernel sees."""
+        return self.inner.features(inner_inputs(self.kernel, X))
+
+
+@singledispatch
+def inner_inputs(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    """Return rows as the kernel within a kernel of transformed inputs sees them."""
+    raise NotImplementedError(kernel)
+
+
+@inner_inputs.register
+def _(kernel: Columns, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    return kernel.take(X)
+
+
+@inner_inputs.register
+def _(kernel: Mahalanobis | Bilinear, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    return kernel.turn(X)
+
+
+@inner_inputs.register
+def _(kernel: Warped, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    return kernel.warp(X)
+
+
+@inner_inputs.register
+def _(kernel: SkewedChi2, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    return kernel.logs(X)
 
 
 def moved(A: Float[Array, "..."], like: Array) -> Array:
@@ -265,5 +292,5 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, FeatureMap):
         return isinstance(y, FeatureMap) and same_arrays(x, y)
     if isinstance(x, tuple):
-        return all(_same(u, v) for u, v in zip(x, y, strict=True))
+        return len(x) == len(y) and all(_same(u, v) for u, v in zip(x, y, strict=True))
     return bool(np.array_equal(x, y))

@@ -1,6 +1,8 @@
 """Methods: values that say how features are made."""
 
 from abc import ABC
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
 
 __all__ = ["Method"]
 
@@ -8,5 +10,21 @@ __all__ = ["Method"]
 class Method(ABC):  # noqa: B024  what a method does is a rule of the table
     """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
 
-    A frozen value. Final kinds: ``Fourier``, ``Nystrom``, ``Auto``.
+    A frozen value; ``str`` leaves out what is at its default.
     """
+
+    def __str__(self) -> str:
+        """Return the code that makes it, arguments at their defaults left out."""
+        return _brief(self)
+
+
+def _brief(value: Any) -> str:
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    held = ((f, getattr(value, f.name)) for f in fields(value))
+    shown = (f"{f.name}={_brief(v)}" for f, v in held if v != _default(f))
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()

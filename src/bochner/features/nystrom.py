@@ -5,77 +5,21 @@ Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}
 k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, from_numpy, is_numpy, is_sparse, to_numpy
 from bochner._ground.blas import triangular_product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.landmarks import Chosen, Given, Landmarks, Pivoted
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
 from bochner.kernels import Kernel
-from bochner.solvers.pivots import randomly_pivoted_cholesky
 
-__all__ = ["Landmarks", "Nystrom", "NystromMap", "Pivoted", "Rounded", "Uniform"]
-
-
-class Landmarks(ABC):
-    """Chooses D rows of X to stand for all."""
-
-    @abstractmethod
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Array:
-        """Return at most ``count`` different row indices."""
-
-
-@dataclass(frozen=True)
-class Uniform(Landmarks):
-    """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better."""
-
-    def choose(
-        self,
-        kernel: Kernel,  # noqa: ARG002
-        X: Float[Array, "n d"],
-        count: int,
-        rng: np.random.Generator,
-    ) -> Array:
-        """Return a uniform sample without replacement."""
-        return rng.choice(X.shape[0], size=min(count, X.shape[0]), replace=False)
-
-
-@dataclass(frozen=True)
-class Pivoted(Landmarks):
-    """Rows by randomly pivoted Cholesky: Chen, Epperly, Tropp and Webber (2023).
-
-    Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
-
-    Parameters
-    ----------
-    pool : int, default 4
-        Landmarks are chosen among at most ``max(8192, pool * n_features)`` random rows, so that
-        the cost of choosing, O(pool D³), does not grow with n.
-    """
-
-    pool: int = 4
-
-    def choose(
-        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Array:
-        """Return pivots among a random pool of rows."""
-        size = min(X.shape[0], max(8192, self.pool * count))
-        rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
-        pool = (X if size == X.shape[0] else X[rows]).astype(np.float64, copy=False)
-        result = randomly_pivoted_cholesky(
-            lambda chosen: kernel(pool, pool[chosen]), kernel.diag(pool), count, rng
-        )
-        # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
-        return rows[result.pivots] if len(result.pivots) else rows[:1]
+__all__ = ["Nystrom", "NystromMap", "Rounded", "Whitening", "nystrom_map"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +29,7 @@ class Nystrom(Method):
     Parameters
     ----------
     landmarks : Landmarks, default Pivoted()
-        ``Pivoted()`` or ``Uniform()``.
+        ``Pivoted()``, ``Uniform()``, ``KMeans()``, ``RidgeLeverage()`` or ``Given(rows)``.
 
     Notes
     -----
@@ -93,6 +37,8 @@ class Nystrom(Method):
     decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
     use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times that of the moments'
     sweep alone. Fewer than D landmarks are taken when they explain all that float32 carries.
+    ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row. Landmarks are
+    chosen among rows in memory; ``features.streamed.landmarks_of`` chooses them from blocks.
     """
 
     landmarks: Landmarks = field(default_factory=Pivoted)
@@ -101,7 +47,8 @@ class Nystrom(Method):
         """Check the arguments."""
         if not isinstance(self.landmarks, Landmarks):
             raise InvalidInput(
-                f"Nystrom: landmarks must be Pivoted() or Uniform(); got {self.landmarks!r}."
+                "Nystrom: landmarks must be Pivoted(), Uniform(), KMeans(), RidgeLeverage() or "
+                f"Given(rows); got {self.landmarks!r}."
             )
 
 
@@ -112,6 +59,31 @@ JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
 
 
 @dataclass(frozen=True, eq=False)
+class Whitening:
+    """What is found once for the landmarks of a map, and saved with it.
+
+    Two maps of equal landmarks are one map, however far each has come with these: so all values
+    of this class are equal.
+
+    Attributes
+    ----------
+    roots : dict
+        L⁻ᵀ, (D, D), by the name of its precision; filled when first needed.
+    unexplained : float or None
+        See :class:`Chosen`.
+    """
+
+    roots: dict[str, Array]
+    unexplained: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Whitening)
+
+    def __hash__(self) -> int:
+        return hash(Whitening)
+
+
+@dataclass(frozen=True, eq=False)
 class NystromMap(FeatureMap):
     """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ.
 
@@ -119,16 +91,19 @@ class NystromMap(FeatureMap):
     ----------
     landmarks : (D, d) float64
         S, rows of the data.
+    whitening : Whitening
+        L⁻ᵀ in the precisions used so far, and the share of the trace that is unexplained.
 
     Notes
     -----
     τ is 1e-6 of the mean diagonal of A for float32 rows and 1e-12 for float64 rows: what keeps
     rounding in k(x, S) from being amplified. Holding rows of the training data is part of the
-    method: a saved map contains them.
+    method: a saved map contains them, and L⁻ᵀ, so that it means the same on another machine.
     """
 
     kernel: Kernel
     landmarks: Float[Array, "D d"]
+    whitening: Whitening = field(default_factory=lambda: Whitening({}))
 
     @property
     def n_inputs(self) -> int:
@@ -145,21 +120,30 @@ class NystromMap(FeatureMap):
         """A projection in feature space: always."""
         return True
 
-    @cached_property
-    def _corner(self) -> Float[Array, "D D"]:
-        return self.kernel(self.landmarks, self.landmarks)
+    @property
+    def unexplained(self) -> float | None:
+        """Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks."""
+        return self.whitening.unexplained
 
-    def _inverse(self, dtype: np.dtype) -> Float[Array, "D D"]:
-        """Return L⁻¹, so that features are one product C L⁻ᵀ."""
-        found = self._inverses.get(dtype)
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return k(x, x) − |φ(x)|² of each row, (n,), in the array library of X.
+
+        What the landmarks do not explain of x, zero on landmarks: for any two rows
+        |k(x, y) − φ(x)·φ(y)|² ≤ residual(x) · residual(y). Cost: that of φ(X).
+        """
+        Z = self(X)
+        xp = array_namespace(Z)
+        left = from_numpy(self.kernel.diag(X), Z) if is_sparse(X) else self.kernel.diag(X)
+        return xp.clip(xp.astype(left, Z.dtype, copy=False) - xp.sum(Z * Z, axis=1), min=0.0)
+
+    def _root(self, dtype: np.dtype) -> Float[Array, "D D"]:
+        """Return L⁻ᵀ, so that features are one product C L⁻ᵀ."""
+        found = self.whitening.roots.get(dtype.name)
         if found is None:
-            inverse = _inverse_root(self._corner, JITTER[dtype])
-            found = self._inverses[dtype] = np.asfortranarray(inverse, dtype=dtype)
+            A = self.kernel(self.landmarks, self.landmarks)
+            found = np.ascontiguousarray(_inverse_root(A, JITTER[dtype]).T, dtype=dtype)
+            self.whitening.roots[dtype.name] = found
         return found
-
-    @cached_property
-    def _inverses(self) -> dict[np.dtype, Array]:
-        return {}
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return k(X, S) L⁻ᵀ, (n, D)."""
@@ -167,12 +151,11 @@ class NystromMap(FeatureMap):
             return self.whiten(self.kernel(X, self.landmarks.astype(X.dtype, copy=False)))
         C = self.kernel(X, moved(self.landmarks, like=X))
         single = str(C.dtype).endswith("float32")
-        inverse = self._inverse(np.dtype(np.float32 if single else np.float64))
-        return C @ moved(inverse.T, like=C)
+        return C @ moved(self._root(np.dtype(np.float32 if single else np.float64)), like=C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""
-        return triangular_product(C, self._inverse(C.dtype))
+        return triangular_product(C, self._root(C.dtype).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,3 +219,20 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
             jitter *= 10
             continue
         return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)
+
+
+def nystrom_map(
+    method: Nystrom,
+    kernel: Kernel,
+    X: Float[Array, "n d"] | None,
+    width: int,
+    rng: np.random.Generator,
+) -> NystromMap:
+    """Return the Nyström map of at most ``width`` landmarks, chosen among the rows of X."""
+    landmarks = method.landmarks
+    if X is None and not isinstance(landmarks, Given):
+        raise InvalidInput(
+            "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
+        )
+    chosen: Chosen = landmarks.choose(kernel, X, width, rng)
+    return NystromMap(kernel, chosen.rows, Whitening({}, chosen.unexplained))

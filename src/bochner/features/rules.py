@@ -1,22 +1,22 @@
 """From kernel and method to feature map: a table of identities.
 
-A sum concatenates, a scale multiplies by its root, a product of stationary kernels adds
-independent frequencies, any other product is a tensor product, columns and linear maps of the
-input go in front. One rule for each way to build a kernel; a method that cannot serve a kernel is
-refused here, with the names of those that can.
+A method serves some kernels whole: that is its leaf rule. Every other kernel is taken apart, for
+any method: a sum concatenates, a scale multiplies by its root, a product is a tensor product
+(sketched where it is too wide), columns and linear maps of the input go in front. One rule for
+each way to build a kernel; a method that cannot serve a part is refused, with the names of those
+that can.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce, singledispatch
+from math import prod
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse, to_numpy
-from bochner._ground.random import stream
-from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier import Fourier, FourierMap, FourierPhaseMap
+from bochner.features.combine import ModulatedMap, sketched
 from bochner.features.map import (
     Concatenate,
     ConstantMap,
@@ -25,47 +25,52 @@ from bochner.features.map import (
     OnInputs,
     ScaledMap,
     TensorProduct,
+    inner_inputs,
 )
 from bochner.features.method import Method
-from bochner.features.nystrom import Nystrom, NystromMap
-from bochner.features.placements import Placement
+from bochner.features.nystrom import Nystrom, nystrom_map
+from bochner.features.request import Request
+from bochner.features.structure import exact_width, granularity
+from bochner.features.widths import (
+    even_factor_widths,
+    expansion,
+    factor_widths,
+    series,
+    shares,
+    wide_factor_widths,
+)
 from bochner.kernels import (
+    Bilinear,
     Columns,
     Constant,
+    Exp,
     Kernel,
     Linear,
     Mahalanobis,
+    Modulated,
+    Normalised,
+    Power,
     Product,
     Scaled,
-    Stationary,
     Sum,
+    Warped,
 )
 
-__all__ = ["Request", "draw_map", "is_stationary"]
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """What a map is asked to be: inputs d, width D, the seed's path, and rows if there are any."""
-
-    n_inputs: int
-    n_features: int
-    seed: int
-    path: tuple[str, ...] = ()
-    X: Array | None = None
-
-    def stream(self, purpose: str) -> np.random.Generator:
-        """Return the generator of this part of the kernel."""
-        return stream(self.seed, "draw", *self.path, purpose)
-
-    def part(self, name: str, n_features: int) -> "Request":
-        """Return the request for a part of the kernel: its own width and stream."""
-        return replace(self, n_features=n_features, path=(*self.path, name))
+__all__ = ["Request", "by_parts", "draw_map", "granularity", "leaf_map"]
 
 
 @singledispatch
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of ``kernel`` by ``method``."""
+    """Draw the map of ``kernel`` by ``method``: by its leaf rule, of the whole or of its parts.
+
+    A method that builds on other methods registers here, one that makes features in `leaf_map`.
+    """
+    return by_parts(method, kernel, ask)
+
+
+@singledispatch
+def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw the map of a kernel that ``method`` serves whole; raise UnsupportedKernel for others."""
     raise InvalidInput(
         f"draw: method must be Fourier(...), Nystrom(...) or Auto(...); got {method!r}."
     )
@@ -73,247 +78,154 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
 
 @draw_map.register
 def _(method: Nystrom, kernel: Kernel, ask: Request) -> FeatureMap:
-    if ask.X is None:
+    phi = nystrom_map(method, kernel, ask.X, ask.n_features, ask.stream("landmarks"))
+    if phi.n_inputs != ask.n_inputs:
         raise InvalidInput(
-            "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
+            f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
+            f"{phi.n_inputs}."
         )
-    rows = method.landmarks.choose(kernel, ask.X, ask.n_features, ask.stream("landmarks"))
-    landmarks = ask.X[rows]
-    landmarks = landmarks.toarray() if is_sparse(landmarks) else landmarks
-    return NystromMap(kernel, np.ascontiguousarray(landmarks, dtype=np.float64))
+    return phi
 
 
-@draw_map.register
-def _(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
-    return fourier(kernel, method, ask)
+def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw exact features where they fit, else the leaf map, else the maps of the parts."""
+    width = exact_width(kernel, ask.n_inputs)
+    if width is not None and width <= ask.n_features:
+        exact = compose(kernel, method, ask)
+        if exact is not None:
+            return exact
+    try:
+        return leaf_map(method, kernel, ask)
+    except UnsupportedKernel:
+        composed = compose(kernel, method, ask)
+        if composed is None:
+            raise
+        return composed
 
 
-# --- Fourier: one rule for each way to build a kernel -------------------------------------------
-
-
-@singledispatch
-def fourier(kernel: Kernel, method: Fourier, ask: Request) -> FeatureMap:
-    """Draw random Fourier features of ``kernel``."""
-    raise UnsupportedKernel(
-        f"Fourier requires a kernel of x − y, or sums and products of such with Linear() and "
-        f"Constant(); got {kernel!r}. Nystrom(...) serves every kernel."
-    )
-
-
-@fourier.register
-def _(kernel: Stationary, method: Fourier, ask: Request) -> FeatureMap:
-    amplitude = float(kernel.diag(np.zeros((1, ask.n_inputs)))[0])
-    m = ask.n_features // 2 if method.form == "pair" else ask.n_features
-    if m < 1 or (method.form == "pair" and ask.n_features % 2):
-        raise InvalidInput(
-            'Fourier(form="pair") requires an even number of features, a cosine and a sine of '
-            f'each frequency; got {ask.n_features}. Ask for one more, or use form="phase".'
-        )
-    W = frequencies(kernel, method.placement, m, ask.n_inputs, ask.stream("frequencies"))
-    if method.form == "pair":
-        return FourierMap(kernel, W, amplitude)
-    phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
-    return FourierPhaseMap(kernel, W, phases, amplitude)
-
-
-@fourier.register
-def _(kernel: Constant, method: Fourier, ask: Request) -> FeatureMap:
-    return ConstantMap(kernel, kernel.value, ask.n_inputs)
-
-
-@fourier.register
-def _(kernel: Linear, method: Fourier, ask: Request) -> FeatureMap:
-    return LinearMap(kernel, ask.n_inputs)
-
-
-@fourier.register
-def _(kernel: Scaled, method: Fourier, ask: Request) -> FeatureMap:
-    return ScaledMap(kernel, kernel.scale, fourier(kernel.kernel, method, ask))
-
-
-@fourier.register
-def _(kernel: Sum, method: Fourier, ask: Request) -> FeatureMap:
-    left, right = _shares(kernel, ask)
-    return Concatenate(
-        kernel,
-        (
-            fourier(kernel.left, method, ask.part("left", left)),
-            fourier(kernel.right, method, ask.part("right", right)),
-        ),
-    )
-
-
-@fourier.register
-def _(kernel: Product, method: Fourier, ask: Request) -> FeatureMap:
-    if is_stationary(kernel):  # the spectral measure of a product is a convolution
-        return _as_stationary(kernel, method, ask)
-    left, right = _factors(kernel, ask)
-    return TensorProduct(
-        kernel,
-        fourier(kernel.left, method, ask.part("left", left)),
-        fourier(kernel.right, method, ask.part("right", right)),
-    )
-
-
-@fourier.register
-def _(kernel: Columns, method: Fourier, ask: Request) -> FeatureMap:
-    inner = fourier(kernel.kernel, method, replace(ask, n_inputs=len(kernel.columns)))
-    return OnInputs(kernel, inner, ask.n_inputs)
-
-
-@fourier.register
-def _(kernel: Mahalanobis, method: Fourier, ask: Request) -> FeatureMap:
-    return OnInputs(kernel, fourier(kernel.kernel, method, ask), ask.n_inputs)
-
-
-_as_stationary: Callable[..., FeatureMap] = fourier.dispatch(Stationary)
-
-
-# --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
+# --- One rule for each way to build a kernel ----------------------------------------------------
 
 
 @singledispatch
-def frequencies(
-    kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Float[Array, "d m"]:
-    """Return m frequencies of a stationary kernel, (d, m)."""
-    raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
-
-
-@frequencies.register
-def _(kernel: Stationary, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return placement.place(kernel.spectral_measure(d), m, rng)
-
-
-@frequencies.register
-def _(kernel: Constant, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return np.zeros((d, m))
-
-
-@frequencies.register
-def _(kernel: Scaled, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return frequencies(kernel.kernel, placement, m, d, rng)
-
-
-@frequencies.register
-def _(kernel: Product, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    left = frequencies(kernel.left, placement, m, d, rng)
-    # Columns of an orthogonal block depend on one another: a random order makes the pairing fair.
-    return left + frequencies(kernel.right, placement, m, d, rng)[:, rng.permutation(m)]
-
-
-@frequencies.register
-def _(kernel: Sum, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    left = frequencies(kernel.left, placement, m, d, rng)
-    right = frequencies(kernel.right, placement, m, d, rng)
-    sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
-    return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
-
-
-@frequencies.register
-def _(kernel: Columns, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    W = np.zeros((d, m))
-    W[list(kernel.columns)] = frequencies(kernel.kernel, placement, m, len(kernel.columns), rng)
-    return W
-
-
-@frequencies.register
-def _(kernel: Mahalanobis, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return kernel.root @ frequencies(kernel.kernel, placement, m, d, rng)
-
-
-# --- What the rules ask of a kernel -------------------------------------------------------------
-
-
-@singledispatch
-def is_stationary(kernel: Kernel) -> bool:
-    """Whether k depends on x − y alone, as far as its structure tells."""
-    return isinstance(kernel, Stationary | Constant)
-
-
-@is_stationary.register
-def _(kernel: Sum | Product) -> bool:
-    return is_stationary(kernel.left) and is_stationary(kernel.right)
-
-
-@is_stationary.register
-def _(kernel: Scaled | Columns | Mahalanobis) -> bool:
-    return is_stationary(kernel.kernel)
-
-
-@singledispatch
-def exact_width(kernel: Kernel, d: int) -> int | None:
-    """Return the width of the kernel's finite exact features, None if there are none."""
+def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
+    """Draw the map of a kernel from maps of its parts; None if it has no parts."""
     return None
 
 
-@exact_width.register
-def _(kernel: Constant, d: int) -> int | None:
-    return 1
+@compose.register
+def _(kernel: Constant, method: Method, ask: Request) -> FeatureMap:
+    return ConstantMap(kernel, kernel.value, ask.n_inputs)
 
 
-@exact_width.register
-def _(kernel: Linear, d: int) -> int | None:
-    return d
+@compose.register
+def _(kernel: Linear, method: Method, ask: Request) -> FeatureMap:
+    return LinearMap(kernel, ask.n_inputs)
 
 
-@exact_width.register
-def _(kernel: Columns, d: int) -> int | None:
-    return exact_width(kernel.kernel, len(kernel.columns))
+@compose.register
+def _(kernel: Scaled, method: Method, ask: Request) -> FeatureMap:
+    return ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
 
 
-@exact_width.register
-def _(kernel: Scaled | Mahalanobis, d: int) -> int | None:
-    return exact_width(kernel.kernel, d)
+@compose.register
+def _(kernel: Bilinear, method: Method, ask: Request) -> FeatureMap:
+    return OnInputs(kernel, LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs)
 
 
-@exact_width.register
-def _(kernel: Sum | Product, d: int) -> int | None:
-    left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
-    if left is None or right is None:
-        return None
-    return left + right if isinstance(kernel, Sum) else left * right
+@compose.register
+def _(kernel: Modulated | Normalised, method: Method, ask: Request) -> FeatureMap:
+    return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
 
 
-def _shares(kernel: Sum, ask: Request) -> tuple[int, int]:
-    """Split D: exact parts take what they need, the others by the size of what they approximate.
+@compose.register
+def _(kernel: Columns | Mahalanobis | Warped, method: Method, ask: Request) -> FeatureMap:
+    X = None if ask.X is None else inner_inputs(kernel, ask.X)
+    like = inner_inputs(kernel, np.ones((1, ask.n_inputs))) if X is None else X
+    inner = replace(ask, n_inputs=like.shape[1], X=X)
+    return OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
 
-    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ.
+
+@compose.register
+def _(kernel: Sum, method: Method, ask: Request) -> FeatureMap:
+    return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
+
+
+@compose.register
+def _(kernel: Exp, method: Method, ask: Request) -> FeatureMap:
+    """exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D random features."""
+    terms = {f"term{n}": term for n, term in enumerate(series(kernel, method, ask))}
+    return _added(kernel, terms, method, ask)
+
+
+def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
+    widths = shares(tuple(terms.values()), kernel, method, ask)
+    parts = zip(terms.items(), widths, strict=True)
+    return Concatenate(
+        kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
+    )
+
+
+@compose.register
+def _(kernel: Product, method: Method, ask: Request) -> FeatureMap:
+    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+        left, right = ask.part("left", widths[0]), ask.part("right", widths[1])
+        return draw_map(method, kernel.left, left), draw_map(method, kernel.right, right)
+
+    if terms := expansion(kernel, ask):
+        return _added(kernel, terms, method, ask)
+    return _multiplied(kernel, (kernel.left, kernel.right), draw, method, ask)
+
+
+@compose.register
+def _(kernel: Power, method: Method, ask: Request) -> FeatureMap:
+    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+        first = draw_map(method, kernel.kernel, ask.part("factor0", widths[0]))
+        if first.below_kernel:  # nothing random in it that could be taken twice for one number
+            return (first,) * len(widths)
+        others = (ask.part(f"factor{i}", D) for i, D in enumerate(widths[1:], start=1))
+        return (first, *(draw_map(method, kernel.kernel, part) for part in others))
+
+    if kernel.exponent == 1:
+        return draw_map(method, kernel.kernel, ask)
+    if terms := expansion(kernel, ask):
+        return _added(kernel, terms, method, ask)
+    return _multiplied(kernel, (kernel.kernel,) * kernel.exponent, draw, method, ask)
+
+
+Draw = Callable[[tuple[int, ...]], tuple[FeatureMap, ...]]
+
+
+def _multiplied(
+    kernel: Kernel, factors: tuple[Kernel, ...], draw: Draw, method: Method, ask: Request
+) -> FeatureMap:
+    """Return all products of the factors' features where they fit or must, else a sketch of them.
+
+    A sketch adds noise: the product of maps that are below their kernels stays whole, narrower,
+    and so below its own.
     """
-    D, d = ask.n_features, ask.n_inputs
-    left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
-    if left is not None and right is not None:
-        return left, right
-    if left is not None:
-        return left, _even(D - left, kernel)
-    if right is not None:
-        return _even(D - right, kernel), right
-    a, b = _size(kernel.left, ask), _size(kernel.right, ask)
-    first = min(max(2, 2 * round(D * a / (a + b) / 2)), D - 2)
-    return first, _even(D - first, kernel)
+    narrow = factor_widths(factors, kernel, method, ask)
+    if narrow is not None:
+        return _tensor(kernel, draw(narrow))
+    maps = draw(wide_factor_widths(factors, kernel, method, ask))
+    if prod(phi.n_features for phi in maps) <= ask.n_features:
+        return _tensor(kernel, maps)
+    if all(phi.below_kernel for phi in maps):
+        with suppress(InvalidInput):  # too few features for the exact parts of a factor
+            narrow_maps = draw(even_factor_widths(factors, method, ask))
+            if prod(phi.n_features for phi in narrow_maps) <= ask.n_features:
+                return _tensor(kernel, narrow_maps)
+    return _sketch(kernel, maps, ask)
 
 
-def _size(kernel: Kernel, ask: Request) -> float:
-    rows = np.ones((1, ask.n_inputs)) if ask.X is None else ask.X[:256]
-    return float(np.mean(to_numpy(kernel.diag(rows))))
+def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
+    return reduce(lambda left, right: TensorProduct(kernel, left, right), maps)
 
 
-def _factors(kernel: Product, ask: Request) -> tuple[int, int]:
-    """Split D = D₁ D₂: the exact factor takes what it needs; two random ones share evenly."""
-    D, d = ask.n_features, ask.n_inputs
-    left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
-    if left is not None:
-        return left, _even(D // left, kernel) if right is None else right
-    if right is not None:
-        return _even(D // right, kernel), right
-    root = _even(int(D**0.5), kernel)
-    return root, _even(D // root, kernel)
-
-
-def _even(width: int, kernel: Kernel) -> int:
-    if width < 2:
-        raise InvalidInput(
-            f"Fourier: too few features for {kernel!r}, whose exact parts leave {width} for the "
-            "others. Ask for more features."
-        )
-    return width - width % 2
+def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
+    """Sketch pairs, then pairs of pairs: the noise of a tree grows least with the factors."""
+    if len(maps) == 1:
+        return maps[0]
+    middle = len(maps) // 2
+    left = _sketch(kernel, maps[:middle], ask.part("left", ask.n_features))
+    right = _sketch(kernel, maps[middle:], ask.part("right", ask.n_features))
+    return sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))

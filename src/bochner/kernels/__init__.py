@@ -8,10 +8,30 @@ Gaussian(lengthscale=0.7)
 array([[3.]])
 """
 
-from bochner.kernels.dotproduct import DotProduct, Linear
-from bochner.kernels.inputs import Columns, Mahalanobis
-from bochner.kernels.kernel import Constant, Kernel, Product, Scaled, Sum
+from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised
+from bochner.kernels.angle import NNGP, Angular, ArcCosine, Homogeneous, NeuralTangent
+from bochner.kernels.basis import Basis, Brownian, BrownianBridge, FourierSeries, Polynomials
+from bochner.kernels.custom import Custom
+from bochner.kernels.dotproduct import (
+    DotExponential,
+    DotProduct,
+    DotProductKernel,
+    Linear,
+    Polynomial,
+)
+from bochner.kernels.histogram import (
+    Additive,
+    AdditiveChi2,
+    Intersection,
+    JensenShannon,
+    SkewedChi2,
+)
+from bochner.kernels.inputs import Columns, Mahalanobis, Warped
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.matern import Matern
+from bochner.kernels.periodic import Periodic, SpectralMixture
+from bochner.kernels.series import Coefficients, LogDerivatives, PowerSeries
+from bochner.kernels.stable import ExponentialPower
 from bochner.kernels.stationary import (
     Cauchy,
     CoordinateWise,
@@ -22,24 +42,59 @@ from bochner.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from bochner.kernels.zonal import GeneralizedZonal, Monomials, Zonal
 
 __all__ = [
+    "NNGP",
+    "Additive",
+    "AdditiveChi2",
+    "Angular",
+    "ArcCosine",
+    "Basis",
+    "Bilinear",
+    "Brownian",
+    "BrownianBridge",
     "Cauchy",
+    "Coefficients",
     "Columns",
     "Constant",
     "CoordinateWise",
+    "Custom",
+    "DotExponential",
     "DotProduct",
+    "DotProductKernel",
+    "Exp",
     "Exponential",
+    "ExponentialPower",
+    "FourierSeries",
     "Gaussian",
+    "GeneralizedZonal",
+    "Homogeneous",
+    "Intersection",
+    "JensenShannon",
     "Kernel",
     "Laplace",
     "Linear",
+    "LogDerivatives",
     "Mahalanobis",
     "Matern",
+    "Modulated",
+    "Monomials",
+    "NeuralTangent",
+    "Normalised",
+    "Periodic",
+    "Polynomial",
+    "Polynomials",
+    "Power",
+    "PowerSeries",
     "Product",
     "Radial",
     "RationalQuadratic",
     "Scaled",
+    "SkewedChi2",
+    "SpectralMixture",
     "Stationary",
     "Sum",
+    "Warped",
+    "Zonal",
 ]

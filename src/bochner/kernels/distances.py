@@ -32,10 +32,15 @@ FEW_COLUMNS = 8
 Block = Callable[[Array, Array], Array]
 
 
-def by_blocks(block: Block, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Array:
-    """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, with a:b bounded."""
+def by_blocks(
+    block: Block, X: Float[Array, "n d"], Y: Float[Array, "m d"], temporaries: int = 1
+) -> Array:
+    """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, with a:b bounded.
+
+    A block that makes many ``temporaries`` of its size is made smaller, and stays in the cache.
+    """
     n, m = X.shape[0], Y.shape[0]
-    step = max(1, BLOCK_BYTES // (8 * max(m, 1)))
+    step = max(1, BLOCK_BYTES // (8 * temporaries * max(m, 1)))
     with np.errstate(over="ignore", invalid="ignore"):
         if n <= step:
             return block(X, Y)

@@ -1,20 +1,22 @@
-"""Kernels of transformed inputs: some columns only, or another metric."""
+"""Kernels of transformed inputs: some columns only, another metric, any function of the rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from bochner._ground.arrays import array_namespace, device, from_numpy, is_sparse
-from bochner._ground.checks import finite, integers
+from bochner._ground.checks import integers
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, NotPositive
+from bochner.errors import InvalidInput
+from bochner.kernels.callables import answer, name_of, require_function
 from bochner.kernels.distances import centred
 from bochner.kernels.kernel import Kernel, require_kernels
+from bochner.kernels.matrices import positive_matrix, symmetric_root
 from bochner.kernels.stationary import Stationary
 
-__all__ = ["Columns", "Mahalanobis"]
+__all__ = ["Columns", "Mahalanobis", "Warped"]
 
 
 @final
@@ -76,13 +78,12 @@ class Mahalanobis(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
-        object.__setattr__(self, "matrix", _square(self.matrix))
-        _root(self.matrix)
+        object.__setattr__(self, "matrix", positive_matrix(self.matrix, "Mahalanobis"))
 
     @property
     def root(self) -> Float[np.ndarray, "d d"]:
         """L, the symmetric root of A: rows x become rows x L."""
-        return _root(self.matrix).copy()
+        return symmetric_root(self.matrix, "Mahalanobis").copy()
 
     def turn(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X L, dense."""
@@ -91,7 +92,7 @@ class Mahalanobis(Kernel):
                 f"Mahalanobis: matrix must have one row and column per column of X; got "
                 f"{len(self.matrix)} for {X.shape[1]} columns."
             )
-        root = _root(self.matrix).astype(str(X.dtype).rpartition(".")[2])
+        root = symmetric_root(self.matrix, "Mahalanobis").astype(str(X.dtype).rpartition(".")[2])
         return X @ from_numpy(root, like=X)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -104,35 +105,41 @@ class Mahalanobis(Kernel):
         return self.kernel.diagonal(self.turn(X))
 
 
-def _square(matrix: Any) -> tuple[tuple[float, ...], ...]:
-    """Return the matrix as a tuple of rows of finite floats."""
-    rows = matrix.tolist() if hasattr(matrix, "tolist") else matrix
-    d = len(rows) if isinstance(rows, list | tuple) else 0
-    if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
-        raise InvalidInput(
-            f"Mahalanobis: matrix must be square, d rows of d numbers; got {matrix!r}."
-        )
-    result = tuple(
-        tuple(finite(v, "Mahalanobis", f"matrix[{i}, {j}]") for j, v in enumerate(row))
-        for i, row in enumerate(rows)
-    )
-    return matrix if isinstance(matrix, tuple) and matrix == result else result
+@final
+@dataclass(frozen=True)
+class Warped(Kernel):
+    """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y)).
 
+    Parameters
+    ----------
+    function : callable
+        f: takes rows (n, d), an array of the caller's library, and returns rows (n, d'), each
+        from its own row alone. Two such kernels are equal if their functions are the same object.
+    kernel : Kernel
+        A kernel of d' columns.
 
-@lru_cache(maxsize=16)
-def _root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """Return the symmetric root of a positive semi-definite matrix."""
-    A = np.array(matrix)
-    asymmetry = float(np.abs(A - A.T).max())
-    if asymmetry > 1e-12 * float(np.abs(A).max()):
-        raise NotPositive(
-            f"Mahalanobis: matrix must be symmetric; got entries that differ from their mirror "
-            f"by {asymmetry:.3g}. Pass (A + A.T) / 2."
-        )
-    values, vectors = np.linalg.eigh((A + A.T) / 2)
-    if values[0] < -1e-12 * max(values[-1], -values[0]):
-        raise NotPositive(
-            f"Mahalanobis: matrix must be positive semi-definite; got smallest eigenvalue "
-            f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
-        )
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    Notes
+    -----
+    A model file cannot hold a function; a model with this kernel can be pickled if f can be.
+    """
+
+    function: Callable[[Array], Array]
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        require_function(self.function, "Warped", "function")
+        require_kernels(self, "kernel")
+
+    def __repr__(self) -> str:
+        return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
+
+    def warp(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+        """Return f(X), in the precision of X."""
+        return answer(self.function(X), (X.shape[0], None), X, "Warped")
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        warped = self.warp(X)
+        return self.kernel.evaluate(warped, warped if Y is X else self.warp(Y))
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return self.kernel.diagonal(self.warp(X))

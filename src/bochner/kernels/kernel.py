@@ -6,19 +6,19 @@ from numbers import Real
 from typing import Any, Self, final
 
 from bochner._ground.arrays import array_namespace, as_matrix, device, is_sparse, require_alike
-from bochner._ground.checks import nonnegative, positive
+from bochner._ground.checks import integer, nonnegative, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidType
 from bochner.kernels import parameters
 
-__all__ = ["Constant", "Kernel", "Product", "Scaled", "Sum"]
+__all__ = ["Constant", "Kernel", "Power", "Product", "Scaled", "Sum"]
 
 
 class Kernel(abc.ABC):
     """A positive semi-definite function k(x, y) of two rows.
 
     ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the values k(x, x). Kernels add and
-    multiply with one another and with numbers: ``2.0 * k1 + k1 * k2 + 0.5``.
+    multiply with one another and with numbers, and have powers: ``2.0 * k1 + k1 * k2**3 + 0.5``.
 
     A kernel of your own is a frozen dataclass that subclasses `Kernel` (or `Stationary`, if it
     depends on x − y alone) and defines `evaluate` and `diagonal`.
@@ -112,6 +112,9 @@ class Kernel(abc.ABC):
 
     def __rmul__(self, other: float) -> "Scaled":
         return Scaled(other, self) if _is_number(other) else NotImplemented
+
+    def __pow__(self, exponent: int) -> "Power":
+        return Power(self, exponent) if _is_number(exponent) else NotImplemented
 
 
 @final
@@ -211,6 +214,35 @@ class Scaled(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.scale * self.kernel.diagonal(X)
+
+
+@final
+@dataclass(frozen=True)
+class Power(Kernel):
+    """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
+
+    ``(Linear() + 1.0) ** 3`` is the polynomial kernel of degree 3. Powers that are not whole
+    numbers do not keep a kernel positive.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    exponent : int
+        p ≥ 1.
+    """
+
+    kernel: Kernel
+    exponent: int
+
+    def __post_init__(self) -> None:
+        require_kernels(self, "kernel")
+        object.__setattr__(self, "exponent", integer(self.exponent, "Power", "exponent", least=1))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return self.kernel.evaluate(X, Y) ** self.exponent
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return self.kernel.diagonal(X) ** self.exponent
 
 
 def require_kernels(value: Kernel, *names: str) -> None:

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import gammainccinv, gammaincinv, gammaln, kve
+from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp
 
 __all__ = [
     "CauchyLaw",
+    "Components",
+    "Fixed",
     "Gamma",
     "GaussianMixture",
     "Independent",
@@ -69,6 +71,33 @@ class One(Mixing):
 
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         return -0.5 * (q + d * math.log(2 * math.pi))
+
+
+@final
+@dataclass(frozen=True)
+class Fixed(Mixing):
+    """s² = v for every vector: a Gaussian of variance v.
+
+    Parameters
+    ----------
+    value : float
+        v > 0.
+    """
+
+    value: float
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        return np.full_like(u, self.value)
+
+    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:  # noqa: ARG002
+        return np.full(m, self.value)
+
+    @property
+    def mean(self) -> float:
+        return self.value
+
+    def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
+        return -0.5 * (q / self.value + d * math.log(2 * math.pi * self.value))
 
 
 @final
@@ -143,8 +172,8 @@ class Law(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def second_moment(self) -> float:
-        """E c², possibly infinite."""
+    def second_moment(self) -> float | np.ndarray:
+        """E c², possibly infinite; an array where columns differ."""
 
     @abc.abstractmethod
     def log_density(self, c: np.ndarray) -> np.ndarray:
@@ -279,10 +308,60 @@ class Independent(Measure):
 
     @property
     def second_moment(self) -> float:
-        return self.law.second_moment * math.fsum(s * s for s in self.inverse_lengthscales)
+        return float(np.sum(self.law.second_moment * self.scales**2))
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         return self.law.sample(rng, (m, len(self.inverse_lengthscales))) * self.scales
 
     def log_density(self, W: np.ndarray) -> np.ndarray:
         return np.sum(self.law.log_density(W / self.scales), axis=1) - np.log(self.scales).sum()
+
+
+@final
+@dataclass(frozen=True)
+class Components(Measure):
+    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        Of the components; they sum to one.
+    means, deviations : tuple of tuple of float
+        μ_q and σ_q, d numbers each.
+    """
+
+    weights: tuple[float, ...]
+    means: tuple[tuple[float, ...], ...]
+    deviations: tuple[tuple[float, ...], ...]
+
+    @property
+    def scales(self) -> np.ndarray:
+        return np.ones(len(self.means[0]))
+
+    @property
+    def isotropic(self) -> bool:
+        return False
+
+    @property
+    def second_moment(self) -> float:
+        squares = np.square(self.means) + np.square(self.deviations)
+        return float(np.array(self.weights) @ squares.sum(axis=1))
+
+    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
+        q = rng.choice(len(self.weights), m, p=np.array(self.weights))
+        signs = rng.choice((-1.0, 1.0), (m, 1))
+        Z = rng.standard_normal((m, len(self.means[0])))
+        return signs * np.array(self.means)[q] + np.array(self.deviations)[q] * Z
+
+    def log_density(self, W: np.ndarray) -> np.ndarray:
+        parts = [
+            math.log(0.5 * w) - 0.5 * _gaussian_exponent(W - sign * np.array(mu), np.array(sigma))
+            for w, mu, sigma in zip(self.weights, self.means, self.deviations, strict=True)
+            for sign in (-1.0, 1.0)
+        ]
+        return logsumexp(parts, axis=0)
+
+
+def _gaussian_exponent(W: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    squares = np.sum((W / deviations) ** 2, axis=1)
+    return squares + 2 * np.log(deviations).sum() + len(deviations) * math.log(2 * math.pi)

@@ -41,6 +41,7 @@ __all__ = [
     "Radial",
     "RationalQuadratic",
     "Stationary",
+    "refuse_sparse",
 ]
 
 Lengthscale = float | tuple[float, ...]
@@ -120,7 +121,7 @@ class CoordinateWise(Stationary):
         return Independent(self.law, _scales(self, d))
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        _refuse_sparse(self, X, Y)
+        refuse_sparse(self, X, Y)
         return _pairs(self, self.block, X, Y)
 
 
@@ -343,7 +344,8 @@ def _require_in_range(kernel: Stationary, scaled: Array) -> None:
         )
 
 
-def _refuse_sparse(kernel: Kernel, *matrices: Any) -> None:
+def refuse_sparse(kernel: Kernel, *matrices: Any) -> None:
+    """Refuse sparse rows where the distance is a sum over columns."""
     if any(map(is_sparse, matrices)):
         raise InvalidInput(
             f"{type(kernel).__name__}: X must be dense, because the distance is a sum over "

@@ -7,8 +7,25 @@ from bochner._ground.schema import Schema
 from bochner.estimators import KernelFeatures, KernelRidge
 from bochner.estimators.named import LengthscaleSearch
 from bochner.estimators.rows import RowSample
+from bochner.features.arccosine import ReLU, ReLUMap, Sign, SignMap
 from bochner.features.auto import Auto, Candidate, Choice
-from bochner.features.fourier import Fourier, FourierMap, FourierPhaseMap
+from bochner.features.columnwise import ColumnwiseMap
+from bochner.features.combine import ModulatedMap, SketchedProduct
+from bochner.features.compressed import Compressed, CompressedMap
+from bochner.features.explicit import BasisMap, Explicit
+from bochner.features.fourier import (
+    Fourier,
+    FourierComplexMap,
+    FourierGridMap,
+    FourierMap,
+    FourierPhaseMap,
+)
+from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
+from bochner.features.hermite import HermiteMap, HermiteMercer
+from bochner.features.histogram import HistogramMap, HistogramSampling
+from bochner.features.landmarks import Given, KMeans, Pivoted, RidgeLeverage, Uniform
+from bochner.features.laplacian import LaplacianEigenfunctions, SineMap
+from bochner.features.maclaurin import Maclaurin, MaclaurinMap
 from bochner.features.map import (
     Concatenate,
     ConstantMap,
@@ -17,23 +34,65 @@ from bochner.features.map import (
     ScaledMap,
     TensorProduct,
 )
-from bochner.features.nystrom import Nystrom, NystromMap, Pivoted, Uniform
-from bochner.features.placements import IID, QMC, Orthogonal
+from bochner.features.mercer import MercerHarmonic, MercerHarmonicMap
+from bochner.features.neural import NeuralMap, NeuralSketch, NeuralTangentFeatures
+from bochner.features.nystrom import Nystrom, NystromMap, Whitening
+from bochner.features.placements import IID, QMC, Grid, Orthogonal
+from bochner.features.polar import Polar
+from bochner.features.polysketch import PolySketch, PolySketchMap
+from bochner.features.positive import Positive, PositiveMap
+from bochner.features.powers import Inputs, Weights
+from bochner.features.projected import Projected, ProjectedMap
+from bochner.features.radii import MonomialFunctions, RadialFunctions
+from bochner.features.structured import Fastfood, Structured, StructuredMap
+from bochner.features.tensorsketch import CountSketch, TensorSketch, TensorSketchMap
+from bochner.features.treesteps import Entries, Exact, Hashed, Node, Padded, Pairs
 from bochner.kernels import (
+    NNGP,
+    AdditiveChi2,
+    Angular,
+    ArcCosine,
+    Bilinear,
+    Brownian,
+    BrownianBridge,
     Cauchy,
+    Coefficients,
     Columns,
     Constant,
+    Custom,
+    DotExponential,
+    DotProduct,
+    Exp,
     Exponential,
+    ExponentialPower,
+    FourierSeries,
     Gaussian,
+    GeneralizedZonal,
+    Intersection,
+    JensenShannon,
     Laplace,
     Linear,
+    LogDerivatives,
     Mahalanobis,
     Matern,
+    Modulated,
+    Monomials,
+    NeuralTangent,
+    Normalised,
+    Periodic,
+    Polynomial,
+    Polynomials,
+    Power,
     Product,
     RationalQuadratic,
     Scaled,
+    SkewedChi2,
+    SpectralMixture,
     Sum,
+    Warped,
+    Zonal,
 )
+from bochner.kernels.series import Binomial, ExponentialSeries
 from bochner.moments import Moments
 from bochner.planning import Certificate
 from bochner.solvers.solution import Outcome, Path, Solution
@@ -41,19 +100,51 @@ from bochner.solvers.solution import Outcome, Path, Solution
 __all__ = ["ESTIMATORS", "KNOWN"]
 
 _KERNELS: tuple[type, ...] = (
+    NNGP,
+    AdditiveChi2,
+    Angular,
+    ArcCosine,
+    Bilinear,
+    Brownian,
+    BrownianBridge,
+    Binomial,
     Cauchy,
+    Coefficients,
     Columns,
     Constant,
+    Custom,
+    LogDerivatives,
+    DotExponential,
+    DotProduct,
+    Exp,
     Exponential,
+    ExponentialPower,
+    ExponentialSeries,
+    FourierSeries,
     Gaussian,
+    GeneralizedZonal,
+    Intersection,
+    JensenShannon,
     Laplace,
     Linear,
     Mahalanobis,
     Matern,
+    Modulated,
+    Monomials,
+    NeuralTangent,
+    Normalised,
+    Periodic,
+    Polynomial,
+    Polynomials,
+    Power,
     Product,
     RationalQuadratic,
     Scaled,
+    SkewedChi2,
+    SpectralMixture,
     Sum,
+    Warped,
+    Zonal,
 )
 _METHODS: tuple[type, ...] = (
     IID,
@@ -61,22 +152,78 @@ _METHODS: tuple[type, ...] = (
     Auto,
     Candidate,
     Choice,
+    Compressed,
+    Explicit,
+    Fastfood,
     Fourier,
+    Gegenbauer,
+    Given,
+    Grid,
+    HermiteMercer,
+    HistogramSampling,
+    LaplacianEigenfunctions,
+    KMeans,
+    Maclaurin,
+    MercerHarmonic,
+    NeuralTangentFeatures,
     Nystrom,
     Orthogonal,
     Pivoted,
+    Projected,
+    PolySketch,
+    Positive,
+    ReLU,
+    RidgeLeverage,
+    Sign,
+    Structured,
+    TensorSketch,
     Uniform,
 )
 _MAPS: tuple[type, ...] = (
+    BasisMap,
+    ColumnwiseMap,
+    CompressedMap,
+    HermiteMap,
+    ProjectedMap,
+    SineMap,
     Concatenate,
     ConstantMap,
+    CountSketch,
+    Entries,
+    Exact,
+    FourierComplexMap,
+    FourierGridMap,
     FourierMap,
     FourierPhaseMap,
+    GegenbauerMap,
+    Hashed,
+    HistogramMap,
+    Inputs,
     LinearMap,
+    MaclaurinMap,
+    MercerHarmonicMap,
+    ModulatedMap,
+    MonomialFunctions,
+    NeuralMap,
+    NeuralSketch,
+    Node,
     NystromMap,
     OnInputs,
+    Padded,
+    Pairs,
+    Polar,
+    PolySketchMap,
+    PositiveMap,
+    RadialFunctions,
+    ReLUMap,
     ScaledMap,
+    SignMap,
+    SketchedProduct,
+    StructuredMap,
     TensorProduct,
+    TensorSketchMap,
+    Weights,
+    Whitening,
 )
 _FITTED: tuple[type, ...] = (
     Certificate,

@@ -9,7 +9,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cached_property, singledispatch
+from functools import cached_property, partial, singledispatch
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,12 @@ def encode(value: Any, arrays: Arrays) -> Json:
     if ESTIMATORS.get(name) is type(value):
         parts = (_parameters(value), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
+    if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
+        raise InvalidType(
+            f"save: a model file cannot hold a function, and this model's kernel has "
+            f"{getattr(value, '__qualname__', value)!s}. Keep the model with pickle for your own "
+            "use, or transform the rows yourself before fit and predict."
+        )
     if KNOWN.get(name) is not type(value):
         raise InvalidType(
             f"save: a model must be made of bochner's own classes, numbers, text and arrays; "

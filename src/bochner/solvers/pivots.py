@@ -4,11 +4,12 @@ Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1) 
 pivot i with probability proportional to the residual diagonal d_i, then subtracts what row i
 explains. The accelerated form (Epperly, Tropp and Webber 2024, Algorithm 2) proposes a block of
 pivots at once and accepts each with probability (current d_i)/(d_i at the block's start): the same
-law as one at a time, in matrix products.
+law as one at a time, in matrix products. The blocked form takes all of them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -16,8 +17,12 @@ from scipy.linalg import solve_triangular
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["PivotedCholesky", "randomly_pivoted_cholesky"]
+__all__ = ["MODES", "Mode", "PivotedCholesky", "accept", "randomly_pivoted_cholesky"]
 
+Mode = Literal["accelerated", "blocked", "simple"]
+
+#: How pivots are taken.
+MODES: tuple[Mode, ...] = ("accelerated", "blocked", "simple")
 
 #: Entries of the factor up to which it is float64 (64 MB).
 MOST_DOUBLES = 1 << 23
@@ -51,8 +56,9 @@ def randomly_pivoted_cholesky(
     rank: int,
     rng: np.random.Generator,
     tolerance: float | None = None,
+    mode: Mode = "accelerated",
 ) -> PivotedCholesky:
-    """Choose up to ``rank`` pivots of a psd matrix by accelerated randomly pivoted Cholesky.
+    """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky.
 
     Parameters
     ----------
@@ -67,6 +73,11 @@ def randomly_pivoted_cholesky(
     tolerance : float, optional
         Stop when the residual trace is below this share of the trace. Default: what the precision
         of the factor carries, 1e-12 in float64 and 1e-6 in float32.
+    mode : {"accelerated", "blocked", "simple"}, default "accelerated"
+        "simple" takes one pivot at a time; "accelerated" has the same law, in matrix products
+        (16 times as fast for 4,000 rows); "blocked" takes all that are proposed together, also
+        those that others of the block have explained: another law, no faster and less accurate on
+        clustered rows, for comparison.
 
     Returns
     -------
@@ -76,7 +87,9 @@ def randomly_pivoted_cholesky(
     Notes
     -----
     Time O(n r²) and r columns of K; memory n r numbers. The factor is float64 up to 2²³ of them
-    and float32 above: it steers the choice only.
+    and float32 above: it steers the choice only. With r ≥ q/ε + q log(1/(εη)) pivots, η the share
+    of the trace outside the q largest eigenvalues, the expected residual trace is at most (1 + ε)
+    times the sum of the eigenvalues after the q-th (Chen et al. 2023).
     """
     residual = np.maximum(np.array(diagonal, np.float64), 0.0)
     trace = float(residual.sum())
@@ -85,10 +98,12 @@ def randomly_pivoted_cholesky(
     tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
     factor = np.empty((n, rank), dtype, order="F")
     pivots = np.empty(rank, np.intp)
-    done, block = 0, max(16, min(256, rank // 8))
+    done, block = 0, 1 if mode == "simple" else max(16, min(256, rank // 8))
     while done < rank and residual.sum() > tolerance * trace:
         proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
-        chosen, corner = _accept(columns, factor[:, :done], residual, proposed, rng)
+        chances = rng.random(len(proposed)) if mode == "accelerated" else np.zeros(len(proposed))
+        H = _left(columns, factor[:, :done], proposed)
+        chosen, corner = accept(H, residual[proposed], proposed, chances)
         if not len(chosen):
             residual[proposed] = 0.0  # rounding was all that was left of them
             continue
@@ -102,24 +117,37 @@ def randomly_pivoted_cholesky(
     return PivotedCholesky(pivots[:done], float(residual.sum()), trace)
 
 
-def _accept(
-    columns: Callable[[Array], Array],
-    factor: Array,
-    residual: Array,
+def _left(columns: Callable[[Array], Array], factor: Array, rows: Array) -> Float[Array, "b b"]:
+    """Return the residual matrix of these rows, in float64."""
+    H = np.asarray(columns(rows)[rows], np.float64)
+    return H - (factor[rows] @ factor[rows].T).astype(np.float64)
+
+
+def accept(
+    H: Float[Array, "b b"],
+    start: Float[Array, " b"],
     proposed: Array,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
+    chances: Float[Array, " b"],
+) -> tuple[Array, Float[Array, "a a"]]:
     """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
 
     A row may be proposed twice: each time is another chance to be accepted, as the law requires.
+
+    Parameters
+    ----------
+    H : (b, b)
+        Residual matrix of the rows proposed.
+    start : (b,)
+        Residual diagonal that they were proposed by.
+    proposed : (b,) int
+        Row numbers, with repetitions.
+    chances : (b,)
+        Uniform on [0, 1); zeros accept every row that is not yet explained.
     """
-    H = np.asarray(columns(proposed)[proposed], np.float64)
-    H -= (factor[proposed] @ factor[proposed].T).astype(np.float64)
-    start = residual[proposed]
     accepted: list[int] = []
     L = np.zeros_like(H)
     current = np.diag(H).copy()
-    for i, chance in enumerate(rng.random(len(proposed))):
+    for i, chance in enumerate(chances):
         if current[i] <= 1e-6 * start[i] or chance * start[i] >= current[i]:
             continue
         k = len(accepted)

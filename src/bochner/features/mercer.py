@@ -1,0 +1,186 @@
+"""Mercer-harmonic features: exact spherical harmonics times optimal radial functions.
+
+A rotation-invariant kernel is Σ_l R_l(|x|, |y|) P_l(cos θ), and α_l P_l(⟨u, v⟩) is the sum of
+Y_{l,μ}(u) Y_{l,μ}(v) over the α_l orthonormal harmonics of degree l. With radial functions g_{l,i},
+
+    z_{l,i,μ}(x) = g_{l,i}(|x|) α_l^{−1/2} Y_{l,μ}(x/|x|).
+
+Whatever is kept, Z Zᵀ ⪯ K: nothing is random, and k(x, x) − |φ(x)|² bounds every error.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._ground.arrays import array_namespace, to_numpy
+from bochner._ground.checks import integer, positive
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.features.harmonics import axes_needed, harmonic_blocks, prefixes
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method
+from bochner.features.polar import Polar, in_balls, on_axis, polar_of
+from bochner.features.radii import REACH, Block, Nodes, RadialFunctions, quantiles, spectrum
+from bochner.features.rules import Request, leaf_map
+from bochner.features.structure import is_stationary
+from bochner.kernels import Kernel
+from bochner.kernels.radial import Radial, radial_kernels
+
+__all__ = ["MercerHarmonic", "MercerHarmonicMap"]
+
+
+@dataclass(frozen=True)
+class MercerHarmonic(Method):
+    """Spherical harmonics times radial functions, the D of greatest energy.
+
+    Parameters
+    ----------
+    nodes : int, default 64
+        Quantiles of the radii on which the radial kernels are factored. Rows that lie on one
+        sphere are recognised, and need one.
+    radius : float, optional
+        Radius of the sphere that rows will lie on, in place of rows to learn the radii from.
+
+    Notes
+    -----
+    Serves kernels of the Euclidean distance (one lengthscale or one per column), of the inner
+    product, of the angle (arc-cosine, neural tangent), sums and multiples of such. Deterministic:
+    the error is the energy that is dropped, the best that D features can do on
+    rotation-invariant rows, and 5 to 10⁸ times below that of random features of equal width for
+    d up to about six, on spheres up to ten, beyond where the lengthscale is wide. Rows of very
+    unequal spread along their axes are better served by products of Hermite functions or by
+    :class:`Nystrom`: a harmonic is spent on every direction alike.
+
+    Kernels of the distance are centred at the mean of the rows, unless these lie on a sphere.
+    Degrees l have α_l features; the last one is cut where it does not fit, principal axes first.
+    Cost of φ(X): O(n (d² + D)), about five operations a feature and no elementary functions;
+    memory O(nodes · blocks) beside the result. Han, Zandieh and Avron (2022), lemmas 4
+    and 15 and eq. 11, with the directions taken exactly and the radial functions optimal.
+    """
+
+    nodes: int = 64
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        object.__setattr__(self, "nodes", integer(self.nodes, "MercerHarmonic", "nodes", 1))
+        if self.radius is not None:
+            object.__setattr__(self, "radius", positive(self.radius, "MercerHarmonic", "radius"))
+
+
+@dataclass(frozen=True, eq=False)
+class MercerHarmonicMap(FeatureMap):
+    """Blocks g_b(|x|) α_l^{−1/2} Y_{l,μ}(x/|x|), μ = 1..counts_b, side by side.
+
+    Attributes
+    ----------
+    polar : Polar
+        From rows to radii and directions.
+    radial : RadialFunctions
+        g_b α_l^{−1/2}, a column for each block.
+    counts : (B,) int
+        How many harmonics of its degree a block has: all α_l, but for one that was cut.
+    nugget : float
+        Mean of k(x, x) − |φ(x)|² over the radii that the map was drawn from: what a ridge
+        penalty, or the diagonal of Z Zᵀ, can be given back.
+    """
+
+    kernel: Kernel
+    polar: Polar
+    radial: RadialFunctions
+    counts: np.ndarray
+    nugget: float
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns d that X must have."""
+        return self.radial.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        """D, the sum of the counts."""
+        return int(self.counts.sum())
+
+    @property
+    def below_kernel(self) -> bool:
+        """A sum of some of the kernel's terms: always."""
+        return True
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return all blocks, (n, D)."""
+        U, r = self.polar(X)
+        return harmonic_blocks(U, self.n_inputs, self.radial.degrees, self.counts, self.radial(r))
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 for each row, seen before or not.
+
+        |k(x, y) − φ(x)·φ(y)| ≤ √(e(x) e(y)), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I: the certificate of
+        every entry, and a score of how far a row is from what the features can tell.
+
+        Parameters
+        ----------
+        X : (n, d)
+
+        Returns
+        -------
+        e : (n,)
+            Rounding below zero is cut.
+        """
+        Z = self(X)
+        xp = array_namespace(Z)
+        e = self.kernel.diag(X) - xp.sum(Z * Z, axis=1)
+        return xp.where(e > 0, e, xp.zeros_like(e))
+
+
+#: Share of the mean residual that interpolation in the radius may add to an entry of Z Zᵀ, and
+#: share of the mean k(x, x) below which it cannot go.
+INTERPOLATION, FLOOR = 1e-5, 1e-13
+
+
+@leaf_map.register
+def _(method: MercerHarmonic, kernel: Kernel, ask: Request) -> FeatureMap:
+    plain, scales = in_balls("MercerHarmonic", kernel, ask.n_inputs)
+    radial = radial_kernels(plain, ask.n_inputs)
+    polar = polar_of(scales, ask.X, is_stationary(kernel) and method.radius is None)
+    nodes, limit = _radii(method, radial, polar, ask.X)
+    total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
+    blocks, counts = _taken(spectrum(radial, nodes, total, ask.n_features), ask.n_features)
+    kept = sum(b.each * count for b, count in zip(blocks, counts, strict=True))
+    rest = max(total - kept, 0.0)
+    functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks)
+    functions = functions.times(np.array([b.size for b in blocks]) ** -0.5)
+    if limit:
+        functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
+    if radial.zonal and ask.X is not None:  # the same share is left out of every row
+        rest *= float(np.mean(to_numpy(kernel.diag(ask.X)))) / total
+    leading = axes_needed(ask.n_inputs, prefixes(ask.n_inputs, functions.degrees, np.array(counts)))
+    return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts), rest)
+
+
+def _radii(
+    method: MercerHarmonic, radial: Radial, polar: Polar, X: Array | None
+) -> tuple[Nodes, float]:
+    """Return the radii to factor on, and how far an interpolant must reach; 0 for none."""
+    if method.radius is not None:
+        return Nodes(np.array([method.radius]), np.ones(1)), REACH * method.radius
+    if X is None and not radial.zonal:
+        raise InvalidInput(
+            "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "
+            "none. Pass X=..., or MercerHarmonic(radius=...) for rows on a sphere."
+        )
+    if X is None:
+        return Nodes(np.ones(1), np.ones(1)), 0.0
+    r = polar(X.astype(np.float64))[1]
+    if radial.zonal:  # one radial function a degree, the same for any radius but zero
+        return Nodes(np.array([r.max() or 1.0]), np.ones(1)), 0.0
+    return quantiles(r, method.nodes), REACH * float(r.max())
+
+
+def _taken(blocks: list[Block], width: int) -> tuple[list[Block], list[int]]:
+    """Return the first blocks that fill the width, the last one cut to fit."""
+    counts: list[int] = []
+    for block in blocks:
+        if sum(counts) == width:
+            break
+        counts.append(min(block.size, width - sum(counts)))
+    return blocks[: len(counts)], counts

@@ -1,0 +1,372 @@
+"""What the sketches of powers share: the series of a kernel, weights of degrees, shares of D.
+
+Every kernel served is k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
+e^{−|Sx|²/2} (Gaussian kernels). ⟨x, y⟩ⁿ is the inner product of the tensor powers x^{⊗n}, y^{⊗n};
+the maps sketch those of unit rows and multiply by the length's part in float64 logarithms.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.special import gammaln
+
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import moved
+from bochner.features.method import Method
+from bochner.features.request import Request
+from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum
+from bochner.kernels.dotproduct import DotProductKernel
+from bochner.kernels.series import (
+    Coefficients,
+    ExponentialSeries,
+    PowerSeries,
+    Summed,
+    Weighted,
+)
+
+__all__ = [
+    "Inputs",
+    "Powers",
+    "Shares",
+    "Weights",
+    "constant_and_linear",
+    "energies",
+    "lengths_of",
+    "log_coefficients",
+    "powers",
+    "shares",
+]
+
+TERMS = 1 << 14
+"""Terms after which the energies of a series count as divergent at this radius."""
+
+NEGLIGIBLE = 1e-18
+"""Energy, as a share of all, below which a degree is never drawn: float64 cannot see it."""
+
+ROWS = 512
+"""Rows whose lengths degrees are weighed at."""
+
+SHORTEST = 1e-30
+"""Rows shorter than this are divided by it instead of their length."""
+
+
+@dataclass(frozen=True, eq=False)
+class Powers:
+    """k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ.
+
+    Attributes
+    ----------
+    series : PowerSeries
+        log κ⁽ⁿ⁾(0) = log(n! aₙ).
+    gaussian : bool
+        Whether g(x) = e^{−|Sx|²/2}, rather than 1.
+    scales : (d,) float64
+        Diagonal of S.
+    """
+
+    series: PowerSeries
+    gaussian: bool
+    scales: Float[np.ndarray, " d"]
+
+
+def powers(kernel: Kernel, method: Method, d: int) -> Powers:
+    """Return the kernel's series, or refuse the kernel in the name of the method."""
+    series = _series(kernel)
+    if series is not None:
+        return Powers(series, False, np.ones(d))
+    inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
+    if isinstance(inner, Gaussian):
+        scales = np.asarray(inner.spectral_measure(d).scales)
+        return Powers(Weighted(weight, ExponentialSeries()), True, scales)
+    raise UnsupportedKernel(
+        f"{type(method).__name__} requires a kernel of ⟨x, y⟩ with a power series (Polynomial, "
+        f"DotExponential, DotProduct, Linear, Constant), sums of such, or a Gaussian; got "
+        f"{kernel!r}. Fourier(...) serves kernels of x − y, Nystrom(...) every kernel."
+    )
+
+
+@singledispatch
+def _series(kernel: Kernel) -> PowerSeries | None:  # noqa: ARG001
+    """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
+    return None
+
+
+@_series.register
+def _(kernel: DotProductKernel) -> PowerSeries | None:
+    return kernel.power_series
+
+
+@_series.register
+def _(kernel: Constant) -> PowerSeries | None:
+    return Coefficients((kernel.value,))
+
+
+@_series.register
+def _(kernel: Scaled) -> PowerSeries | None:
+    inner = _series(kernel.kernel)
+    return None if inner is None else Weighted(kernel.scale, inner)
+
+
+@_series.register
+def _(kernel: Sum) -> PowerSeries | None:
+    left, right = _series(kernel.left), _series(kernel.right)
+    return None if left is None or right is None else Summed(left, right)
+
+
+def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+    """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
+    n = np.asarray(n)
+    return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
+
+
+# --- Rows: unit direction and length -------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows as directions and lengths: x ↦ (u, r) with r u = (s ∘ x, c).
+
+    Attributes
+    ----------
+    scales : (d,) float64
+        s.
+    constant : float
+        c, one coordinate more; none if zero.
+    """
+
+    scales: Float[np.ndarray, " d"]
+    constant: float = 0.0
+
+    @property
+    def width(self) -> int:
+        """Coordinates of u."""
+        return len(self.scales) + (self.constant > 0)
+
+    def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array]:
+        """Return directions, (n, width) in X's precision, and lengths, (n,) in float64."""
+        return self._sparse(X) if is_sparse(X) else self._dense(X)
+
+    def _dense(self, X: Array) -> tuple[Array, Array]:
+        xp = array_namespace(X)
+        X = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
+        if self.constant:
+            X = xp.concat([X, X[:, :1] * 0 + self.constant], axis=1)
+        wide = xp.astype(X, xp.float64, copy=False)
+        lengths = xp.sqrt(xp.sum(wide * wide, axis=1))
+        lengths = xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
+        return X * xp.astype(1.0 / lengths, X.dtype)[:, None], lengths
+
+    def _sparse(self, X: Any) -> tuple[Any, Array]:
+        scaled = scipy.sparse.csr_array(X, copy=True)
+        scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
+        if self.constant:
+            column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
+            scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
+        squares = scaled.multiply(scaled).astype(np.float64).sum(axis=1)
+        lengths = np.maximum(np.sqrt(np.asarray(squares).ravel()), SHORTEST)
+        scaled.data *= np.repeat(1.0 / lengths, np.diff(scaled.indptr)).astype(X.dtype)
+        return scaled, lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What the sketches of uⁿ are multiplied by: exp(log wᵢ + nᵢ log r − [r²/2]), for each i.
+
+    One exponent in float64, so that neither rⁿ nor e^{−r²/2} is ever formed alone.
+
+    Attributes
+    ----------
+    degrees : (k,) int64
+        nᵢ.
+    logs : (k,) float64
+        log wᵢ.
+    gaussian : bool
+        Whether r²/2 is subtracted.
+    """
+
+    degrees: np.ndarray
+    logs: Float[np.ndarray, " k"]
+    gaussian: bool
+
+    def at(self, lengths: Float[Array, " n"], like: Array) -> Float[Array, "n k"]:
+        """Return the weights of rows of these lengths, (n, k), in the precision of ``like``."""
+        xp = array_namespace(lengths)
+        degrees = moved(self.degrees.astype(np.float64), like=lengths)
+        exponents = degrees[None, :] * xp.log(lengths)[:, None]
+        exponents = exponents + moved(self.logs, like=lengths)[None, :]
+        if self.gaussian:
+            exponents = exponents - 0.5 * (lengths * lengths)[:, None]
+        if is_numpy(lengths):
+            with np.errstate(over="ignore", under="ignore"):
+                return np.exp(exponents).astype(like.dtype)
+        return xp.astype(xp.exp(exponents), like.dtype)
+
+
+# --- Degrees: how much each matters, and what it gets --------------------------------------------
+
+
+def lengths_of(
+    asked: float | None, inputs: Inputs, series: PowerSeries, ask: Request
+) -> Float[np.ndarray, " k"]:
+    """Return the lengths of rows that degrees are weighed at: the one asked for, or the data's."""
+    if asked is not None:
+        return np.array([asked])
+    if ask.X is not None and ask.X.shape[0]:
+        n = ask.X.shape[0]
+        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
+        return to_numpy(inputs.split(rows)[1])
+    if series.degree is not None:
+        present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
+        if present.sum() <= 1:
+            return np.ones(1)  # one degree only: nothing to weigh
+    raise InvalidInput(
+        "draw: sketches of a power series share their features among degrees by what these "
+        "contribute to k(x, x) of the rows; got no rows. Pass X=..., or the method's radius=..."
+    )
+
+
+def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.ndarray, " N"]:
+    """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
+
+    For e^{⟨x, y⟩} and the Gaussian a mean of Poisson laws of means r². Shares, because one long row
+    would else decide for all. Degrees beyond the end matter less than rounding.
+    """
+    count = 64 if series.degree is None else series.degree + 1
+    while True:
+        n = np.arange(count)
+        logs = log_coefficients(series, n) + 2 * n * np.log(lengths)[:, None]
+        top = logs.max(axis=1, keepdims=True)
+        if series.degree is not None:
+            break
+        converged = logs[:, -count // 4 :].max(axis=1) < top[:, 0] + math.log(NEGLIGIBLE)
+        if converged.all() or (count >= TERMS and converged.any()):
+            logs, top = logs[converged], top[converged]
+            break
+        if count >= TERMS:
+            raise InvalidInput(
+                "draw: the power series must converge at |x|² of the rows, "
+                f"{float(lengths.min()) ** 2:.3g} or more; after {count} terms it has not. "
+                "Rescale X."
+            )
+        count *= 2
+    if top.max() == -math.inf:
+        raise InvalidInput("draw: the power series must have a term above zero; all are zero.")
+    weights = np.exp(logs - top)
+    weights = (weights / weights.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
+
+
+def constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
+    """Return whether the constant (1 feature) and the linear term (d features) are taken exactly.
+
+    The constant always. The linear term if the others then err less: with features shared by
+    weight their variance is about (Σ wₙ)²/D over the n that are left.
+    """
+    constant = bool(energy[0] > 0)
+    left = D - constant
+    above = float(energy[2:].sum())
+    linear = float(energy[1]) if len(energy) > 1 else 0.0
+    if linear == 0 or left < d + (above > 0):
+        return constant, False
+    exact = above**2 / (left - d) if above else 0.0
+    return constant, exact < (linear + above) ** 2 / left
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Features of each degree, and what they are worth.
+
+    Attributes
+    ----------
+    degrees : tuple of int
+    widths : tuple of int
+        Features of each degree.
+    probabilities : tuple of float
+        Expected copies of the degree: 1, or less for one that was drawn to stand for the rest.
+    """
+
+    degrees: tuple[int, ...]
+    widths: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[tuple, ...]:
+        """All three, in order: ``zip(*columns)`` goes degree by degree."""
+        return self.degrees, self.widths, self.probabilities
+
+
+def shares(
+    energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
+) -> Shares:
+    """Share D features among degrees in proportion to their energies.
+
+    A degree whose share is a feature or more gets it. The rest, all degrees of smaller shares,
+    are stood for by random ones of them: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
+    draw, so that the series is not cut and the features stay unbiased for rows of any length.
+
+    Parameters
+    ----------
+    energy : (N,)
+        Zero for degrees that are served otherwise.
+    capacity : callable
+        Features of degree n beyond which more bring nothing (its sketch is then exact).
+    D : int
+    rng : numpy.random.Generator
+    """
+    present = np.flatnonzero(energy)
+    if not len(present) or D < 1:
+        return Shares((), (), ())
+    caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
+    wanted = _capped(energy[present], caps, D)
+    core, rest = present[wanted >= 1], present[wanted < 1]
+    few = max(1, round(float(wanted[wanted < 1].sum()))) if len(rest) else 0
+    widths = _whole(wanted[wanted >= 1], D - few)
+    kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
+    kept += _drawn(rest, energy[rest], few, rng)
+    return Shares(*zip(*sorted(kept), strict=True))
+
+
+def _drawn(
+    degrees: np.ndarray, weights: Float[np.ndarray, " k"], few: int, rng: np.random.Generator
+) -> list[tuple[int, int, float]]:
+    """Return degrees drawn to stand for all of these, their copies and expected copies."""
+    if not few:
+        return []
+    p = weights / weights.sum()
+    drawn, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+    return [
+        (int(degrees[i]), int(c), float(few * p[i] / c)) for i, c in zip(drawn, copies, strict=True)
+    ]
+
+
+def _capped(
+    weights: Float[np.ndarray, " k"], caps: Float[np.ndarray, " k"], D: int
+) -> Float[np.ndarray, " k"]:
+    """Return shares of D by weight, none above its cap."""
+    free = np.ones(len(weights), dtype=bool)
+    share = np.zeros(len(weights))
+    while free.any():
+        share[free] = weights[free] / weights[free].sum() * (D - share[~free].sum())
+        full = free & (share > caps)
+        if not full.any():
+            break
+        share[full] = caps[full]
+        free &= ~full
+    return share
+
+
+def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
+    """Round shares of one or more to integers, by largest remainder, of sum D at most."""
+    widths = np.floor(share).astype(np.int64)
+    spare = min(D, round(float(share.sum()))) - int(widths.sum())
+    if spare > 0:
+        widths[np.argsort(widths - share, kind="stable")[:spare]] += 1
+    for _ in range(-spare):
+        widths[np.argmax(widths)] -= 1
+    return widths

@@ -1,0 +1,288 @@
+"""Gegenbauer features in the rule table: degree, order, radial functions and directions.
+
+Degree and order are where truncation stops to matter beside the noise of random directions.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, ndtri
+
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
+from bochner.features.map import FeatureMap
+from bochner.features.placements import IID, QMC, Orthogonal
+from bochner.features.polar import in_balls, on_axis, one_radius, polar_of
+from bochner.features.radii import (
+    REACH,
+    Block,
+    MonomialFunctions,
+    Nodes,
+    RadialFunctions,
+    quantiles,
+    spectrum,
+)
+from bochner.features.rules import Request, leaf_map
+from bochner.features.structure import is_stationary
+from bochner.kernels import Kernel
+from bochner.kernels.gegenbauer import gegenbauers, log_alpha
+from bochner.kernels.radial import Radial, monomials, radial_kernels
+from bochner.kernels.spectral import GaussianMixture, One
+
+__all__ = ["draw_directions"]
+
+#: What truncation may leave out of k(x, x), beside the noise 1/√D of D random features.
+BIAS = 0.1
+
+#: Series that fall slowly are cut here: the noise of random directions is larger anyway.
+LARGEST_DEGREE = 48
+
+#: A width that no search over degrees can fill.
+EVERYTHING = 1 << 62
+
+#: Components that are tried where no order is given.
+MOST_ORDERS = 16
+
+#: Rows on which orders are compared.
+ROWS = 256
+
+#: Quantiles of the radii on which radial kernels are factored.
+NODES = 64
+
+#: What interpolation in the radius may add to an entry, as a share of the noise of D features.
+INTERPOLATION = 1e-6
+
+#: √α_l stays below it: float32 holds p_l.
+LARGEST_VALUE = 1e35
+
+
+class Radials(NamedTuple):
+    """Radial functions, the component of each, and the mean energy of each component."""
+
+    functions: MonomialFunctions | RadialFunctions
+    components: np.ndarray
+    energies: Float[np.ndarray, " s"]
+
+    def first(self, order: int) -> "Radials":
+        """Return those of the first components."""
+        kept = np.flatnonzero(self.components < order)
+        return Radials(self.functions.chosen(kept), self.components[kept], self.energies[:order])
+
+
+@leaf_map.register
+def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
+    plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
+    radial = radial_kernels(plain, ask.n_inputs)
+    centred = method.radial == "optimal" and is_stationary(kernel)
+    polar = polar_of(scales, ask.X, centred, rotated=False)
+    U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
+    choose = _monomial if _by_monomials(method, radial, r) else _optimal
+    radials = choose(method, plain, radial, r, ask.n_features)
+    if method.order is None and method.allocation == "equal" and len(radials.energies) > 1:
+        radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
+    counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
+    radials = radials.first(len(counts))
+    shared = method.allocation == "equal"
+    directions = draw_directions(method, ask.n_inputs, counts, ask.stream("directions"))
+    return GegenbauerMap(
+        kernel,
+        polar,
+        directions,
+        radials.functions,
+        radials.components,
+        counts,
+        shared,
+        method.parity,
+        method.alternating,
+    )
+
+
+def _by_monomials(method: Gegenbauer, radial: Radial, r: Array | None) -> bool:
+    """Whether radial functions are monomials: not where one constant function is enough."""
+    if method.radial == "optimal" or radial.zonal:
+        return False
+    if method.order is None and r is not None and one_radius(r):
+        return False
+    if radial.power_series is None:
+        raise UnsupportedKernel(
+            "Gegenbauer() requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of the angle, or "
+            'rows on one sphere. Use Gegenbauer(radial="optimal") or MercerHarmonic().'
+        )
+    return True
+
+
+def _counts(method: Gegenbauer, energies: Float[np.ndarray, " s"], D: int) -> np.ndarray:
+    """Return the directions of each component."""
+    s = len(energies)
+    if method.allocation == "energy":
+        order = energies / energies.sum() * D
+        counts = np.floor(order[: max(1, int((order >= 1).sum()))]).astype(np.int64)
+        counts[0] += D - counts.sum()
+    else:
+        counts = np.full(s, D // s)
+    if D < 1 or counts.min() < 1:
+        raise InvalidInput(
+            f"Gegenbauer: n_features must be at least the {s * (1 + method.parity)} of one "
+            f"direction; got {D * (1 + method.parity)}. Ask for more, or for a lower order."
+        )
+    return counts
+
+
+def _required(r: Array | None) -> Float[np.ndarray, " n"]:
+    if r is None:
+        raise InvalidInput(
+            "draw: Gegenbauer chooses order and degree, and optimal radial functions, from the "
+            "radii of rows of data; got none. Pass X=..., or Gegenbauer(order=..., degree=...)."
+        )
+    return r
+
+
+def _best_order(
+    radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
+) -> int:
+    """Return s with the least mean square of bias and noise of an entry, on a sample of rows.
+
+    With D/s directions the noise is about (s/D) k_s(x, x) k_s(y, y), k_s the kernel cut at order s.
+    """
+    rows = slice(None, None, -(-len(r) // ROWS))
+    U, h = U[rows], radials.functions(r[rows])
+    degrees = radials.functions.degrees
+    P = gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0))
+    cut = np.zeros((len(radials.energies), len(U), len(U)))
+    for l, i, g in zip(degrees.tolist(), radials.components.tolist(), h.T, strict=True):
+        cut[i] += np.outer(g, g) * P[l]
+    cut = np.cumsum(cut, axis=0)
+    bias = ((cut - cut[-1]) ** 2).mean(axis=(1, 2))
+    squares = np.einsum("ijj->ij", cut).mean(axis=1) ** 2
+    return int(np.argmin(bias + (np.arange(len(cut)) + 1.0) / D * squares)) + 1
+
+
+# --- monomials ----------------------------------------------------------------------------------
+
+
+def _monomial(
+    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+) -> Radials:
+    """Return monomial radial functions: as many as asked for, or as can matter."""
+    q = _monomial_degree(method, radial, r, D)
+    sample = np.ones(1) if r is None and method.order else _required(r)
+    s = min(q // 2 + 1, MOST_ORDERS, D) if method.order is None else method.order
+    degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
+    h = monomials(radial, q, s, sample[:: -(-len(sample) // ROWS)])
+    energies = (h * h).sum(axis=0).mean(axis=1)
+    return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices, energies)
+
+
+def _monomial_degree(method: Gegenbauer, radial: Radial, r: Array | None, D: int) -> int:
+    """Return q: the total degree N with less than BIAS/√D of k(x, x) beyond it."""
+    series = radial.power_series
+    assert series is not None
+    if method.degree is not None:
+        return _capped(method.degree, radial.n_inputs)
+    if series.degree is not None and r is None:
+        return _capped(series.degree, radial.n_inputs)
+    t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
+    n = np.arange(4096)
+    logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
+    terms = np.exp(logs - logs.max())
+    beyond = np.cumsum(terms[::-1])[::-1] - terms  # what is left out when n is the last
+    enough = beyond <= BIAS / D**0.5 * terms.sum()
+    return _capped(int(np.argmax(enough)), radial.n_inputs)
+
+
+def _capped(q: int, d: int) -> int:
+    """Return the largest degree up to q that float32 can carry; one for d = 1."""
+    if d == 1:
+        return min(q, 1)
+    while q > 1 and 0.5 * log_alpha(q, d) > math.log(LARGEST_VALUE):
+        q -= 1
+    return q
+
+
+# --- optimal radial functions -------------------------------------------------------------------
+
+
+def _optimal(
+    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+) -> Radials:
+    """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
+    d = radial.n_inputs
+    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
+    total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
+    q = _capped(LARGEST_DEGREE if method.degree is None else method.degree, d)
+    blocks = spectrum(radial, nodes, total, EVERYTHING, q)
+    q = _optimal_degree(method, blocks, total, D, q)
+    blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
+    degrees = np.array([b.degree for b in blocks])
+    components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
+    energies = np.bincount(components, weights=[b.energy for b in blocks])
+    functions = RadialFunctions.of(kernel, d, nodes.q, blocks)
+    if not radial.zonal:
+        reach = REACH * float(_required(r).max())
+        functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
+    found = Radials(functions, components, energies)
+    return found.first(min(MOST_ORDERS if method.order is None else method.order, len(energies)))
+
+
+def _optimal_degree(method: Gegenbauer, blocks: list[Block], total: float, D: int, q: int) -> int:
+    """Return the first degree beyond which less than BIAS/√D of the energy is left."""
+    if method.degree is not None:
+        return q
+    energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
+    enough = total - np.cumsum(energies) <= BIAS / D**0.5 * total
+    return int(np.argmax(enough)) if enough.any() else q
+
+
+# --- directions ---------------------------------------------------------------------------------
+
+
+def draw_directions(
+    method: Gegenbauer, d: int, counts: np.ndarray, rng: np.random.Generator
+) -> Float[np.ndarray, "d m"]:
+    """Return the directions of all components: the same for all, or to each its own."""
+    m = counts.tolist()[: 1 if method.allocation == "equal" else None]
+    each = [_directions(method, d, count, rng) for count in m]
+    return np.ascontiguousarray(np.concatenate(each, axis=1))
+
+
+def _directions(
+    method: Gegenbauer, d: int, m: int, rng: np.random.Generator
+) -> Float[np.ndarray, "d m"]:
+    """Return m unit columns, each uniform on the sphere."""
+    if method.directions == "fibonacci":
+        return _fibonacci(d, m, method.parity, rng)
+    if method.directions == "sobol" and not method.parity:
+        W = _normal_points(d, m, rng)
+    else:  # with parity w and −w are one, which QMC's half of space is made for
+        placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
+        W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
+    return W / np.linalg.norm(W, axis=0)
+
+
+def _normal_points(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
+    """Return scrambled Sobol points of the normal law."""
+    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
+
+    points = qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
+    return ndtri(np.clip(points, 1e-12, 1 - 1e-12)).T
+
+
+def _fibonacci(d: int, m: int, half: bool, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
+    """Return a spiral of even steps in height and golden angles, turned at random.
+
+    Of half the sphere where w and −w are one, as with parity.
+    """
+    if d != 3:
+        raise InvalidInput(
+            f'Gegenbauer(directions="fibonacci") requires 3 columns; got {d}. Use "sobol" or '
+            '"orthogonal".'
+        )
+    j = np.arange(m) + 0.5
+    height = 1.0 - j / m if half else 1.0 - 2.0 * j / m
+    angle = j * (math.pi * (3.0 - 5.0**0.5))
+    level = np.sqrt(1.0 - height * height)
+    W = np.stack([level * np.cos(angle), level * np.sin(angle), height])
+    turn, R = np.linalg.qr(rng.standard_normal((3, 3)))
+    return np.ascontiguousarray(turn * np.where(np.diag(R) < 0, -1.0, 1.0) @ W)

@@ -1,0 +1,210 @@
+"""Kernels that are defined by their features, and the Green's functions of the second derivative.
+
+k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) with finitely many functions f_i of one column is a kernel
+whatever they are, and its exact features are products of them.
+"""
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from bochner._ground.arrays import array_namespace, is_sparse
+from bochner._ground.checks import finite, nonnegative, positive
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.kernels.kernel import Kernel
+
+__all__ = ["Basis", "Brownian", "BrownianBridge", "FourierSeries", "Polynomials"]
+
+
+class Basis(Kernel):
+    """A product over columns of kernels with finitely many features each."""
+
+    @property
+    @abc.abstractmethod
+    def sizes(self) -> tuple[float, ...]:
+        """Mean square of each 1-D function over its natural range."""
+
+    @abc.abstractmethod
+    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+        """Return the 1-D functions, in the order of ``sizes``, of all columns of dense rows."""
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        left = xp.stack(self.functions(dense(X)), axis=0)
+        right = left if Y is X else xp.stack(self.functions(dense(Y)), axis=0)
+        K = None
+        for j in range(X.shape[1]):
+            column = xp.permute_dims(left[:, :, j], (1, 0)) @ right[:, :, j]
+            K = column if K is None else K * column
+        return K
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        values = array_namespace(X).stack(self.functions(dense(X)), axis=0)
+        return array_namespace(X).prod(array_namespace(X).sum(values * values, axis=0), axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class FourierSeries(Basis):
+    """k(x, y) = Π_j Σ_k w_k cos(2πk(x_j − y_j)/p): a periodic kernel of your own weights.
+
+    Its exact features are products of √w_0, √w_k cos(2πk x_j/p) and √w_k sin(2πk x_j/p).
+
+    Parameters
+    ----------
+    weights : sequence of float
+        w_0, w_1, …, none below zero; how much of each harmonic functions may have.
+    period : float, default 1.0
+        p > 0, in the units of X.
+    """
+
+    weights: tuple[float, ...]
+    period: float = 1.0
+
+    def __post_init__(self) -> None:
+        _set_weights(self)
+        object.__setattr__(self, "period", positive(self.period, "FourierSeries", "period"))
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        waves = (0.5 * w for w in self.weights[1:] for _ in range(2))
+        return self.weights[0], *waves
+
+    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+        xp = array_namespace(X)
+        turns = X / self.period
+        angle = 2 * math.pi * (turns - xp.round(turns))
+        waves = (
+            w**0.5 * wave(k * angle)
+            for k, w in enumerate(self.weights[1:], start=1)
+            for wave in (xp.cos, xp.sin)
+        )
+        return self.weights[0] ** 0.5 * xp.ones_like(X), *waves
+
+
+@final
+@dataclass(frozen=True)
+class Polynomials(Basis):
+    """k(x, y) = Π_j Σ_k w_k p_k(x_j) p_k(y_j), p_k Legendre's polynomials on an interval.
+
+    They are orthonormal for the uniform law on [lower, upper]: p_k = √(2k + 1) P_k. Beyond the
+    interval they go on, and grow like the k-th power.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        w_0, w_1, …, none below zero; how much of each degree functions may have.
+    lower, upper : float, default −1 and 1
+        The interval, in the units of X.
+    """
+
+    weights: tuple[float, ...]
+    lower: float = -1.0
+    upper: float = 1.0
+
+    def __post_init__(self) -> None:
+        _set_weights(self)
+        for name in ("lower", "upper"):
+            object.__setattr__(self, name, finite(getattr(self, name), "Polynomials", name))
+        if self.lower >= self.upper:
+            raise InvalidInput(
+                f"Polynomials: lower must be below upper; got {self.lower} and {self.upper}."
+            )
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        return self.weights
+
+    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+        t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
+        before, now, values = 0.0 * t, 0.0 * t + 1.0, []
+        for k, w in enumerate(self.weights):
+            values.append((w * (2 * k + 1)) ** 0.5 * now)
+            before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
+        return tuple(values)
+
+
+@final
+@dataclass(frozen=True)
+class Brownian(Kernel):
+    """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
+
+    The Green's function of −f″ with f(0) = 0 and f′(length) = 0; rows are clipped to the cube.
+
+    Parameters
+    ----------
+    length : float, default 1.0
+        In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
+    """
+
+    length: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", positive(self.length, "Brownian", "length"))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return _over_columns(self.length, X, Y, array_namespace(X, Y).minimum)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        xp = array_namespace(X)
+        return xp.prod(xp.clip(dense(X), 0.0, self.length), axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class BrownianBridge(Kernel):
+    """k(x, y) = Π_j (min(x_j, y_j) − x_j y_j/length) on [0, length]^d: motion that returns.
+
+    The Green's function of −f″ with f(0) = f(length) = 0; rows are clipped to the cube.
+
+    Parameters
+    ----------
+    length : float, default 1.0
+        In the units of X.
+    """
+
+    length: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length", positive(self.length, "BrownianBridge", "length"))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        return _over_columns(self.length, X, Y, lambda x, y: xp.minimum(x, y) - x * y / self.length)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        xp = array_namespace(X)
+        t = xp.clip(dense(X), 0.0, self.length)
+        return xp.prod(t - t * t / self.length, axis=1)
+
+
+def dense(X: Array) -> Array:
+    """Return rows as a dense array."""
+    return X.toarray() if is_sparse(X) else X
+
+
+def _over_columns(
+    length: float, X: Array, Y: Array, value: Callable[[Array, Array], Array]
+) -> Array:
+    xp = array_namespace(X, Y)
+    X, Y = (xp.clip(dense(A), 0.0, length) for A in (X, Y))
+    K = None
+    for j in range(X.shape[1]):
+        column = value(X[:, j][:, None], Y[:, j][None, :])
+        K = column if K is None else K * column
+    return K
+
+
+def _set_weights(kernel: FourierSeries | Polynomials) -> None:
+    """Check the weights, none below zero and not all zero, and keep them as a tuple."""
+    who, weights = type(kernel).__name__, kernel.weights
+    plain = weights.tolist() if hasattr(weights, "tolist") else weights
+    if not isinstance(plain, list | tuple) or not any(plain):
+        raise InvalidInput(
+            f"{who}: weights must be a sequence of numbers, not all zero; got {weights!r}."
+        )
+    checked = tuple(nonnegative(w, who, f"weights[{k}]") for k, w in enumerate(plain))
+    object.__setattr__(kernel, "weights", checked)

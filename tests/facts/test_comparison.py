@@ -1,0 +1,167 @@
+"""compare and the errors that theory expects: formulas against brute force, and the table."""
+
+import numpy as np
+import pytest
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
+from bochner.features.expected import expected_error, paired_error
+from bochner.kernels import Gaussian, Laplace, Matern, Polynomial
+from bochner.planning import comparison
+
+SEEDS = 200
+ALARM = 6.0
+"""Standard errors a mean may be off: 1e-6 false alarms for all cases together, and some."""
+
+
+def rows(n, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def squared_errors(method, kernel, X, D):
+    K = kernel(X)
+    maps = (bo.draw(kernel, method, n_features=D, X=X, random_state=s) for s in range(SEEDS))
+    return np.array([np.sum((phi(X) @ phi(X).T - K) ** 2) for phi in maps]) / np.sum(K**2)
+
+
+def off_by(method, kernel, X, D, expected):
+    """How many standard errors the mean squared error over seeds is from what is expected."""
+    found = squared_errors(method, kernel, X, D)
+    return abs(found.mean() - expected**2) / (found.std(ddof=1) / SEEDS**0.5)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("method", "kernel", "d"),
+    [
+        (Fourier(IID()), Gaussian(2.0), 3),
+        (Fourier(IID()), 2.5 * Matern(1.5, 2.0), 4),
+        (Fourier(IID()), Laplace(3.0), 2),
+        (Fourier(IID(), "phase"), Matern(0.5, 1.5), 3),
+        (Fourier(Orthogonal()), Gaussian(3.0), 3),
+        (Fourier(Orthogonal()), Gaussian((2.0, 1.0, 4.0, 3.0, 3.0)), 5),
+        (Fourier(Orthogonal()), Gaussian(5.0), 20),
+    ],
+    ids=repr,
+)
+def test_formulas_expect_the_mean_error_over_seeds(method, kernel, d):
+    X = rows(30, d)
+    inner = kernel.kernel if hasattr(kernel, "kernel") else kernel
+    expected = expected_error(method, inner, X, 24)
+    assert off_by(method, kernel, X, 24, expected) < ALARM
+
+
+@pytest.mark.statistical
+def test_planted_fault_the_formula_of_the_other_form_or_placement_is_seen():
+    X = rows(30, 3)
+    phase = expected_error(Fourier(IID(), "phase"), Gaussian(2.0), X, 24)
+    assert off_by(Fourier(IID()), Gaussian(2.0), X, 24, phase) > ALARM
+    independent = expected_error(Fourier(IID()), Gaussian(3.0), X, 24)
+    assert off_by(Fourier(Orthogonal()), Gaussian(3.0), X, 24, independent) > ALARM
+
+
+def test_where_no_formula_is_known_there_is_none():
+    X = rows(10, 3)
+    assert expected_error(Fourier(Orthogonal()), Matern(1.5), X, 8) is None
+    assert expected_error(Nystrom(), Gaussian(), X, 8) is None
+    assert expected_error(Fourier(IID()), Polynomial(2), X, 8) is None
+
+
+def test_pairs_stand_for_the_whole_matrix():
+    """Equal to the weighted mean over the same pairs, one by one; near that of the matrix."""
+    X, kernel = rows(400, 3), Gaussian(2.0)
+    phi = bo.draw(kernel, "iid", n_features=40, n_inputs=3, random_state=0)
+    error = size = 0.0
+    for x, y in zip(X[::2], X[1::2], strict=True):
+        z, v = phi(x[None])[0], phi(y[None])[0]
+        k = kernel(x[None], y[None])[0, 0]
+        error += 399 * (z @ v - k) ** 2 + (z @ z - 1) ** 2
+        size += 399 * k**2 + 1
+    assert_close(paired_error(phi, X), (error / size) ** 0.5, factor=10)
+    K, Z = kernel(X), phi(X)
+    assert 0.7 < paired_error(phi, X) / (np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)) < 1.4
+
+
+# ---- the table
+
+
+def test_compare_measures_what_anyone_can_measure():
+    X = rows(1200, 3)
+    methods = ["iid", MercerHarmonic(), Nystrom(), Sign()]
+    table = bo.compare(Gaussian(2.0), X, n_features=50, methods=methods, random_state=3)
+    errors = [row.error for row in table.rows[:3]]
+    assert errors == sorted(errors)
+    assert table.best == table.rows[0].method == MercerHarmonic()
+    assert table.rows[-1].method == Sign()
+    assert "Sign" in table.rows[-1].refused
+    fresh = rows(800, 3, seed=9)
+    K = Gaussian(2.0)(fresh)
+    for row in table.rows[:3]:
+        phi = bo.draw(Gaussian(2.0), row.method, n_features=50, X=X, random_state=7)
+        E = phi(fresh) @ phi(fresh).T - K
+        assert 1 / 3 < row.error / (np.linalg.norm(E) / np.linalg.norm(K)) < 3
+        assert 0.5 < row.predicted / row.error < 2
+        assert row.entrywise > row.error * np.linalg.norm(K) / len(K)
+        assert row.seconds > 0
+        assert row.draw_seconds > 0
+    assert table.n_sample == 300
+
+
+def test_compare_prints_a_table_and_draws_a_picture():
+    table = bo.compare(Gaussian(2.0), rows(300, 3), n_features=20, random_state=0)
+    lines = str(table).splitlines()
+    assert lines[0] == "Gaussian(lengthscale=2.0), D = 20, errors on 75 rows"
+    assert lines[1].split("  ")[0] == "method"
+    assert len({len(line) for line in lines[1:-1]}) == 1
+    assert lines[2].startswith(str(table.best))
+    assert "Do not serve it: Sign()" in lines[-1]
+    ax = table.plot()
+    served = [row for row in table.rows if not row.refused]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [str(r.method) for r in served[::-1]]
+    assert_close([bar.get_width() for bar in ax.patches], [r.error for r in served[::-1]])
+    assert_close(ax.lines[0].get_xdata(), [r.predicted for r in served[::-1]])
+
+
+def test_compare_tries_every_method_of_the_library_once():
+    methods = comparison.everything(3)
+    assert len(set(methods)) == len(methods)
+    kinds = {type(method).__name__ for method in methods}
+    bases = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
+    public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
+    known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
+    assert kinds == known - bases
+
+
+def test_compare_is_the_same_for_the_same_seed():
+    a, b = (
+        bo.compare(Matern(1.5), rows(200, 2), n_features=16, methods=["iid"], random_state=1)
+        for _ in range(2)
+    )
+    assert (a.rows[0].error, a.rows[0].predicted) == (b.rows[0].error, b.rows[0].predicted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "sentence"),
+    [
+        (dict(kernel="gaussian"), InvalidType, "kernel must be a Kernel, e.g. Gaussian"),
+        (dict(X=rows(7, 2)), InvalidInput, "at least 8 rows; got 7"),
+        (dict(X=np.full((9, 2), np.nan)), InvalidInput, "finite"),
+        (dict(n_features=0), InvalidInput, "n_features must be"),
+        (dict(n_sample=1), InvalidInput, "n_sample must be"),
+        (dict(methods=["best"]), InvalidInput, "method must be a value such as"),
+        (dict(methods=[Sign()]), InvalidInput, "no method serves Gaussian"),
+    ],
+)
+def test_compare_refuses_what_it_cannot_compare(arguments, kind, sentence):
+    given = dict(kernel=Gaussian(), X=rows(40, 2), n_features=8) | arguments
+    with pytest.raises(kind, match=sentence):
+        bo.compare(given.pop("kernel"), given.pop("X"), **given)
+
+
+def test_a_picture_without_matplotlib_says_how_to_install_it(monkeypatch):
+    table = bo.compare(Gaussian(), rows(40, 2), n_features=8, methods=["iid"], random_state=0)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(MissingDependency, match=r'needs matplotlib.*pip install "bochner\[cli\]"'):
+        table.plot()

@@ -1,0 +1,225 @@
+"""The Walsh-Hadamard transform and chains of it, against matrices of Sylvester and their twins."""
+
+import os
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import hadamard as sylvester
+from tolerance import of
+
+from bochner._ground import native
+from bochner._ground.chains import Chains, chain_waves, chain_waves_twin, turns, walsh
+from bochner.errors import InvalidInput
+
+DTYPES = [np.float32, np.float64]
+LEVELS = ["twin"]
+if native.HAVE_NATIVE:
+    from bochner import _native
+
+    LEVELS += _native.levels()
+elif os.environ.get("BOCHNER_REQUIRE_ALL") == "1":
+    pytest.fail("the compiled module is required here and is not there")
+
+
+@pytest.fixture(params=LEVELS)
+def level(request, monkeypatch):
+    """Every instruction set that this processor has, and the twin."""
+    if request.param == "twin":
+        monkeypatch.setattr(native, "_compiled", None)
+        monkeypatch.setattr(native, "_said", {"pure Python"})
+        yield request.param
+        return
+    _native.set_level(request.param)
+    yield request.param
+    _native.set_level(_native.levels()[-1])
+
+
+def rows(n, p, dtype, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, p)).astype(dtype)
+    X.flags.writeable = False
+    return X
+
+
+# ---- the transform
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024])
+def test_the_transform_is_the_product_with_the_matrix(p, dtype, level):
+    X = rows(5, p, dtype)
+    expected = X.astype(np.float64) @ sylvester(p)
+    bound = (1 + p.bit_length()) * np.finfo(dtype).eps * np.abs(X).sum(axis=1, keepdims=True)
+    Z = native.hadamard(X)
+    assert Z.dtype == dtype
+    assert (np.abs(Z - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_whole_numbers_are_transformed_exactly(dtype, level):
+    X = np.rint(10 * rows(4, 512, np.float64)).astype(dtype)
+    assert (native.hadamard(X) == np.rint(X.astype(np.float64) @ sylvester(512))).all()
+    assert (native.hadamard(native.hadamard(X)) == 512 * X).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [2**k for k in range(15)])
+def test_every_level_and_the_twin_give_the_same_bits(p, dtype, level, monkeypatch):
+    monkeypatch.setattr(native, "TWIN_BYTES", 1000)
+    X, twin = rows(3, p, dtype), np.empty((3, p), dtype)
+    native.hadamard_twin(X, twin)
+    assert native.hadamard(X).tobytes() == twin.tobytes() == walsh(X).tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [4, 64, 2048])
+def test_in_place_and_into_a_wider_array(p, dtype, level):
+    X = rows(7, p, dtype)
+    expected, here, wide = native.hadamard(X), np.array(X), np.full((7, p + 5), 9, dtype)
+    assert native.hadamard(here, out=here) is here
+    assert (here == expected).all()
+    native.hadamard(X, out=wide[:, 2 : 2 + p])
+    assert (wide[:, 2 : 2 + p] == expected).all()
+    assert (wide[:, [0, 1, *range(p + 2, p + 5)]] == 9).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_do_not_depend_on_rows_beside_or_threads(dtype, level):
+    X = rows(1500, 1024, dtype)
+    try:
+        native.set_num_threads(3)
+        whole = native.hadamard(X)
+        native.set_num_threads(1)
+        assert (native.hadamard(X) == whole).all()
+    finally:
+        native.set_num_threads(None)
+    assert (native.hadamard(X[700:701]) == whole[700]).all()
+
+
+def test_no_rows_and_what_is_not_finite(level):
+    assert native.hadamard(np.empty((0, 8))).shape == (0, 8)
+    X = np.array(rows(3, 64, np.float64))
+    X[1, 5] = np.nan
+    Z = native.hadamard(X)
+    assert np.isnan(Z[1]).all()
+    assert np.isfinite(Z[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("p", [0, 3, 6, 1000])
+def test_other_lengths_are_refused(p):
+    with pytest.raises(InvalidInput, match=rf"power of two of columns, got {p}; pad rows"):
+        native.hadamard(np.ones((2, p)))
+
+
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [(np.empty((4, 9)), "out has the wrong shape"), (np.empty((8, 4)).T, "must be contiguous")],
+)
+def test_room_that_does_not_fit_is_refused(out, message):
+    with pytest.raises(ValueError, match=message):
+        native.hadamard(np.ones((4, 8)), out=out)
+
+
+# ---- chains
+
+
+SHAPES = [  # d, p, blocks, m, transforms, orders: alone, odd, cut, within and beyond a vector
+    (1, 1, 2, 2, 2, False),
+    (3, 4, 3, 10, 3, True),
+    (5, 8, 2, 13, 3, False),
+    (33, 64, 3, 180, 3, False),
+    (100, 128, 2, 200, 2, True),
+    (1000, 1024, 1, 1024, 1, False),
+]
+
+
+def chains_like(d, p, blocks, m, transforms, ordered, dtype):
+    rng = np.random.default_rng(p)
+    diagonals = rng.standard_normal((blocks, transforms + 1, p)) / p**0.5
+    orders = [rng.permutation(p) for _ in range(blocks)] if ordered else np.empty((0, p))
+    return Chains(diagonals.astype(dtype), np.array(orders, np.int32), m)
+
+
+def formed(chains, d):
+    """The frequencies in turns, (d, m), from matrices."""
+    H, columns = sylvester(chains.diagonals.shape[2]).astype(float), []
+    for b, diagonals in enumerate(chains.diagonals.astype(float)):
+        A = np.diag(diagonals[0])
+        for step, diagonal in enumerate(diagonals[1:]):
+            A = H @ A
+            A = A[chains.orders[b]] if step == 0 and len(chains.orders) else A
+            A = diagonal[:, None] * A
+        columns.append(A[:, :d].T)
+    return np.concatenate(columns, axis=1)[:, : chains.m]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("phases", [False, True])
+def test_waves_of_chains_are_those_of_their_matrices(shape, phases, dtype, level):
+    d, m = shape[0], shape[3]
+    chains, X = chains_like(*shape, dtype), rows(20, d, dtype)
+    b = np.random.default_rng(1).random(m).astype(dtype) if phases else None
+    T = X.astype(np.float64) @ formed(chains, d) + (0 if b is None else b)
+    both = [np.cos(2 * np.pi * T), np.sin(2 * np.pi * T)]
+    expected = 0.5 * np.concatenate(both if b is None else both[:1], axis=1)
+    Z = chain_waves(X, chains, 0.5, b)
+    assert Z.dtype == dtype
+    assert np.abs(Z - expected).max() <= of(dtype) * (1 + np.linalg.norm(X, axis=1).max())
+
+
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_chains_are_the_same_in_every_library(shape, xp):
+    chains, X = chains_like(*shape, np.float64), rows(6, shape[0], np.float64)
+    T = turns(xp.asarray(np.array(X)), chains)
+    assert type(T) is type(xp.asarray(np.array(X)))
+    np.testing.assert_allclose(np.from_dlpack(T), turns(X, chains), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(turns(X, chains), X @ formed(chains, shape[0]), atol=1e-11)
+    b = np.random.default_rng(1).random(shape[3])
+    for phases in (None, b):
+        Z = chain_waves_twin(xp.asarray(np.array(X)), chains, 1.0, phases)
+        np.testing.assert_allclose(
+            np.from_dlpack(Z), chain_waves(X, chains, 1.0, phases), atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_of_waves_do_not_depend_on_the_rows_beside(dtype, level):
+    chains, X = chains_like(*SHAPES[3], dtype), rows(50, 33, dtype)
+    pieces = np.concatenate([chain_waves(X[i : i + 7], chains, 1.0) for i in range(0, 50, 7)])
+    assert pieces.tobytes() == chain_waves(X, chains, 1.0).tobytes()
+
+
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"m": 200}, "too few diagonals"),
+        ({"diagonals": np.ones((2, 3, 6))}, "must fit a power of two"),
+        ({"diagonals": np.ones((2, 3, 4))}, "must fit a power of two"),
+        ({"orders": np.zeros((1, 8), np.int32)}, "orders and diagonals disagree"),
+        ({"orders": np.full((2, 8), 8, np.int32)}, "orders are out of range"),
+    ],
+)
+def test_chains_that_do_not_fit_are_refused(change, message):
+    chains = chains_like(*SHAPES[2], np.float64)._replace(**change)
+    with pytest.raises(ValueError, match=message):
+        chain_waves(rows(4, 5, np.float64), chains, 1.0)
+
+
+# ---- phases are added last
+
+
+@pytest.mark.parametrize("d", [3, 100, 784])
+def test_phases_cost_one_rounding_whatever_the_columns(d, level):
+    """Rows near zero: with the phase in front, each of d sums would round a number near one."""
+    rng = np.random.default_rng(d)
+    X = (0.01 * rng.standard_normal((50, d))).astype(np.float32)
+    T = (rng.standard_normal((d, 70)) / 6).astype(np.float32)
+    b = (rng.random(70) - 0.5).astype(np.float32)
+    exact = np.cos(2 * np.pi * (X.astype(float) @ T.astype(float) + b.astype(float)))
+    worst = np.abs(native.cos_bias(X, T, b, 1.0) - exact).max()
+    assert worst <= 2 * np.pi * np.finfo(np.float32).eps * (0.5 + 0.05 * d**0.5)

@@ -1,0 +1,487 @@
+"""Mehler's formula to 30 digits, Mercer sums by brute force, widths, errors and refusals."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from gallery import rows
+from naive import kernel_matrix
+from scipy.special import eval_hermite
+from tolerance import assert_close, of
+
+import bochner as bo
+from bochner._ground import native
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import (
+    Compressed,
+    Explicit,
+    Fourier,
+    HermiteMercer,
+    LaplacianEigenfunctions,
+    Nystrom,
+    Projected,
+    draw,
+)
+from bochner.features.columnwise import columnwise
+from bochner.features.hermite import SCALES, HermiteMap
+from bochner.features.laplacian import log_spectral_density
+from bochner.features.products import best_products, products_of_rows
+from bochner.kernels import (
+    Brownian,
+    BrownianBridge,
+    Cauchy,
+    Columns,
+    Constant,
+    Exponential,
+    FourierSeries,
+    Gaussian,
+    Laplace,
+    Linear,
+    Matern,
+    Periodic,
+    Polynomial,
+    Polynomials,
+)
+
+# ---- Mehler's formula
+
+MEHLER = [  # s, k, λ_k, φ_k(0.6), from mpmath at 45 digits
+    (1.0, 0, 0.61803398874989484820458683436564, 1.0941016560076807954885066125603),
+    (1.0, 1, 0.23606797749978969640917366873128, 0.98163814670592273925174434476221),
+    (1.0, 5, 0.0050249987406414902082282585417925, 0.68087747767765188313627048066841),
+    (0.5, 3, 0.0041840821061264949707887828779506, -0.52734834161400693696086725871325),
+    (2.0, 8, 0.0074460095060773950398129130805866, -0.15444746943717984429404391762356),
+]
+
+
+def line(spread, degrees, kernel=None):
+    """The map of one column with the measure N(0, spread²)."""
+    indices = np.arange(degrees, dtype=np.int32)[:, None]
+    kernel = kernel or Gaussian()
+    return HermiteMap(kernel, np.zeros(1), np.eye(1), np.array([spread]), indices)
+
+
+@pytest.mark.parametrize(("s", "k", "value", "function"), MEHLER)
+def test_eigenvalues_and_functions_have_thirty_digits(s, k, value, function):
+    z = line(s, 12)(np.array([[0.6]]))[0, k]
+    assert z == pytest.approx(math.sqrt(value) * function, rel=of(np.float64))
+
+
+def mercer_term(s, k, x):
+    """√λ_k φ_k(x) from the formula as printed, in mpmath."""
+    s, x = mpmath.mpf(s), mpmath.mpf(x)
+    a, b = 1 / (4 * s * s), mpmath.mpf(1) / 2
+    c = mpmath.sqrt(a * a + 2 * a * b)
+    A = a + b + c
+    value = mpmath.sqrt(2 * a / A) * (b / A) ** k
+    function = (c / a) ** mpmath.mpf("0.25") / mpmath.sqrt(mpmath.mpf(2) ** k * mpmath.factorial(k))
+    function *= mpmath.exp(-(c - a) * x * x) * mpmath.hermite(k, mpmath.sqrt(2 * c) * x)
+    return mpmath.sqrt(value) * function
+
+
+@pytest.mark.parametrize(("s", "x"), [(1.0, 0.3), (50.0, 160.0), (300.0, 500.0), (1e-3, 2.0)])
+def test_high_degrees_and_far_points_are_those_of_the_formula(s, x):
+    """exp(−(c − a)x²) is below 1e-100 for some, and the polynomial above 1e100."""
+    z = line(s, 500)(np.array([[x]]))[0]
+    with mpmath.workdps(60):
+        exact = np.array([float(mercer_term(s, k, x)) for k in (0, 1, 2, 17, 64, 255, 499)])
+    assert np.abs(exact).max() <= 1
+    assert_close(z[[0, 1, 2, 17, 64, 255, 499]], exact, factor=50)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_points_at_any_distance_have_finite_features(dtype):
+    """Near rows and far ones in one block, for few degrees and for many."""
+    x = np.array([0.0, 1.0, 30.0, 1e4, 1e9, 1e30, -1e30], dtype=dtype)[:, None]
+    for phi in (line(1.0, 20), line(100.0, 400), line(1e-6, 5)):
+        Z = phi(x)
+        assert Z.dtype == dtype
+        assert np.isfinite(Z).all()
+        assert (Z[-3:] == 0).all()
+        assert ((Z.astype(np.float64) ** 2).sum(axis=1) < 1 + 1e-6).all()
+
+
+def test_the_way_for_far_rows_gives_the_numbers_of_the_way_for_near_ones():
+    phi = draw(Gaussian(), HermiteMercer(), n_features=200, X=rows(100), random_state=0)
+    X = rows(50, seed=1)
+    with_far = np.concatenate([X, [[40.0, 0.0, 0.0]]])
+    assert_close(phi(with_far)[:50], phi(X), factor=10)
+    assert_close(phi(with_far.astype(np.float32))[:50], phi(X), np.float32, factor=4)
+
+
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="there is one way only")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("d", [1, 2, 9, 40])
+def test_two_ways_to_the_same_features(d, dtype):
+    """The compiled recurrence over multi-indices, and products of tables of each axis."""
+    X = np.random.default_rng(d).normal(size=(300, d)).astype(dtype)
+    for width in (1, 2, 50, 300):
+        phi = draw(Gaussian(d**0.5), HermiteMercer(), n_features=width, X=X, random_state=0)
+        tables = products_of_rows(phi._how, width, phi._table, X)
+        assert_close(phi(X), tables, dtype, factor=4)
+
+
+def test_features_are_the_products_of_the_largest_eigenvalues():
+    """All products of the first twelve functions of each axis, by SciPy's polynomials."""
+    X = rows(30, seed=3) * (1.5, 1.0, 0.4)
+    phi = draw(Gaussian(1.3), HermiteMercer(scale=1.0), n_features=60, X=X, random_state=0)
+    U, s = (X - phi.mean) @ phi.axes, phi.spread
+    a = 1 / (4 * s**2)
+    c = np.sqrt(a * a + a)
+    B = 0.5 / (a + 0.5 + c)
+
+    def term(j, k):
+        norm = (2 * c[j] / (a[j] + 0.5 + c[j])) ** 0.25 * B[j] ** (k / 2)
+        norm /= math.sqrt(2.0**k * math.factorial(k))
+        return (
+            norm * np.exp(-(c - a)[j] * U[:, j] ** 2) * eval_hermite(k, np.sqrt(2 * c[j]) * U[:, j])
+        )
+
+    every = sorted(
+        itertools.product(range(12), repeat=3), key=lambda k: -float(np.dot(k, np.log(B)))
+    )[:60]
+    brute = np.stack([math.prod(term(j, k) for j, k in enumerate(ks)) for ks in every], axis=1)
+    assert_close(phi(X) @ phi(X).T, brute @ brute.T, factor=10)
+
+
+def test_enough_features_are_the_kernel():
+    X = 0.5 * rows(40)
+    phi = draw(Gaussian(2.0), HermiteMercer(), n_features=800, X=X, random_state=0)
+    assert_close(phi(X) @ phi(X).T, kernel_matrix(Gaussian(2.0), X), factor=1e4)
+    assert phi.residual(X).max() < 1e-10
+
+
+def test_best_products_are_those_of_all_products():
+    rng = np.random.default_rng(0)
+    logs = [np.sort(rng.normal(size=m))[::-1].copy() for m in (7, 1, 5, 9)]
+    every = sorted(itertools.product(range(7), range(1), range(5), range(9)))
+    sums = np.array([sum(column[k] for column, k in zip(logs, ks, strict=True)) for ks in every])
+    for width in (1, 2, 30, 200, 400):
+        indices, found = best_products(logs, width)
+        order = np.argsort(-sums)[:width]
+        assert_close(found, sums[order])
+        assert {tuple(k) for k in indices.tolist()} == {every[i] for i in order}
+
+
+def test_the_scale_leaves_the_least():
+    X = rows(400) * (1.0, 1.0, 1.0)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)  # on a sphere, far from normal
+    left = [
+        draw(Gaussian(0.7), HermiteMercer(c), n_features=200, X=X).residual(X).mean()
+        for c in SCALES
+    ]
+    chosen = draw(Gaussian(0.7), HermiteMercer(), n_features=200, X=X, random_state=0)
+    assert chosen.residual(X).mean() == pytest.approx(min(left), rel=1e-6)
+    assert min(left) < 0.8 * left[5]  # against the scale one
+
+
+def test_rows_without_spread_have_a_map():
+    phi = draw(Gaussian(), HermiteMercer(), n_features=10, X=np.ones((5, 3)), random_state=0)
+    Z = phi(np.ones((2, 3)))
+    assert_close(Z @ Z.T, np.ones((2, 2)), factor=1e6)
+    one = draw(Laplace(), HermiteMercer(), n_features=10, X=np.ones((5, 3)), random_state=0)
+    assert_close((one(np.ones((1, 3))) ** 2).sum(), 1.0)
+
+
+# ---- errors, against the best and against random features
+
+
+def relative_error(phi, X):
+    Z, K = phi(X), phi.kernel(X)
+    return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+
+
+def test_error_is_a_twentieth_of_that_of_orthogonal_features():
+    """N(0, I), d = 9, σ = 3, D = 256: what is asked, on rows never seen."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2000, 9)), rng.normal(size=(1000, 9))
+    ours = draw(Gaussian(3.0), HermiteMercer(), n_features=256, X=X, random_state=0)
+    rivals = [
+        relative_error(draw(Gaussian(3.0), Fourier(), n_features=256, X=X, random_state=s), Y)
+        for s in range(5)
+    ]
+    assert relative_error(ours, Y) < min(rivals) / 20
+
+
+@pytest.mark.parametrize("method", [HermiteMercer(), Nystrom()], ids=repr)
+def test_compression_reaches_the_least_error_of_its_rank(method):
+    X = np.random.default_rng(0).normal(size=(800, 3))
+    best = np.linalg.eigvalsh(Gaussian()(X))[::-1]
+    least = np.linalg.norm(best[128:]) / np.linalg.norm(best)
+    phi = draw(Gaussian(), Compressed(method), n_features=128, X=X, random_state=0)
+    plain = draw(Gaussian(), method, n_features=128, X=X, random_state=0)
+    assert phi.n_features == 128
+    assert least <= relative_error(phi, X) < 1.03 * least < relative_error(plain, X) / 3
+
+
+def test_compression_keeps_the_largest_singular_values():
+    X = rows(300)
+    wide = draw(Gaussian(), Nystrom(), n_features=96, X=X, random_state=0)
+    phi = draw(Gaussian(), Compressed(Nystrom()), n_features=24, X=X, random_state=0)
+    assert_close(
+        np.linalg.svd(phi(X), compute_uv=False),
+        np.linalg.svd(wide(X), compute_uv=False)[:24],
+        factor=1e4,
+    )
+
+
+# ---- products of kernels of one column
+
+
+def test_factors_are_those_of_the_kernel():
+    kernel = 2.0 * (Columns(Laplace((1.0, 3.0)), (2, 0)) * Gaussian((1.0, 2.0, 4.0))) ** 2
+    factors, X = columnwise(kernel, 3), rows(20)
+    K = math.prod(k(X[:, [j]]) for j, k in enumerate(factors))
+    assert_close(K, kernel(X), factor=10)
+    assert columnwise(Columns(Gaussian(), (1,)), 2)[0] == Constant(1.0)
+    assert columnwise(Matern(1.5), 1) == (Matern(1.5),)
+    assert columnwise(Matern(1.5), 2) is None
+    assert columnwise(Linear() + 1.0, 2) is None
+    assert columnwise(Laplace() * Matern(1.5), 2) is None
+
+
+def test_any_kernel_of_one_column_is_served():
+    X = np.random.default_rng(0).normal(size=(500, 1))
+    for kernel in (
+        Matern(2.5),
+        Exponential() + 0.5 * Linear(),
+        Periodic(period=3.0),
+        Polynomial(3),
+    ):
+        phi = draw(kernel, HermiteMercer(), n_features=32, X=X, random_state=0)
+        values = np.linalg.eigvalsh(kernel(X))[::-1]
+        least = np.linalg.norm(values[32:]) / np.linalg.norm(values)
+        assert relative_error(phi, X) < 2.5 * least + 1e-6
+
+
+def test_columnwise_features_are_exact_on_a_grid_of_nodes():
+    """All functions of all nodes of two columns of five values each."""
+    grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0)), axis=-1).reshape(-1, 2)
+    phi = draw(Laplace(2.0), HermiteMercer(), n_features=25, X=grid, random_state=0)
+    assert_close(phi(grid) @ phi(grid).T, Laplace(2.0)(grid), factor=10)
+
+
+# ---- sines
+
+
+def test_spectral_densities_are_those_of_the_table():
+    """S = (2π)^d p, p of 30 digits; a scale multiplies, a sum adds."""
+    table = [
+        (Matern(1.5), 3, 1.0, 0.032905019615914810710638148506808),
+        (Matern(0.8), 2, 0.5, 0.12255385853261161238033770492241),
+        (Matern(3.7), 9, 1.5, 0.00014598501008505827927024881092379),
+        (Laplace(2.0), 1, 1.0, 2 / (5 * math.pi)),
+        (Cauchy(), 1, 1.0, 0.5 * math.exp(-1)),
+    ]
+    for kernel, d, r, p in table:
+        W = np.zeros((1, d))
+        W[0, 0] = r
+        S = math.exp(log_spectral_density(kernel, W)[0])
+        assert S == pytest.approx((2 * math.pi) ** d * p, rel=1e-12)
+        both = math.exp(log_spectral_density(3.0 * kernel + kernel, W)[0])
+        assert both == pytest.approx(4 * S, rel=1e-12)
+
+
+def test_sines_are_those_of_the_formula():
+    method = LaplacianEigenfunctions(box=((-2.0, 4.0),))
+    phi = draw(Gaussian(0.8), method, n_features=5, n_inputs=1)
+    x = np.array([-2.0, 0.3, 1.0, 4.0, 7.0])
+    for k in range(1, 6):
+        w = math.pi * k / 6
+        S = 0.8 * math.sqrt(2 * math.pi) * math.exp(-0.5 * (0.8 * w) ** 2)
+        f = math.sqrt(2 / 6 * S) * np.sin(w * (np.minimum(x, 4) + 2))
+        assert_close(phi(x[:, None])[:, k - 1], f)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bar"),
+    [(Gaussian(0.3), 1e-6), (Matern(1.5, 0.5), 1e-3), (Laplace(0.5), 0.02)],
+    ids=repr,
+)
+def test_sines_converge_to_the_kernel(kernel, bar):
+    X = np.random.default_rng(0).uniform(size=(300, 1))
+    errors = [
+        relative_error(draw(kernel, LaplacianEigenfunctions(), n_features=m, X=X), X)
+        for m in (4, 16, 64)
+    ]
+    assert errors[2] < bar
+    assert errors[2] < errors[1] < errors[0]
+
+
+def test_products_of_sines_are_the_heaviest():
+    method = LaplacianEigenfunctions(box=((0.0, 2.0), (0.0, 5.0)))
+    for kernel in (Matern(1.5, (0.3, 1.0)), Laplace(), Cauchy((0.5, 1.0))):
+        phi = draw(kernel, method, n_features=40, n_inputs=2)
+        every = np.array(list(itertools.product(range(1, 60), repeat=2)))
+        logs = log_spectral_density(kernel, math.pi * every / (2.0, 5.0))
+        assert_close(2 * np.log(phi.amplitudes), np.sort(logs)[::-1][:40], factor=10)
+
+
+@pytest.mark.parametrize(("kernel", "shift"), [(Brownian(2.0), 0.5), (BrownianBridge(2.0), 0.0)])
+def test_brownian_motion_has_its_karhunen_loeve_series(kernel, shift):
+    phi = draw(kernel, LaplacianEigenfunctions(), n_features=2000, n_inputs=1)
+    k = np.arange(1, 2001) - shift
+    assert_close(phi.amplitudes, 2 / (math.pi * k))
+    X = np.linspace(0, 2, 21)[:, None]
+    assert np.abs(phi(X) @ phi(X).T - kernel(X)).max() < 1e-3
+    expected = np.minimum(X, X.T) - (X * X.T / 2 if shift == 0 else 0)
+    assert_close(kernel(X), expected)
+
+
+# ---- kernels with features of their own
+
+
+def test_series_are_the_kernels_of_their_formulas():
+    x, y = np.array([[0.3, -0.8]]), np.array([[0.9, 0.1]])
+    waves = FourierSeries((1.0, 0.5, 0.25), period=3.0)
+    value = math.prod(
+        1 + 0.5 * math.cos(2 * math.pi * t / 3) + 0.25 * math.cos(4 * math.pi * t / 3)
+        for t in (x - y)[0]
+    )
+    assert waves(x, y)[0, 0] == pytest.approx(value, rel=1e-13)
+    legendre = Polynomials((1.0, 0.5, 0.25))
+    value = math.prod(
+        1 + 1.5 * a * b + 1.25 * (1.5 * a * a - 0.5) * (1.5 * b * b - 0.5)
+        for a, b in zip(x[0], y[0], strict=True)
+    )
+    assert legendre(x, y)[0, 0] == pytest.approx(value, rel=1e-13)
+    for kernel in (waves, legendre):
+        assert_close(kernel.diag(x), np.diag(kernel(x)))
+
+
+@pytest.mark.parametrize(
+    "kernel", [FourierSeries((1.0, 0.0, 0.5), period=4.0), Polynomials((1.0, 0.5), -3, 3)], ids=repr
+)
+@pytest.mark.parametrize("method", [Explicit(), Fourier(), HermiteMercer()], ids=repr)
+def test_any_method_gives_exact_features_where_they_fit(kernel, method):
+    X = rows(50)
+    phi = draw(kernel, method, n_features=30, X=X, random_state=0)
+    assert phi.n_features == (27 if isinstance(kernel, FourierSeries) else 8)
+    assert_close(phi(X) @ phi(X).T, kernel(X), factor=10)
+    assert phi.residual(X).max() < 1e-10
+
+
+# ---- projection
+
+
+def test_projection_on_all_axes_loses_nothing():
+    X = rows(100) * (1.0, 2.0, 3.0) + 1.0
+    for kernel in (Gaussian((1.0, 2.0, 5.0)), Polynomial(2), Matern(1.5) + Linear()):
+        phi = draw(kernel, Projected(Nystrom(), 3), n_features=100, X=X, random_state=0)
+        assert phi.distortion < 1e-12 * kernel.diag(X).max()
+        assert relative_error(phi, X) < 1e-8
+
+
+def test_distortion_is_the_mean_change_of_the_kernel():
+    X = rows(60) * (3.0, 1.0, 0.5)
+    phi = draw(Gaussian(2.0), Projected(Nystrom(), 2), n_features=60, X=X, random_state=0)
+    P = phi.projection
+    assert_close(P.T @ P, np.eye(2))
+    total = sum(
+        abs(
+            math.exp(-np.sum((X[i] - X[j]) ** 2) / 8)
+            - math.exp(-np.sum(((X[i] - X[j]) @ P) ** 2) / 8)
+        )
+        for i in range(60)
+        for j in range(60)
+        if i != j
+    )
+    assert phi.distortion == pytest.approx(total / (60 * 59), rel=1e-10)
+    assert np.isnan(draw(Gaussian(), Projected(Fourier(), 2, "jl"), n_inputs=5).distortion)
+
+
+@pytest.mark.statistical
+def test_random_projections_keep_square_distances_on_average():
+    """|Px|² / |x|² is χ²/d′ of d′ degrees of freedom: variance 2/d′, 400 of them, 5 deviations."""
+    x = np.arange(1.0, 31.0)
+    ratios = [
+        np.sum(
+            (
+                x
+                @ draw(
+                    Gaussian(), Projected(Fourier(), 8, "jl"), n_inputs=30, random_state=s
+                ).projection
+            )
+            ** 2
+        )
+        for s in range(400)
+    ] / np.sum(x * x)
+    assert abs(ratios.mean() - 1) < 5 * math.sqrt(2 / 8 / 400)
+    assert 0.15 < ratios.var() < 0.38
+
+
+def test_certificates_see_the_distortion():
+    X = np.random.default_rng(0).normal(size=(400, 6))
+    near = draw(Gaussian(2.0), Projected(Nystrom(), 6), n_features=200, X=X, random_state=0)
+    far = draw(Gaussian(2.0), Projected(Nystrom(), 3), n_features=200, X=X, random_state=0)
+    frobenius = [bo.certify(phi, X, alpha=1.0, random_state=0).frobenius for phi in (near, far)]
+    assert near.distortion < 1e-12
+    assert far.distortion > 0.05
+    assert frobenius[0] < 0.1 * frobenius[1]
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("method", "kernel", "message"),
+    [
+        (HermiteMercer(), Matern(1.5), "HermiteMercer requires a Gaussian kernel, or a product of"),
+        (Explicit(), Gaussian(), "Explicit requires a kernel with finitely many features of its"),
+        (LaplacianEigenfunctions(), Polynomial(2), "requires a stationary kernel with a spectral"),
+        (LaplacianEigenfunctions(), Periodic(), "requires a stationary kernel with a spectral"),
+        (Projected(Fourier(), 2), Laplace(), "Projected requires a kernel of the Euclidean"),
+        (Projected(Fourier(), 2), Columns(Gaussian(), (0,)), "Projected requires a kernel of the"),
+        (Compressed(HermiteMercer()), Matern(1.5), "HermiteMercer requires a Gaussian kernel"),
+    ],
+    ids=repr,
+)
+def test_a_kernel_that_cannot_be_served_is_refused_with_a_way_out(method, kernel, message):
+    with pytest.raises(UnsupportedKernel, match=message):
+        draw(kernel, method, n_features=16, X=rows(20), random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (HermiteMercer(), "HermiteMercer takes mean and principal axes from rows of data"),
+        (LaplacianEigenfunctions(), "LaplacianEigenfunctions takes the box from rows of data"),
+        (Compressed(Fourier()), "Compressed takes its directions from rows of data"),
+        (Projected(Fourier(), 2), r'Projected\(how="pca"\) takes principal axes from rows'),
+    ],
+    ids=repr,
+)
+def test_methods_that_need_rows_say_what_for(method, message):
+    with pytest.raises(InvalidInput, match=message):
+        draw(Gaussian(), method, n_features=16, n_inputs=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: HermiteMercer(scale=0.0), "scale must be a positive finite number"),
+        (lambda: LaplacianEigenfunctions(boundary=0.5), "boundary must be 1 or above"),
+        (lambda: LaplacianEigenfunctions(box=(1.0, 2.0)), r"box must be a pair \(lower, upper\)"),
+        (lambda: LaplacianEigenfunctions(box=((2.0, 1.0),)), "box must have lower below upper"),
+        (lambda: Compressed("hermite"), "Compressed: method must be a value such as"),
+        (lambda: Compressed(Nystrom(), width=0), "width must be an integer, 1 or above"),
+        (lambda: Projected("fourier", 2), "Projected: method must be a value such as"),
+        (lambda: Projected(Fourier(), 0), "n_components must be an integer, 1 or above"),
+        (lambda: Projected(Fourier(), 2, "svd"), "how must be one of 'pca', 'jl'"),
+        (lambda: FourierSeries(()), "weights must be a sequence of numbers, not all zero"),
+        (lambda: FourierSeries((1.0, -1.0)), r"weights\[1\] must be a non-negative"),
+        (lambda: Polynomials((1.0,), 1.0, 1.0), "lower must be below upper"),
+        (lambda: Brownian(-1.0), "length must be a positive finite number"),
+    ],
+)
+def test_arguments_are_checked(make, message):
+    with pytest.raises(bo.errors.BochnerError, match=message):
+        make()
+
+
+def test_a_box_for_other_columns_is_refused():
+    method = LaplacianEigenfunctions(box=((0.0, 1.0),))
+    with pytest.raises(InvalidInput, match="a pair for each column; got 1 for 3 columns"):
+        draw(Gaussian(), method, n_features=4, X=rows(5))

@@ -1,0 +1,376 @@
+"""Laws of maps made by rule: whatever the method, parts become the map of the whole."""
+
+from dataclasses import dataclass, replace
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+from gallery import absolute, rows, weight
+from scipy.stats import t as student
+from tolerance import ALARM, assert_close, of
+
+import bochner as bo
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import IID, FeatureMap, Fourier, Method, draw
+from bochner.features.combine import ModulatedMap, SketchedProduct, sketched
+from bochner.features.map import Concatenate, LinearMap, TensorProduct, same_arrays
+from bochner.features.rules import leaf_map
+from bochner.kernels import (
+    Bilinear,
+    Columns,
+    Constant,
+    Exp,
+    Gaussian,
+    Linear,
+    Mahalanobis,
+    Matern,
+    Modulated,
+    Normalised,
+    Periodic,
+    Warped,
+)
+
+PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
+MIXED = Gaussian(2.0) + 0.5 * Linear()
+
+
+# ---- any method gets the algebra from its leaf rule
+
+
+@dataclass(frozen=True)
+class Signed(Method):
+    """A method of its own, that serves one kernel only: the Gaussian, by random phases."""
+
+
+@leaf_map.register
+def _(method: Signed, kernel, ask):
+    if not isinstance(kernel, Gaussian):
+        raise UnsupportedKernel(f"Signed serves Gaussian() only; got {kernel!r}.")
+    return leaf_map(PHASES, kernel, ask)
+
+
+BUILT = [
+    2.0 * Gaussian(),
+    Gaussian() + Linear() + 0.5,
+    Gaussian() * Linear(),
+    MIXED * MIXED,
+    MIXED**3,
+    Columns(Gaussian((1.0, 2.0)), (2, 0)),
+    Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 0.5])),
+    Modulated(weight, Gaussian()),
+    Normalised(MIXED),
+    Warped(absolute, Gaussian()),
+    Bilinear(np.diag([1.0, 2.0, 0.5])) + Gaussian(),
+    Columns(Modulated(weight, 2.0 * Gaussian()) + 1.0, (1, 2)),
+]
+SEEDS = 100
+
+
+def bias(kernel, maps, comparisons=300):
+    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps.
+
+    As in test_feature_laws: Student's t over seeds, with a Bonferroni share of the alarm rate.
+    """
+    X = 0.7 * rows(5, seed=3)[:4]
+    K = kernel(X)
+    estimates = np.array([phi(X) @ phi(X).T for phi in maps])
+    bar = student.isf(ALARM / (2 * comparisons), len(maps) - 1)
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
+    rounding = of(np.float64) * np.abs(K).max()
+    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [Signed(), PAIRS], ids=repr)
+@pytest.mark.parametrize("kernel", BUILT, ids=repr)
+def test_maps_by_rule_are_unbiased(kernel, method):
+    maps = [draw(kernel, method, n_features=60, X=rows(9), random_state=s) for s in range(SEEDS)]
+    assert bias(kernel, maps) < 1
+    assert max(phi.n_features for phi in maps) <= 60
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kernel", [MIXED**3, MIXED * (Matern() + Linear()), 2.0 * (MIXED * MIXED)])
+def test_expanded_products_are_unbiased(kernel):
+    maps = [draw(kernel, PAIRS, n_features=200, X=rows(9), random_state=s) for s in range(SEEDS)]
+    assert "SketchedProduct" not in type(maps[0]).__name__
+    assert bias(kernel, maps) < 1
+
+
+def test_a_part_that_a_method_cannot_serve_is_refused_by_its_own_words():
+    for kernel in (Matern(), Matern() + Gaussian(), Normalised(2.0 * Matern()), Exp(Matern())):
+        with pytest.raises(UnsupportedKernel, match=r"Signed serves Gaussian\(\) only; got Matern"):
+            draw(kernel, Signed(), n_features=60, X=rows(9))
+
+
+def test_exact_parts_need_no_method():
+    kernel = Normalised((Bilinear(np.eye(3)) + 2.0) ** 2) * Constant(3.0)
+    phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)
+    assert phi.n_features == 16
+    assert phi.below_kernel
+    X = rows(20)
+    assert_close(phi(X) @ phi(X).T, kernel(X))
+
+
+def test_rows_reach_the_parts_as_the_parts_see_them():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Looking(Method):
+        pass
+
+    @leaf_map.register
+    def _(method: Looking, kernel, ask):
+        if not isinstance(kernel, Gaussian):
+            raise UnsupportedKernel("only Gaussian")
+        seen.append((ask.n_inputs, ask.X))
+        return leaf_map(PHASES, kernel, ask)
+
+    X, A = rows(9), np.diag([1.0, 4.0, 9.0])
+    for kernel, expected in [
+        (Columns(Gaussian(), (2, 0)), X[:, [2, 0]]),
+        (Mahalanobis(Gaussian(), A), X * [1.0, 2.0, 3.0]),
+        (Columns(Warped(absolute, Gaussian()) + 1.0, (1,)), np.abs(X[:, [1]])),
+    ]:
+        draw(kernel, Looking(), n_features=8, X=X)
+        d, inner = seen.pop()
+        assert d == expected.shape[1]
+        assert_close(inner, expected)
+
+
+# ---- sketches of products
+
+
+def squares(seed, width=32, change=lambda phi: phi):
+    """Sketches of ⟨x, y⟩², whose maps are exact: all randomness is the sketch's."""
+    phi = LinearMap(Linear(), 3)
+    return change(sketched(Linear() ** 2, phi, phi, width, np.random.default_rng(seed)))
+
+
+@pytest.mark.statistical
+def test_sketches_of_exact_products_are_unbiased():
+    assert bias(Linear() ** 2, [squares(s) for s in range(SEEDS)]) < 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_shared_signs_are_seen():
+    def fault(phi):
+        return replace(phi, right_signs=phi.left_signs, rows=phi.rows[[0, 0]])
+
+    assert bias(Linear() ** 2, [squares(s, change=fault) for s in range(SEEDS)]) > 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_absent_signs_are_seen():
+    def fault(phi):
+        return replace(phi, left_signs=abs(phi.left_signs), right_signs=abs(phi.right_signs))
+
+    maps = [squares(s, width=16, change=fault) for s in range(SEEDS)]
+    shifted = [replace(phi, rows=phi.rows[:, phi.rows[0] < 2]) for phi in maps]
+    assert bias(Linear() ** 2, [p for p in shifted if p.n_features]) > 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_one_random_map_taken_twice_is_seen():
+    """(φ·φ')² is not unbiased for k²."""
+    single = [draw(Gaussian(), PAIRS, n_features=8, n_inputs=3, random_state=s) for s in range(400)]
+    assert bias(Gaussian() ** 2, [TensorProduct(Gaussian() ** 2, p, p) for p in single]) > 1
+
+
+def test_the_width_is_the_one_asked_for_however_wide_the_product():
+    kernel = (Normalised(MIXED) * Modulated(weight, Gaussian())) ** 3
+    for width in (20, 64, 301):
+        phi = draw(kernel, PAIRS, n_features=width, n_inputs=3, random_state=0)
+        assert phi.n_features == width
+        assert np.isfinite(phi(rows(5))).all()
+
+
+def relative_error(phi, X):
+    K = phi.kernel(X)
+    return np.linalg.norm(phi(X) @ phi(X).T - K) / np.linalg.norm(K)
+
+
+def test_sketches_beat_products_of_narrow_maps():
+    """At D = 1024: two maps of 32 each against two of 1024 whose product is sketched."""
+    X, left, right = rows(300), Modulated(weight, Gaussian(2.0)), Normalised(MIXED)
+    wide, narrow = [], []
+    for seed in range(5):
+        phi = draw(left * right, PAIRS, n_features=1024, X=X, random_state=seed)
+        assert isinstance(phi, SketchedProduct)
+        wide.append(relative_error(phi, X))
+        parts = [draw(k, PAIRS, n_features=32, X=X, random_state=seed) for k in (left, right)]
+        narrow.append(relative_error(TensorProduct(left * right, *parts), X))
+    assert np.median(wide) < 0.8 * np.median(narrow)
+
+
+def test_expanded_products_beat_sketches_of_sums():
+    X, kernel = rows(300), MIXED * (Matern(1.5, 2.0) + Linear())
+    whole, one = [], []
+    for seed in range(5):
+        phi = draw(kernel, PAIRS, n_features=256, X=X, random_state=seed)
+        assert isinstance(phi, Concatenate)
+        whole.append(relative_error(phi, X))
+        parts = [
+            draw(k, PAIRS, n_features=256, X=X, random_state=seed + i)
+            for i, k in enumerate((kernel.left, kernel.right))
+        ]
+        rng = np.random.default_rng(seed)
+        one.append(relative_error(sketched(kernel, *parts, 256, rng), X))
+    assert np.median(whole) < 0.8 * np.median(one)
+
+
+@pytest.mark.parametrize("power", [2, 3, 4])
+def test_powers_of_sums_are_their_binomial_terms(power):
+    kernel = (Gaussian(2.0) + 0.5 * Linear()) ** power
+    phi = draw(kernel, PAIRS, n_features=400, n_inputs=3, random_state=0)
+    assert len(phi.parts) == power + 1
+    X = rows(6)
+    assert_close(sum(part.kernel(X) for part in phi.parts), kernel(X), factor=4)
+    assert phi.n_features <= 400
+
+
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_array_library_gives_the_sketches_of_numpy(xp, dtype):
+    phi = draw(MIXED * MIXED, PAIRS, n_features=40, n_inputs=3, random_state=0)
+    assert isinstance(phi, SketchedProduct)
+    X = rows(9).astype(dtype)
+    Z = phi(xp.asarray(X))
+    assert type(Z) is type(xp.asarray(X))
+    assert_close(np.from_dlpack(Z), phi(X), dtype, factor=4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_block_size_and_seed_of_sketches(dtype):
+    X = rows(30).astype(dtype)
+    phi = draw(MIXED**3, PAIRS, n_features=40, n_inputs=3, random_state=0)
+    assert phi(X).dtype == dtype
+    assert_close(np.concatenate([phi(X[:7]), phi(X[7:])]), phi(X), dtype)
+    again, other = (draw(MIXED**3, PAIRS, n_features=40, X=X, random_state=s) for s in (0, 1))
+    assert same_arrays(draw(MIXED**3, PAIRS, n_features=40, X=X, random_state=0), again)
+    assert not same_arrays(again, other)
+
+
+def test_half_of_a_wider_sketch_is_a_sketch():
+    phi = LinearMap(Linear(), 3)
+    half, whole = (sketched(Linear() ** 2, phi, phi, D, np.random.default_rng(0)) for D in (8, 16))
+    X = rows(7)
+    assert_close(whole(X)[:, :8] * 2**0.5, half(X))
+
+
+# ---- maps that stay below their kernels
+
+
+def test_products_and_powers_of_maps_below_their_kernels_stay_below():
+    X = rows(60)
+
+    @dataclass(frozen=True)
+    class Below(Method):
+        pass
+
+    @leaf_map.register
+    def _(method: Below, kernel, ask):
+        if not isinstance(kernel, Gaussian):
+            raise UnsupportedKernel("only Gaussian")
+        return draw(kernel, "nystrom", n_features=ask.n_features, X=ask.X, random_state=0)
+
+    for kernel in (
+        (Gaussian(2.0) + Linear()) * (Gaussian(3.0) + 1.0),
+        (Gaussian(2.0) + Linear()) ** 2,
+        Exp(Gaussian(2.0)),
+        Exp(0.1 * (Gaussian(1.0) + Gaussian(3.0))),
+    ):
+        phi = draw(kernel, Below(), n_features=300, X=X, random_state=0)
+        Z, K = phi(X), kernel(X)
+        assert phi.below_kernel
+        assert phi.n_features <= 300
+        assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -1e-9 * K.max()
+        assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
+
+
+# ---- exponentials by their series
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.3])
+def test_exponentials_are_their_series_with_exact_low_degrees(scale):
+    X, kernel = rows(40), Exp(scale * Linear())
+    phi = draw(kernel, Signed(), n_features=400, X=X, random_state=0)
+    assert isinstance(phi, Concatenate)
+    assert [part.n_features for part in phi.parts[:3]] == [1, 3, 9]
+    K, Z = kernel(X), phi(X)
+    assert np.linalg.norm(K - Z @ Z.T) < 0.1 / 400**0.5 * np.linalg.norm(K) * 3
+
+
+@pytest.mark.statistical
+def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencies():
+    for kernel in (Exp(Gaussian()), Exp(2.0 * Matern(1.5) + Periodic(3.0)), Exp(Exp(Gaussian()))):
+        maps = [
+            draw(kernel, PAIRS, n_features=64, n_inputs=3, random_state=s) for s in range(SEEDS)
+        ]
+        assert {type(phi).__name__ for phi in maps} == {"FourierMap"}
+        assert bias(kernel, maps) < 1
+
+
+def test_exponentials_out_of_range_are_refused():
+    with pytest.raises(InvalidInput, match=r"Exp: values of the kernel must have an exponential"):
+        draw(Exp(1000.0 * Gaussian() + Linear()), Signed(), n_features=64, n_inputs=3)
+
+
+def test_terms_of_a_series_are_shared_by_size():
+    phi = draw(Exp(0.2 * MIXED), Signed(), n_features=600, X=rows(60), random_state=0)
+    widths = [part.n_features for part in phi.parts]
+    assert sum(widths) <= 600
+    assert widths[0] == 1
+    assert widths[1] > widths[2] > widths[3]
+
+
+# ---- functions
+
+
+def test_a_function_is_applied_to_rows_of_any_library():
+    phi = draw(Modulated(weight, Linear()), Signed(), n_features=9, n_inputs=3)
+    assert isinstance(phi, ModulatedMap)
+    X = rows(6)
+    assert_close(phi(X), X * weight(X)[:, None])
+    assert_close(phi(torch.asarray(X)), phi(X))
+
+
+def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
+    X = rows(6)
+    X[2] = 0
+    kernel = Normalised(Linear())
+    Z = draw(kernel, Signed(), n_features=9, n_inputs=3)(X)
+    assert (Z[2] == 0).all()
+    assert kernel.diag(X).tolist() == [1, 1, 0, 1, 1, 1]
+    assert_close(Z @ Z.T, kernel(X))
+
+
+@pytest.mark.parametrize("kernel", [Modulated(weight, Gaussian()), Warped(absolute, Gaussian())])
+def test_a_model_file_refuses_a_function_in_a_sentence(kernel, tmp_path):
+    model = bo.KernelRidge(kernel, n_features=16, random_state=0).fit(rows(40), rows(40)[:, 0])
+    with pytest.raises(
+        bo.errors.InvalidType, match=r"model file cannot hold a function.*(weight|absolute)"
+    ):
+        bo.save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [MIXED**3, Exp(Gaussian()), Normalised(MIXED), Bilinear(np.eye(3)) * Gaussian()],
+    ids=repr,
+)
+def test_maps_by_rule_are_saved_and_loaded(kernel, tmp_path):
+    X = rows(40)
+    model = bo.KernelRidge(kernel, method=PAIRS, n_features=32, random_state=0).fit(X, X[:, 0])
+    bo.save(model, tmp_path / "model")
+    assert (bo.load(tmp_path / "model").predict(X) == model.predict(X)).all()
+
+
+def test_too_few_features_for_the_exact_parts_are_refused():
+    with pytest.raises(InvalidInput, match=r"Signed: too few features for Sum.*leave 0"):
+        draw(Gaussian() + Linear(), Signed(), n_features=3, n_inputs=3)
+
+
+def test_a_map_is_a_map():
+    assert isinstance(draw(MIXED**2, Signed(), n_features=30, n_inputs=3), FeatureMap)

@@ -1,0 +1,341 @@
+"""Laws of Mercer-harmonic features: deterministic, below the kernel, certified everywhere."""
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from gallery import MERCER, N_COLUMNS, ROTATION_INVARIANT, rows
+from tolerance import assert_close, of
+
+import bochner as bo
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import Fourier, MercerHarmonic, draw
+from bochner.features.mercer import MercerHarmonicMap
+from bochner.kernels import (
+    Columns,
+    DotExponential,
+    Gaussian,
+    GeneralizedZonal,
+    Laplace,
+    Linear,
+    Matern,
+    Monomials,
+    NeuralTangent,
+    Polynomial,
+    Zonal,
+)
+
+every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
+KINDS = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
+every_kind = pytest.mark.parametrize("kernel", KINDS, ids=repr)
+
+D = 40
+ROUNDED = 1e-9
+"""Rounding of radial functions where eigenvalues of R_l are small, and of kernels."""
+
+STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
+
+
+def drawn(kernel, n_features=D, X=None, **options):
+    X = rows(60) if X is None else X
+    return draw(kernel, MercerHarmonic(**options), n_features=n_features, X=X, random_state=0)
+
+
+def on_sphere(n, radius, d=3, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, d))
+    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+# ---- below the kernel, and certified
+
+
+def interpolation(phi, K):
+    """What the interpolant in the radius may add: a share of the residual."""
+    return 1e-4 * phi.nugget + ROUNDED * np.diag(K).max()
+
+
+@every_kernel
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_features_stay_below_the_kernel_for_rows_seen_or_not(kernel, dtype):
+    X = rows(60, seed=5)
+    phi = drawn(kernel, X=X)
+    Y = np.concatenate([X, rows(30, seed=6), 0.1 * rows(10, seed=7)]).astype(dtype)
+    K, Z = kernel(Y.astype(np.float64)), phi(Y).astype(np.float64)
+    allowed = len(Y) * interpolation(phi, K)
+    allowed += 0 if dtype == "float64" else 2e-5 * np.linalg.norm(K)
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -allowed
+    assert phi.below_kernel
+
+
+@every_kernel
+def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
+    phi = drawn(kernel, X=rows(60, seed=5))
+    Y = np.concatenate([2.5 * rows(20, seed=6), 10 * rows(5, seed=8)])
+    Z, K = phi(Y), kernel(Y)
+    size = np.sqrt(np.outer(np.diag(K), np.diag(K)))
+    low = np.linalg.eigvalsh((K - Z @ Z.T) / size)[0]
+    assert low > -len(Y) * (1e-4 * phi.nugget / np.diag(K).min() + 1e-8)
+
+
+@every_kernel
+def test_the_certificate_bounds_every_entry(kernel):
+    phi = drawn(kernel)
+    X, Y = rows(40, seed=3), 1.5 * rows(30, seed=4)
+    e, f = phi.residual(X), phi.residual(Y)
+    error = np.abs(kernel(X, Y) - phi(X) @ phi(Y).T)
+    assert e.min() >= 0
+    size = np.sqrt(np.outer(kernel.diag(X), kernel.diag(Y)))
+    slack = 1e-3 * (phi.nugget + np.sqrt(np.outer(e, f))) + ROUNDED * size
+    assert (error <= np.sqrt(np.outer(e, f)) + slack).all()
+    assert_close(e, np.maximum(kernel.diag(X) - (phi(X) ** 2).sum(axis=1), 0))
+
+
+def test_planted_fault_of_harmonics_not_orthonormal_is_above_the_kernel():
+    """Without the α_l^{−1/2} the sum over a degree is α_l times too large."""
+    X = rows(60)
+    phi = drawn(Gaussian(), X=X)
+    alphas = 2 * phi.radial.degrees + 1.0
+    fault = MercerHarmonicMap(
+        phi.kernel, phi.polar, phi.radial.times(alphas**0.5), phi.counts, phi.nugget
+    )
+    lowest = [np.linalg.eigvalsh(phi.kernel(X) - p(X) @ p(X).T)[0] for p in (phi, fault)]
+    assert lowest[1] < -0.1 < lowest[0]
+
+
+@every_kernel
+def test_the_nugget_is_the_mean_residual_of_the_rows(kernel):
+    X = rows(400, seed=2)
+    phi = drawn(kernel, n_features=36, X=X)
+    mean = phi.residual(X).mean()
+    assert abs(phi.nugget - mean) <= 0.25 * mean + ROUNDED * kernel.diag(X).mean()
+
+
+# ---- complete where the kernel is
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Polynomial(3),
+        Zonal((1.0, 0.5, 0.25)),
+        Zonal((0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5), power=2),
+        GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.5,), (1,)))),
+        2.0 * Polynomial(2) + 0.5,
+    ],
+    ids=repr,
+)
+def test_a_finite_kernel_is_met_exactly(kernel):
+    X, Y = rows(60), rows(20, seed=8)
+    phi = drawn(kernel, n_features=200, X=X)
+    assert phi.n_features < 200
+    assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=1e3)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), DotExponential(0.3), Gaussian((2.0, 3.0, 4.0))])
+def test_enough_blocks_are_the_kernel(kernel):
+    X, Y = rows(80), rows(20, seed=8)
+    phi = drawn(kernel, n_features=1500, X=X)
+    assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=1e5)
+
+
+@pytest.mark.parametrize("radius", [0.5, 2.0, 30.0])
+def test_rows_on_a_sphere_are_recognised(radius):
+    X = on_sphere(300, radius)
+    kernel = Gaussian(radius / 2)
+    phi, told = drawn(kernel, 121, X=X), MercerHarmonic(radius=radius)
+    told = draw(kernel, told, n_features=121, n_inputs=3, random_state=0)
+    assert phi.radial.nodes.tolist() == pytest.approx([radius])
+    assert (phi.polar.centre == 0).all()
+    assert sorted(phi.radial.degrees.tolist()) == list(range(11))
+    K = kernel(X)
+    for Z in (phi(X), told(X), phi(X.astype(np.float32)).astype(np.float64)):
+        assert np.linalg.norm(K - Z @ Z.T) < 2e-5 * np.linalg.norm(K)
+    single = drawn(kernel, 121, X=X.astype(np.float32))
+    assert len(single.radial.nodes) == 1
+
+
+def test_a_sphere_needs_a_ten_thousandth_of_the_error_of_random_features():
+    X = on_sphere(500, 2.0)
+    K = Gaussian()(X)
+    random = draw(Gaussian(), Fourier(), n_features=128, X=X, random_state=0)(X)
+    Z = drawn(Gaussian(), 128, X=X)(X)
+    assert np.linalg.norm(K - Z @ Z.T) < 1e-4 * np.linalg.norm(K - random @ random.T)
+
+
+def test_the_error_is_near_the_best_of_its_width():
+    X = rows(1000, seed=1)
+    K = Gaussian()(X)
+    best = np.sqrt((np.linalg.eigvalsh(K)[:-128] ** 2).sum())
+    Z = drawn(Gaussian(), 128, X=X)(X)
+    assert np.linalg.norm(K - Z @ Z.T) < 6 * best
+
+
+# ---- width, order, special cases
+
+
+@every_kernel
+def test_a_map_has_the_width_asked_for_where_the_kernel_has_it(kernel):
+    phi = drawn(kernel, 24)
+    assert phi.n_features == phi(rows(5)).shape[1] <= 24
+    assert phi.n_features == 24 or phi.nugget < 1e-9 * kernel.diag(rows(60)).max()
+    assert phi.n_inputs == N_COLUMNS
+    assert phi.kernel == kernel
+    assert phi(rows(7)[:0]).shape == (0, phi.n_features)
+
+
+@every_kernel
+def test_a_wider_map_begins_with_the_narrow_one(kernel):
+    X = rows(60)
+    narrow, wide = drawn(kernel, 20, X=X), drawn(kernel, 40, X=X)
+    width = narrow.n_features
+    size = np.sqrt(kernel.diag(X).max())
+    assert np.abs(wide(X)[:, :width] - narrow(X)).max() < 1e-3 * size * max(narrow.nugget, 1e-6)
+
+
+@every_kernel
+def test_features_come_in_the_order_of_their_energy(kernel):
+    X = rows(2000, seed=3)
+    phi = drawn(kernel, 60, X=X)
+    energy = (phi.radial(phi.polar(X)[1]) ** 2).mean(axis=0)
+    assert (energy[1:] <= 1.1 * energy[:-1] + ROUNDED).all()
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "share"),
+    [(Gaussian(0.7), 1e-5), (DotExponential(), 1e-5), (Matern(1.5), 0.03), (NeuralTangent(), 0.03)],
+)
+def test_lines_and_planes(kernel, share, d):
+    """Smooth kernels are met; of the others a share is left, as their series fall slowly."""
+    X, Y = rows(80)[:, :d], 0.6 * rows(30, seed=4)[:, :d]
+    phi = drawn(kernel, 300, X=X)
+    K = kernel(Y)
+    E = K - phi(Y) @ phi(Y).T
+    assert np.abs(E).max() < share * K.max()
+    assert np.linalg.eigvalsh(E)[0] > -1e-3 * phi.nugget - 1e-8 * np.trace(K)
+
+
+@every_kind
+def test_a_row_of_zeros_and_rows_of_zeros_only(kernel):
+    X = rows(60)
+    X[0] = 0
+    phi = drawn(kernel, X=X)
+    Z = phi(X)
+    assert np.isfinite(Z).all()
+    assert phi.residual(X)[0] >= 0
+    nothing = np.zeros((5, 3))
+    Z = drawn(kernel, X=nothing)(nothing)
+    assert_close(Z @ Z.T, kernel(nothing), factor=10)
+
+
+def test_more_columns_than_features_take_the_leading_axes():
+    rng = np.random.default_rng(0)
+    spread = np.concatenate([np.full(8, 2.0), np.full(42, 0.1)])
+    X = (rng.standard_normal((300, 50)) * spread) @ np.linalg.qr(rng.standard_normal((50, 50)))[0]
+    phi = drawn(Gaussian(8.0), 12, X=X)
+    assert phi.n_features == 12
+    assert phi.polar.axes.shape[1] < 15
+    K, Z = Gaussian(8.0)(X), phi(X)
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -ROUNDED
+    turned = drawn(Gaussian(8.0), 12, X=X[:, ::-1])
+    assert_close(turned.residual(X[:, ::-1]), phi.residual(X), factor=1e3)
+    assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
+
+
+def test_lengthscales_per_column_are_those_of_scaled_rows():
+    X, scales = rows(60), np.array([0.5, 1.0, 3.0])
+    whole = drawn(Gaussian(tuple(scales)), X=X)
+    assert_close(whole(X), drawn(Gaussian(), X=X / scales)(X / scales))
+    Z = drawn(2.0 * Gaussian(tuple(scales)), X=X)(X)
+    assert_close(Z @ Z.T, 2.0 * whole(X) @ whole(X).T, factor=100)
+
+
+def test_kernels_of_the_distance_are_centred_and_others_not():
+    X = rows(60) + 100.0
+    far, near = drawn(Gaussian(), X=X), drawn(Gaussian(), X=X - 100.0)
+    assert_close(far(X), near(X - 100.0), factor=1e4)
+    assert (drawn(Polynomial(2), X=X).polar.centre == 0).all()
+
+
+def test_combinations_go_by_rule():
+    X = rows(60)
+    for kernel in (Columns(Gaussian(), (0, 2)), Gaussian() + 0.5 * Linear(), 3.0 * Matern(2.5)):
+        Z = drawn(kernel, 60, X=X)(X)
+        E = kernel(X) - Z @ Z.T
+        assert np.linalg.eigvalsh(E)[0] > -1e-6
+        assert np.linalg.norm(E) < 0.1 * np.linalg.norm(kernel(X))
+
+
+# ---- refusals
+
+
+def test_kernels_that_are_not_rotation_invariant_are_refused_with_names():
+    with pytest.raises(UnsupportedKernel, match=r"MercerHarmonic requires a rotation-invariant"):
+        drawn(Laplace())
+
+
+def test_radii_must_be_known():
+    with pytest.raises(InvalidInput, match=r"MercerHarmonic takes its radial functions.*radius="):
+        draw(Gaussian(), MercerHarmonic(), n_features=8, n_inputs=3)
+    phi = draw(NeuralTangent(), MercerHarmonic(), n_features=8, n_inputs=3)
+    assert phi(rows(4)).shape == (4, 8)
+
+
+@pytest.mark.parametrize("options", [{"nodes": 0}, {"radius": 0.0}, {"radius": -1.0}])
+def test_arguments_of_the_method_are_checked(options):
+    with pytest.raises(InvalidInput, match=r"MercerHarmonic: (nodes|radius) must be"):
+        MercerHarmonic(**options)
+
+
+# ---- one map for all: blocks, libraries, precisions, files
+
+
+@every_kind
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_precision_blocks_and_layout(kernel, dtype):
+    X = rows(50)
+    phi, Z = drawn(kernel, X=X), drawn(kernel, X=X)(X)
+    rough = X.astype(dtype)
+    rough.flags.writeable = False
+    size = np.abs(Z).max()
+    whole = phi(rough)
+    assert whole.dtype == dtype
+    assert np.abs(whole - Z).max() < 40 * of(dtype) * size
+    for block in (1, 7, 32):
+        parts = np.concatenate([phi(rough[i : i + block]) for i in range(0, 50, block)])
+        assert np.abs(parts - whole).max() < of(dtype) * size
+    for same in (np.asfortranarray(rough), np.repeat(rough, 2, axis=1)[:, ::2]):
+        assert np.abs(phi(same) - whole).max() < of(dtype) * size
+    assert_close(phi(scipy.sparse.csr_array(rough)), whole, dtype)
+    integers = np.round(3 * X)
+    assert (phi(integers.astype(np.int16)) == phi(integers)).all()
+
+
+@every_kind
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_array_library_gives_the_features_of_numpy(kernel, xp, dtype):
+    phi = drawn(kernel)
+    X = np.concatenate([rows(9), 8 * rows(2)]).astype(dtype)
+    with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
+        Z = phi(xp.asarray(X))
+        e = phi.residual(xp.asarray(X))
+    assert type(Z) is type(e) is type(xp.asarray(X))
+    assert Z.dtype == getattr(xp, dtype)
+    assert_close(np.from_dlpack(Z), phi(X), dtype, factor=10)
+
+
+@every_kind
+def test_a_saved_map_gives_the_same_bits(kernel, tmp_path):
+    X = rows(60)
+    model = bo.KernelFeatures(kernel, method=MercerHarmonic(), n_features=D).fit(X)
+    bo.save(model, tmp_path / "model.bochner")
+    assert (bo.load(tmp_path / "model.bochner").transform(X) == model.transform(X)).all()
+
+
+@pytest.mark.parametrize("pair", MERCER[:3], ids=repr)
+def test_the_method_reads_as_it_is_written(pair):
+    method = pair[1]
+    assert repr(method) == "MercerHarmonic(nodes=64, radius=None)"
+    assert eval(repr(method), {"MercerHarmonic": MercerHarmonic}) == method

@@ -1,0 +1,453 @@
+"""Laws of the random features of angle kernels: signs, ReLU layers, networks."""
+
+import itertools
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from gallery import DEEP, N_COLUMNS, NETWORKS, rows
+from scipy.linalg import hadamard
+from scipy.stats import t as student
+from tolerance import ALARM, assert_close, of
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features import (
+    IID,
+    NeuralTangentFeatures,
+    Orthogonal,
+    ReLU,
+    Sign,
+    draw,
+)
+from bochner.features.arccosine import ReLUMap, SignMap, polynomial_width
+from bochner.features.neural import NeuralMap, NeuralSketch, _halves, _weights
+from bochner.kernels import NNGP, Angular, ArcCosine, Columns, Gaussian, NeuralTangent
+
+D = 48
+
+ALL = [*NETWORKS, *DEEP]
+every_map = pytest.mark.parametrize("pair", ALL, ids=repr)
+both_precisions = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def drawn(pair, seed=0, n_features=D, n_inputs=N_COLUMNS):
+    return draw(*pair, n_features=n_features, n_inputs=n_inputs, random_state=seed)
+
+
+# ---- unbiased
+
+
+SEEDS = 160
+COMPARISONS = 10 * len(NETWORKS)
+
+
+def bias(kernel, maps):
+    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps."""
+    X = rows(5, seed=3)[:4]
+    K = kernel(X)
+    estimates = np.array([phi(X) @ phi(X).T for phi in maps])
+    bar = student.isf(ALARM / (2 * COMPARISONS), len(maps) - 1)
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
+    rounding = of(np.float64) * np.abs(K).max()
+    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("pair", NETWORKS, ids=repr)
+def test_features_are_unbiased(pair):
+    assert bias(pair[0], [drawn(pair, seed) for seed in range(SEEDS)]) < 1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("split", [True, False])
+def test_planted_fault_lengths_of_directions_are_seen(order, split):
+    """Gaussian ω where the factors d and d(d + 2) expect unit directions, one tenth too long."""
+    pair = (ArcCosine(order), ReLU(order, IID(), split))
+    maps = [drawn(pair, seed, 400) for seed in range(SEEDS)]
+    faults = [ReLUMap(p.kernel, 1.1 * p.directions, p.order, p.split) for p in maps]
+    assert bias(pair[0], maps) < 1 < bias(pair[0], faults)
+
+
+@pytest.mark.statistical
+def test_planted_fault_sign_kernel_taken_for_the_step_kernel_is_seen():
+    maps = [drawn((Angular(), Sign(IID())), seed) for seed in range(SEEDS)]
+    assert bias(ArcCosine(0), maps) > 1
+
+
+@pytest.mark.statistical
+def test_steps_and_ramps_may_share_directions():
+    """A and T add up, so sharing directions leaves the mean."""
+    maps = [drawn((NeuralTangent(), NeuralTangentFeatures()), seed, 51) for seed in range(SEEDS)]
+    shared = [NeuralMap(p.kernel, 3, p.ramps, p.ramps, p.signs, p.picks) for p in maps]
+    assert bias(NeuralTangent(), shared) < 1
+
+
+@pytest.mark.statistical
+def test_planted_fault_signs_without_their_transform_are_seen():
+    """D = I: the coordinates of H u are correlated with those of H v."""
+    maps = [drawn((NeuralTangent(), NeuralTangentFeatures()), seed, 51) for seed in range(SEEDS)]
+    picks = [tuple(np.zeros_like(i) for i in p.picks) for p in maps]
+    ones = [tuple(np.ones_like(s) for s in p.signs) for p in maps]
+    faults = [
+        NeuralMap(p.kernel, 3, p.ramps, p.steps, s, i)
+        for p, s, i in zip(maps, ones, picks, strict=True)
+    ]
+    assert bias(NeuralTangent(), faults) > 1
+
+
+def relative_error(kernel, Z, X):
+    K = kernel(X)
+    return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+
+
+@pytest.mark.parametrize("pair", DEEP, ids=repr)
+def test_deep_features_converge(pair):
+    """Sixteen times the width: a quarter of the error, and of the bias less."""
+    X = rows(40)
+    narrow, wide = (
+        np.mean([relative_error(pair[0], drawn(pair, seed, width)(X), X) for seed in range(8)])
+        for width in (128, 2048)
+    )
+    assert wide < 0.35 * narrow
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("kind", [NeuralTangent, NNGP])
+def test_exact_parts_are_worth_more_than_half_of_the_error(kind, depth):
+    X = np.random.default_rng(0).normal(size=(60, 8))
+    split, published = (
+        np.mean(
+            [
+                relative_error(kind(depth), drawn((kind(depth), method), seed, 512, 8)(X), X)
+                for seed in range(8)
+            ]
+        )
+        for method in (NeuralTangentFeatures(True), NeuralTangentFeatures(False))
+    )
+    assert split < 0.6 * published
+
+
+# ---- variance: closed forms for a row with itself
+
+
+def product_variances(method, d, x, y, runs=4000):
+    """Variance of D times the random part of φ(x)·φ(y), one direction at a time."""
+    phi = draw(ArcCosine(method.order), method, n_features=runs, n_inputs=d, random_state=1)
+    m = phi.directions.shape[1]
+    Z = phi(np.stack([x, y]))[:, -m:]
+    products = m * Z[0] * Z[1]
+    centred = (products - products.mean()) ** 2
+    return centred.mean(), centred.std() / np.sqrt(m)
+
+
+CASES = list(itertools.product((0, 1, 2), (4, 9), (True, False)))
+
+
+def stated(order, d, split):
+    """The table of `ReLU`."""
+    c = d * (d + 2) / ((d + 4) * (d + 6))
+    if split:
+        return (0.0, (3 * d / (d + 2) - 1) / 4, (105 * c - 9) / 4)[order]
+    return (1.0, 6 * d / (d + 2) - 1, 210 * c - 9)[order]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("order", "d", "split"), CASES)
+def test_variance_of_a_direction_is_as_stated(order, d, split):
+    x = np.eye(d)[0]
+    found, error = product_variances(ReLU(order, IID(), split), d, x, x)
+    bar = student.isf(ALARM / (2 * len(CASES)), 1000)
+    assert abs(found - stated(order, d, split)) <= bar * error + 1e-9
+
+
+@pytest.mark.parametrize(("order", "d", "split"), CASES)
+def test_stated_variances_are_moments_of_a_direction(order, d, split):
+    """By quadrature over t = u₁, of density (1 − t²)^((d−3)/2)."""
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    angle = (nodes + 1) * np.pi / 2
+    t, w = np.cos(angle), weights * np.sin(angle) ** (d - 2)
+    w = w / w.sum()
+    c = (1, d, d * (d + 2))[order]
+    if split:
+        f = 0.5 * c * (t * t) ** order if order else np.full_like(t, 0.5)
+    else:
+        f = 2 * c * np.where(t > 0, t, 0) ** (2 * order) if order else 2.0 * (t > 0)
+    assert abs((w * f * f).sum() - (w * f).sum() ** 2 - stated(order, d, split)) < 1e-9
+
+
+def test_directions_without_length_have_the_variance_ratios_of_the_notes():
+    """1, 0.61 and 0.27 at d = 4 against Gaussian ω, whose variances are 1, 5 and 201."""
+    ratios = [stated(p, 4, split=False) / g for p, g in enumerate((1, 5, 201))]
+    assert_close(ratios, [1, 0.6, 54 / 201])
+    assert stated(1, 1000, split=False) / stated(1, 1000, split=True) > 9.9
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("pair", [p for p in NETWORKS if "Orthogonal" in repr(p)], ids=repr)
+def test_orthogonal_directions_err_less_than_independent_ones(pair):
+    kernel, method = pair
+    X = np.random.default_rng(1).normal(size=(50, 8))
+    independent = Sign(IID()) if isinstance(method, Sign) else ReLU(method.order, IID())
+    mean = {
+        other: np.mean(
+            [relative_error(kernel, drawn((kernel, other), s, 128, 8)(X), X) for s in range(12)]
+        )
+        for other in (method, independent)
+    }
+    assert mean[method] < 0.9 * mean[independent]
+
+
+# ---- exact parts and slow twins
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_polynomial_features_are_exact(d):
+    X = np.random.default_rng(d).normal(size=(12, d))
+    G, norms = X @ X.T, (X * X).sum(axis=1)
+    exact = (np.full_like(G, 0.5), 0.5 * G, 0.5 * np.outer(norms, norms) + G * G)
+    for order in range(3):
+        phi = draw(ArcCosine(order), ReLU(order, IID(), True), n_features=20, X=X, random_state=0)
+        P = phi(X)[:, : polynomial_width(order, d)]
+        assert_close(P @ P.T, exact[order])
+
+
+def twin_of_sign(phi, x):
+    return [np.sign(x @ u) / phi.n_features**0.5 for u in phi.directions.T]
+
+
+def twin_of_relu(phi, x):
+    d, m = phi.directions.shape
+    c = (1, d, d * (d + 2))[phi.order]
+    t = phi.directions.T @ x
+    if phi.split:
+        power = (np.sign(t), np.abs(t), t * np.abs(t))[phi.order]
+        return list(np.sqrt(c / (2 * m)) * power)
+    return list(np.sqrt(2 * c / m) * np.where(t > 0, t**phi.order, 0))
+
+
+def signed_transform(v, signs):
+    padded = np.zeros(len(signs))
+    padded[: len(v)] = v
+    return hadamard(len(signs)) @ (signs * padded)
+
+
+def twin_of_network(phi, x):
+    """The sums that the module states, one row at a time: pairs (j, block) of A_j and T_j."""
+    u, A, T = x / np.linalg.norm(x), [], []
+
+    def sigma(h):
+        return np.concatenate([2.0 ** (-h / 2) * u, *(2.0 ** ((j - h) / 2) * a for j, a in A)])
+
+    def full(h):
+        parts = [((h + 1) / 2**h) ** 0.5 * u]
+        for (j, a), (_, t) in zip(A, T, strict=True):
+            parts += [((h - j + 1) / 2 ** (h - j)) ** 0.5 * a, 2.0 ** ((j - h) / 2) * t]
+        return np.concatenate(parts)
+
+    for h, W in enumerate(phi.ramps):
+        p, m = W.shape
+        below = sigma(h)
+        if phi.steps:
+            mixed = signed_transform(full(h), phi.signs[h])[phi.picks[h]]
+            T.append((h + 1, np.sign(phi.steps[h].T @ below) * mixed / np.sqrt(2 * len(mixed))))
+        A.append((h + 1, np.array([abs(w @ below) for w in W.T]) * np.sqrt(p / (2 * m))))
+    return np.linalg.norm(x) * (full if phi.steps else sigma)(len(A))
+
+
+def test_weights_of_the_layers_are_those_of_the_recursion():
+    """Σ_h = ½Σ_{h−1} + A_h and K_h = ½K_{h−1} + T_h + Σ_h, with numbers for A_h and T_h."""
+    rng = np.random.default_rng(0)
+    u, sigma, full, added, parts = 0.3, 0.3, 0.3, [], []
+    for h in range(1, 6):
+        A, T = rng.normal(size=2)
+        added.append(A)
+        parts += [A, T]
+        sigma = sigma / 2 + A
+        full = full / 2 + T + sigma
+        assert_close(np.square(_halves(h)) @ [u, *added], sigma)
+        assert_close(np.square(_weights(h)) @ [u, *parts], full)
+
+
+def twin_of_sketch(phi, x):
+    linear = tangent = x / np.linalg.norm(x)
+    for h, W in enumerate(phi.ramps):
+        following = np.sqrt(2 / W.shape[1]) * np.maximum(W.T @ linear, 0)
+        if phi.steps:
+            step = np.sqrt(2 / phi.steps[h].shape[1]) * (phi.steps[h].T @ linear > 0)
+            (left, right), (i, k) = phi.signs[h], phi.picks[h]
+            product = signed_transform(step, left)[i] * signed_transform(tangent, right)[k]
+            tangent = np.concatenate([following, product / np.sqrt(len(i))])
+        linear = following
+    return np.linalg.norm(x) * (tangent if phi.steps else linear)
+
+
+@every_map
+def test_features_are_those_of_the_slow_twin(pair):
+    phi, X = drawn(pair), rows(7)
+    Z = phi(X)
+    twin = {
+        SignMap: twin_of_sign,
+        ReLUMap: twin_of_relu,
+        NeuralMap: twin_of_network,
+        NeuralSketch: twin_of_sketch,
+    }[type(phi)]
+    slow = np.array([twin(phi, x) for x in X])
+    assert_close(Z[:, -slow.shape[1] :], slow)
+
+
+# ---- one map for all: blocks, libraries, precisions, seeds
+
+
+@every_map
+def test_a_map_has_the_shape_it_says(pair):
+    phi = drawn(pair)
+    assert phi.n_features == D
+    assert phi.n_inputs == N_COLUMNS
+    assert phi.kernel == pair[0]
+    assert phi(rows(7)).shape == (7, D)
+    assert phi(rows(7)[:0]).shape == (0, D)
+    assert not phi.below_kernel
+    X = rows(60)
+    Z = phi(X)
+    assert np.linalg.eigvalsh(pair[0](X) - Z @ Z.T)[0] < -1e-6
+
+
+@every_map
+@both_precisions
+def test_precision_and_blocks(pair, dtype):
+    phi, X = drawn(pair), rows(50).astype(dtype)
+    Z = phi(X)
+    assert Z.dtype == dtype
+    assert type(Z) is np.ndarray
+    assert_close(Z @ Z.T, phi(rows(50)) @ phi(rows(50)).T, dtype, factor=8)
+    for size in (1, 7, 32):
+        assert_close(np.concatenate([phi(X[i : i + size]) for i in range(0, 50, size)]), Z, dtype)
+
+
+@every_map
+def test_arguments_are_unchanged_and_layout_does_not_matter(pair):
+    X = rows(20)
+    before, phi = X.copy(), drawn(pair)
+    expected = phi(X)
+    X.flags.writeable = False
+    for same in (X, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1][::-1]):
+        assert_close(phi(same), expected)
+    assert (before == X).all()
+
+
+@every_map
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+@both_precisions
+def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
+    phi, X = drawn(pair), rows(9).astype(dtype)
+    Z = phi(xp.asarray(X))
+    assert type(Z) is type(xp.asarray(X))
+    assert Z.dtype == getattr(xp, dtype)
+    assert_close(np.from_dlpack(Z), phi(X), dtype)
+
+
+@every_map
+def test_sparse_rows_give_the_features_of_dense_rows(pair):
+    X = rows(30)
+    X[np.abs(X) < 0.7] = 0
+    phi = drawn(pair)
+    for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
+        Z = phi(make(X))
+        assert type(Z) is np.ndarray
+        assert_close(Z, phi(X))
+
+
+@every_map
+def test_seeds_reproduce_a_map_and_differ(pair):
+    X = rows(20)
+    Z = drawn(pair, 1)(X)
+    assert (Z == drawn(pair, 1)(X)).all()
+    assert not np.allclose(Z, drawn(pair, 2)(X))
+
+
+@pytest.mark.parametrize("placement", [IID(), Orthogonal()], ids=repr)
+@pytest.mark.parametrize("order", [None, 0, 1, 2])
+def test_twice_the_width_keeps_the_directions(placement, order):
+    kernel = Angular() if order is None else ArcCosine(order)
+    method = Sign(placement) if order is None else ReLU(order, placement, split=False)
+    narrow, wide = (drawn((kernel, method), 0, width) for width in (D, 2 * D))
+    assert_close(wide.directions[:, :D], narrow.directions)
+
+
+@every_map
+@both_precisions
+def test_a_saved_map_gives_the_same_bits(pair, dtype, tmp_path):
+    phi, X = drawn(pair), rows(20).astype(dtype)
+    bo.save(phi, tmp_path / "map")
+    back = bo.load(tmp_path / "map")
+    assert type(back) is type(phi)
+    assert back(X).tobytes() == phi(X).tobytes()
+    bo.save(pair[1], tmp_path / "method")
+    assert bo.load(tmp_path / "method") == pair[1]
+
+
+@every_map
+def test_lengths_act_as_in_the_kernel(pair):
+    """φ(c x) = c^p φ(x), and a row of zeros is at right angles to all, as the kernel has it."""
+    kernel, _ = pair
+    phi, X = drawn(pair), rows(9)
+    assert_close(phi(7.0 * X), 7.0**kernel.degree * phi(X))
+    X[3] = 0
+    Z = phi(X)
+    assert np.isfinite(Z).all()
+    exact = (ArcCosine(0), ReLU(0, IID(), split=False)) != pair
+    assert_close((Z @ Z.T)[3], kernel(X)[3] if exact else Z @ Z[3])
+    assert_close(Z[3] @ Z[3], kernel(X)[3, 3])
+
+
+def test_scaled_and_partial_kernels_are_taken_apart():
+    X = rows(30)
+    kernel = 2.0 * ArcCosine(1) + 0.5
+    Z = draw(kernel, ReLU(1), n_features=2000, X=X, random_state=0)(X)
+    assert relative_error(kernel, Z, X) < 0.05
+    kernel = Columns(Angular(), columns=(0, 2))
+    Z = draw(kernel, Sign(), n_features=2000, X=X, random_state=0)(X)
+    assert relative_error(kernel, Z, X) < 0.1
+
+
+# ---- refusals
+
+
+REFUSED = [
+    (Gaussian(), Sign(), UnsupportedKernel, r"Sign requires Angular\(\).*Nystrom"),
+    (Gaussian(), ReLU(), UnsupportedKernel, r"ReLU\(1\) requires ArcCosine\(1\).*Nystrom"),
+    (ArcCosine(2), ReLU(1), UnsupportedKernel, r"ReLU\(1\) requires ArcCosine\(1\).*order=2"),
+    (
+        Angular(),
+        NeuralTangentFeatures(),
+        UnsupportedKernel,
+        r"NeuralTangentFeatures requires NeuralTangent\(depth\) or NNGP.*Nystrom",
+    ),
+    (ArcCosine(2), ReLU(2, split=True), InvalidInput, r"more than the 6 features.*got 5.*split"),
+    (NeuralTangent(9), NeuralTangentFeatures(True), InvalidInput, r"too few features.*more"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "method", "error", "message"), REFUSED, ids=repr)
+def test_refusals(kernel, method, error, message):
+    with pytest.raises(error, match=message):
+        draw(kernel, method, n_features=5, n_inputs=3)
+
+
+def test_refused_arguments():
+    with pytest.raises(InvalidInput, match=r"ReLU: order must be 0, 1 or 2; got 3"):
+        ReLU(3)
+    with pytest.raises(InvalidInput, match=r"Sign: placement must be IID\(\).*got 'iid'"):
+        Sign("iid")
+    with pytest.raises(InvalidInput, match=r"ReLU: placement must be IID\(\).*got 'iid'"):
+        ReLU(1, "iid")
+    with pytest.raises(InvalidType, match=r"ReLU: split must be True, False or None; got 3"):
+        ReLU(1, split=3)
+    with pytest.raises(InvalidType, match=r"split must be True, False or None; got 'no'"):
+        NeuralTangentFeatures("no")
+    with pytest.raises(InvalidInput, match=r"at least two features"):
+        draw(NeuralTangent(), NeuralTangentFeatures(False), n_features=1, n_inputs=3)

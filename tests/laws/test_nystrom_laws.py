@@ -1,0 +1,420 @@
+"""Laws of Nyström maps, for every choice of landmarks, in memory and streamed."""
+
+import copy
+import pickle
+from dataclasses import dataclass
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from gallery import LANDMARKS, rows
+from naive import pivot_law
+from tolerance import assert_close, bernstein_bar, of
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import (
+    Given,
+    KMeans,
+    Nystrom,
+    Pivoted,
+    RidgeLeverage,
+    Uniform,
+    draw,
+    nystrom,
+)
+from bochner.features.streamed import landmarks_of
+from bochner.kernels import (
+    Angular,
+    ArcCosine,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    NeuralTangent,
+    Polynomial,
+)
+
+D = 24
+
+ROUNDED = 1e-9
+"""Jitter of 1e-12 and roundings of C = k(X, S), made larger by L⁻ᵀ (at most 1e6 of them)."""
+
+KERNELS = [
+    Gaussian(),
+    Gaussian(lengthscale=(0.5, 1.0, 3.0)),
+    Matern(0.5) + 0.5 * Linear(),
+    Laplace(lengthscale=2.0),
+    Polynomial(degree=3, offset=0.5, scale=0.2),
+    Angular(),
+    ArcCosine(),
+    NeuralTangent(depth=2),
+]
+
+every_method = pytest.mark.parametrize("method", LANDMARKS, ids=repr)
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+both_precisions = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def drawn(kernel, method, seed=0, n_features=D, X=None):
+    X = rows(60, seed=5) if X is None else X
+    return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
+
+
+# ---- below the kernel, exact on landmarks, certified everywhere
+
+
+@every_method
+@every_kernel
+@both_precisions
+def test_features_stay_below_the_kernel(kernel, method, dtype):
+    X = rows(60, seed=5)
+    Y = np.concatenate([X, rows(40, seed=6)]).astype(dtype)
+    phi = drawn(kernel, method, X=X)
+    assert phi.below_kernel
+    K, Z = kernel(Y.astype(np.float64)), phi(Y).astype(np.float64)
+    allowed = ROUNDED if dtype == "float64" else 1e-3
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -allowed * np.diag(K).max()
+
+
+@pytest.mark.parametrize("factor", [1.01, 1.1])
+def test_planted_fault_longer_features_are_seen(factor):
+    X = rows(60, seed=5)
+    Z, K = factor * drawn(Gaussian(), Nystrom(Uniform()))(X), Gaussian()(X)
+    assert np.linalg.eigvalsh(K - Z @ Z.T)[0] < -1e-3
+
+
+@every_method
+@every_kernel
+def test_features_are_exact_on_landmarks(kernel, method):
+    phi = drawn(kernel, method)
+    S, other = phi.landmarks, rows(10, seed=7)
+    Z = phi(S)
+    assert_close(Z @ Z.T, kernel(S), factor=ROUNDED / of(np.float64))
+    assert_close(phi(other) @ Z.T, kernel(other, S), factor=ROUNDED / of(np.float64))
+    assert phi.residual(S).max() <= ROUNDED * max(1.0, kernel.diag(S).max())
+
+
+@every_method
+@every_kernel
+def test_residual_bounds_the_error_of_every_pair(kernel, method):
+    X = rows(50, seed=8)
+    phi = drawn(kernel, method)
+    Z, K, left = phi(X), kernel(X), phi.residual(X)
+    rounding = ROUNDED * np.diag(K).max()
+    assert (left >= 0).all()
+    assert_close(left, np.diag(K) - (Z * Z).sum(axis=1), factor=ROUNDED / of(np.float64))
+    assert (np.abs(K - Z @ Z.T) <= np.sqrt(np.outer(left, left)) + rounding).all()
+
+
+@every_method
+def test_features_are_the_projection_by_brute_force(method):
+    """ZZᵀ = K_XS K_SS⁺ K_SX, by a pseudo-inverse."""
+    X, kernel = rows(50, seed=8), Laplace(lengthscale=2.0)
+    phi = drawn(kernel, method)
+    S, Z = phi.landmarks, phi(X)
+    C = kernel(X, S)
+    exact = C @ np.linalg.pinv(kernel(S), rcond=1e-13, hermitian=True) @ C.T
+    assert_close(Z @ Z.T, exact, factor=ROUNDED / of(np.float64))
+
+
+@pytest.mark.parametrize("mode", ["accelerated", "blocked", "simple"])
+@every_kernel
+def test_unexplained_is_the_share_of_the_trace_that_is_left(kernel, mode):
+    X = rows(60, seed=5)
+    phi = drawn(kernel, Nystrom(Pivoted(mode=mode)), X=X)
+    assert abs(phi.unexplained - phi.residual(X).sum() / kernel.diag(X).sum()) < 1e-9
+
+
+@pytest.mark.parametrize("landmarks", [Uniform(), KMeans(), RidgeLeverage(), Given(rows(9))])
+def test_unexplained_is_unknown_where_it_was_not_computed(landmarks):
+    assert drawn(Gaussian(), Nystrom(landmarks)).unexplained is None
+
+
+@every_method
+@both_precisions
+@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
+def test_residuals_and_features_of_every_array_library(method, dtype, xp):
+    X = rows(9).astype(dtype)
+    phi = drawn(Gaussian(), method)
+    allowed = 300 if dtype == "float32" else ROUNDED / of(np.float64)
+    for found, expected in ((phi, phi), (phi.residual, phi.residual)):
+        A = found(xp.asarray(X))
+        assert type(A) is type(xp.asarray(X))
+        assert A.dtype == getattr(xp, dtype)
+        assert_close(np.from_dlpack(A), expected(X), dtype, factor=allowed)
+
+
+# ---- blocks, precision, seeds, arguments
+
+
+@every_method
+@both_precisions
+def test_block_size_does_not_matter(method, dtype):
+    phi, X = drawn(Gaussian(), method), rows(50).astype(dtype)
+    assert phi(X).dtype == dtype
+    for size in (1, 7, 32):
+        Z = np.concatenate([phi(X[i : i + size]) for i in range(0, 50, size)])
+        assert_close(Z, phi(X), dtype, factor=200 if dtype == "float32" else 1e4)
+
+
+@every_method
+def test_seeds_reproduce_landmarks_and_rows_stay_unchanged(method):
+    X = rows(60, seed=5)
+    before = X.copy()
+    X.flags.writeable = False
+    S = drawn(Gaussian(), method, 1, X=X).landmarks
+    assert (S == drawn(Gaussian(), method, 1, X=X).landmarks).all()
+    assert (X == before).all()
+    if not isinstance(method.landmarks, Given):
+        assert not np.array_equal(S, drawn(Gaussian(), method, 2, X=X).landmarks)
+
+
+@every_method
+def test_sparse_rows_give_the_landmarks_of_dense_rows(method):
+    X = rows(60, seed=5)
+    X[np.abs(X) < 0.7] = 0
+    S = drawn(Matern(1.5), method, X=X).landmarks
+    sparse = drawn(Matern(1.5), method, X=scipy.sparse.csr_array(X)).landmarks
+    assert_close(np.sort(sparse, axis=0), np.sort(S, axis=0), factor=100)
+
+
+@every_method
+@both_precisions
+def test_landmarks_of_float32_rows_are_float64(method, dtype):
+    phi = drawn(Gaussian(), method, X=rows(60, seed=5).astype(dtype))
+    assert phi.landmarks.dtype == np.float64
+    assert phi.n_features == len(phi.landmarks) <= D
+
+
+@pytest.mark.parametrize("landmarks", [Uniform(), Given(rows(40))], ids=repr)
+def test_twice_the_width_keeps_the_landmarks(landmarks):
+    """And with them the features, for a kernel whose diagonal, and so the jitter, is constant."""
+    X = rows(60, seed=5)[:-1]
+    narrow, wide = (drawn(Gaussian(), Nystrom(landmarks), 0, m, X) for m in (D // 2, D))
+    assert (wide.landmarks[: D // 2] == narrow.landmarks).all()
+    assert_close(wide(X)[:, : D // 2], narrow(X), factor=1e4)
+
+
+@pytest.mark.parametrize("landmarks", [Uniform(), Pivoted(), RidgeLeverage()], ids=repr)
+def test_landmarks_are_different_rows_of_the_data(landmarks):
+    X = rows(60, seed=5)[:-1]
+    for seed in range(10):
+        S = drawn(Gaussian(), Nystrom(landmarks), seed, X=X).landmarks
+        assert len(np.unique(S, axis=0)) == len(S) == D
+        assert {tuple(s) for s in S} <= {tuple(x) for x in X}
+
+
+@every_method
+def test_few_rows_are_all_taken_once(method):
+    X = np.repeat(rows(6)[:5], 8, axis=0)
+    phi = drawn(Gaussian(), method, X=X)
+    if isinstance(method.landmarks, Pivoted | KMeans):
+        assert phi.n_features == 5
+    if not isinstance(method.landmarks, Given | RidgeLeverage | Uniform):
+        assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=ROUNDED / of(np.float64))
+    assert np.isfinite(phi(X)).all()
+
+
+@every_method
+def test_one_row_and_one_landmark_are_enough(method):
+    X = rows(9)[:1]
+    Z = drawn(Gaussian(), method, n_features=1, X=X)(X)
+    assert Z.shape == (1, 1)
+    if not isinstance(method.landmarks, Given):
+        assert_close(Z, [[1.0]], factor=1e3)
+
+
+# ---- saved maps
+
+
+@every_method
+@both_precisions
+def test_a_used_map_means_the_same_where_factors_come_out_otherwise(
+    method, dtype, tmp_path, monkeypatch
+):
+    """Another machine's LAPACK is played by a factor of another, equally good, matrix."""
+    X = rows(50).astype(dtype)
+    phi = drawn(Gaussian(lengthscale=3.0), method)
+    expected = phi(X)
+    bo.save(phi, tmp_path / "map")
+    there = nystrom._inverse_root
+    monkeypatch.setattr(
+        nystrom, "_inverse_root", lambda A, jitter: there(A * (1 + 1e-15), 2 * jitter)
+    )
+    back = bo.load(tmp_path / "map")
+    assert back(X).tobytes() == expected.tobytes()
+    assert back.unexplained == phi.unexplained
+    fresh = nystrom.NystromMap(phi.kernel, phi.landmarks)
+    assert fresh(X).tobytes() != expected.tobytes()
+
+
+@every_method
+def test_methods_are_values(method, tmp_path):
+    for same in (copy.deepcopy(method), pickle.loads(pickle.dumps(method))):
+        assert same == method
+        assert hash(same) == hash(method)
+        assert repr(same) == repr(method)
+    bo.save(method, tmp_path / "method")
+    assert bo.load(tmp_path / "method") == method
+
+
+# ---- landmarks given
+
+
+def test_given_landmarks_need_no_data():
+    phi = draw(Gaussian(), Nystrom(Given(rows(9))), n_features=5, n_inputs=3)
+    assert (phi.landmarks == rows(9)[:5]).all()
+    assert draw(Gaussian(), Nystrom(Given(rows(9))), n_inputs=3).n_features == 9
+
+
+def test_given_rows_are_a_copy_that_cannot_change():
+    S = rows(4)
+    landmarks = Given(S)
+    S[0] = 7
+    assert landmarks == Given(rows(4)) != Given(S)
+    assert hash(landmarks) == hash(Given(rows(4)))
+    with pytest.raises(ValueError, match="read-only"):
+        landmarks.rows[0] = 1
+    assert Given(torch.asarray(rows(4))) == Given(rows(4).tolist()) == landmarks
+    assert repr(Given([[1.0, 2.0]])) == "Given(rows=[[1.0, 2.0]])"
+    assert repr(Given(rows(40))) == "Given(rows=<40 × 3>)"
+
+
+def test_a_model_takes_given_landmarks():
+    X = rows(80)
+    model = bo.KernelRidge(Gaussian(), method=Nystrom(Given(X[:20])), random_state=0)
+    model.fit(X, X[:, 0])
+    assert (model.map_.landmarks == X[:20]).all()
+
+
+# ---- streamed
+
+
+@dataclass(frozen=True)
+class Table(Kernel):
+    """A kernel matrix, read at row numbers."""
+
+    entries: tuple
+
+    def evaluate(self, X, Y):
+        K = np.array(self.entries)
+        return K[X[:, 0].astype(int)][:, Y[:, 0].astype(int)]
+
+    def diagonal(self, X):
+        return np.diag(np.array(self.entries))[X[:, 0].astype(int)]
+
+
+def blocks_of(X, size):
+    return bo.Blocks.from_arrays(X, block_rows=size)
+
+
+@pytest.mark.parametrize(
+    "landmarks", [Uniform(), RidgeLeverage(), RidgeLeverage(0.1), Given(rows(30))], ids=repr
+)
+@pytest.mark.parametrize("size", [1, 7, 32])
+def test_streamed_landmarks_are_the_same_for_any_blocks(landmarks, size):
+    X = rows(200, seed=5)
+    found, whole = (
+        landmarks_of(landmarks, Gaussian(), blocks_of(X, m), D, random_state=0).rows
+        for m in (size, 200)
+    )
+    assert (found == whole).all()
+
+
+@every_method
+@pytest.mark.parametrize("sparse", [False, True])
+def test_streamed_landmarks_serve_as_those_in_memory_do(method, sparse):
+    X, kernel = rows(300, seed=5), Gaussian(lengthscale=2.0)
+    X[np.abs(X) < 0.3] = 0
+    taken = scipy.sparse.csr_array(X) if sparse else X
+    streamed, memory = [], []
+    for seed in range(6):
+        chosen = landmarks_of(method.landmarks, kernel, blocks_of(taken, 70), D, random_state=seed)
+        assert chosen.rows.dtype == np.float64
+        assert len(chosen.rows) <= D
+        phi = draw(kernel, Nystrom(Given(chosen.rows)), n_features=D, n_inputs=3)
+        streamed.append(phi.residual(X).sum())
+        memory.append(drawn(kernel, method, seed, X=X).residual(X).sum())
+        if chosen.unexplained is not None:
+            assert abs(chosen.unexplained - streamed[-1] / 300) < 1e-9
+    assert np.mean(streamed) < 1.3 * np.mean(memory)
+
+
+RUNS = 600
+
+
+@pytest.mark.statistical
+def test_streamed_pivots_have_the_law_of_one_at_a_time():
+    """Against the enumerated law of three pivots; light rows count as one kind."""
+    K = np.diag([1.0, 1.0, *[0.007] * 14])
+    K[0, 1] = K[1, 0] = 0.975
+    kernel, X = Table(tuple(map(tuple, K.tolist()))), np.arange(16.0).reshape(-1, 1)
+    law, seen = {}, {}
+    for sequence, p in pivot_law(K, 3).items():
+        kinds = tuple(min(i, 2) for i in sequence)
+        law[kinds] = law.get(kinds, 0) + p
+    for seed in range(RUNS):
+        S = landmarks_of(Pivoted(), kernel, [(X[:5],), (X[5:],)], 3, random_state=seed).rows
+        kinds = tuple(min(int(s), 2) for s in S[:, 0])
+        seen[kinds] = seen.get(kinds, 0) + 1
+    assert set(seen) <= set(law)
+    for kinds, p in law.items():
+        bar = bernstein_bar(len(law), (p * (1 - p)) ** 0.5, 1.0, RUNS)
+        assert abs(seen.get(kinds, 0) / RUNS - p) < bar
+
+
+def test_streamed_pivots_find_rare_clusters_and_stop():
+    X = np.concatenate([np.zeros((500, 2)), 50 * np.random.default_rng(0).normal(size=(9, 2))])
+    chosen = landmarks_of(Pivoted(), Gaussian(), blocks_of(X, 100), 64, random_state=0)
+    assert len(chosen.rows) == 10
+    assert chosen.unexplained < 1e-11
+
+
+def test_streamed_landmarks_of_rows_that_the_kernel_maps_to_zero():
+    for method in LANDMARKS:
+        X = np.zeros((30, 3))
+        chosen = landmarks_of(method.landmarks, Linear(), [(X,)], 4, random_state=0)
+        phi = draw(Linear(), Nystrom(Given(chosen.rows)), n_features=4, n_inputs=3)
+        assert np.isfinite(phi(rows(5))).all()
+
+
+# ---- refusals
+
+
+def test_refusals():
+    X = rows(9)
+    with pytest.raises(InvalidInput, match=r"landmarks from rows of data; got none.*Pass X"):
+        draw(Gaussian(), Nystrom(KMeans()), n_inputs=3)
+    with pytest.raises(InvalidInput, match=r"Given\(rows\) must have the 3 columns.*got 2"):
+        draw(Gaussian(), Nystrom(Given(X[:, :2])), X=X)
+    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\), Uniform\(\), KMeans"):
+        Nystrom("kmeans")
+    with pytest.raises(InvalidInput, match=r"Given: rows must be at least one row; got none"):
+        Given(X[:0])
+    with pytest.raises(InvalidInput, match=r"Given: rows must be finite"):
+        Given([[np.nan]])
+    with pytest.raises(InvalidInput, match=r"Pivoted: mode must be one of 'accelerated'"):
+        Pivoted(mode="greedy")
+    with pytest.raises(InvalidInput, match=r"Pivoted: pool must be an integer, 1 or above"):
+        Pivoted(pool=0)
+    with pytest.raises(InvalidInput, match=r"KMeans: iterations must be an integer, 1 or above"):
+        KMeans(iterations=0)
+    with pytest.raises(InvalidInput, match=r"RidgeLeverage: alpha must be a positive"):
+        RidgeLeverage(alpha=0.0)
+    with pytest.raises(InvalidType, match=r"RidgeLeverage: alpha must be a positive"):
+        RidgeLeverage(alpha="loo")
+
+
+def test_refusals_of_streams():
+    with pytest.raises(InvalidInput, match=r"readable again and again.*generator, which is read"):
+        landmarks_of(Uniform(), Gaussian(), ((X,) for X in (rows(5),)), 3)
+    with pytest.raises(InvalidInput, match=r"blocks must hold rows; got none"):
+        landmarks_of(Uniform(), Gaussian(), [], 3)
+    with pytest.raises(InvalidInput, match=r"count must be an integer, 1 or above; got 0"):
+        landmarks_of(Uniform(), Gaussian(), [(rows(5),)], 0)
+    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\), Uniform\(\), KMeans"):
+        landmarks_of("uniform", Gaussian(), [(rows(5),)], 3)
