@@ -16,13 +16,18 @@ from benchmarks.harness import MissingDataSet, Options, Row, table
 #: In the order of the goals.
 NAMES = (
     "features",
+    "hadamard",
     "moments",
     "fourier",
     "auto",
     "kernel_error",
+    "choice",
+    "harmonic",
+    "hermite",
     "memory",
     "imports",
     "precision",
+    "sketches",
 )
 
 
