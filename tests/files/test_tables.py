@@ -133,7 +133,7 @@ TABLE = pd.DataFrame({"delay": [1.0, 2], "day": ["x", "y"], "w": [1.0, 1], "neg"
         ({"target": ["delay", "dxy"]}, r"must have target 'dxy' \(did you mean 'day'"),
         ({"target": "delay", "weight": "ww"}, r"must have weight 'ww' \(did you mean 'w'\?\)"),
         ({"columns": ["dax", "w"]}, r"must have column 'dax' \(did you mean 'day'"),
-        ({"target": "day"}, r"target 'day' must hold numbers; got text .* Code it as numbers"),
+        ({"target": ["day"]}, r"target 'day' must hold numbers; got text .* Code it as numbers"),
         ({"weight": "day"}, r"weight 'day' must hold numbers; got text"),
         ({"target": "w", "weight": "w"}, r"one role and be named once; got 'w' more than once"),
         ({"target": ["w", "w"]}, r"one role and be named once; got 'w' more than once"),

@@ -145,7 +145,7 @@ def test_rows_on_a_sphere_are_recognised(radius):
     kernel = Gaussian(radius / 2)
     phi, told = drawn(kernel, 121, X=X), MercerHarmonic(radius=radius)
     told = draw(kernel, told, n_features=121, n_inputs=3, random_state=0)
-    assert phi.radial.nodes.tolist() == pytest.approx([radius])
+    assert phi.radial.nodes.tolist() == pytest.approx([2.0])  # in units of the lengthscale
     assert (phi.polar.centre == 0).all()
     assert sorted(phi.radial.degrees.tolist()) == list(range(11))
     K = kernel(X)

@@ -79,7 +79,7 @@ def commands(text):
 
 def test_commands_of_the_readme_run(folder, capfd):
     found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert [words[0] for words in found] == ["fit", "predict", "check"]
+    assert [words[0] for words in found] == ["fit", "compare", "predict", "check"]
     for words in found:
         with pytest.raises(SystemExit) as stopped:
             main(words)

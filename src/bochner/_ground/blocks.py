@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from bochner._ground.checks import integer
 from bochner._ground.files import Paths, find_files
 from bochner._ground.learning import Target, open_tables
-from bochner._ground.pieces import Source, cut
+from bochner._ground.pieces import Piece, Source, cut
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.readers import open_file
 from bochner._ground.sampling import Sample, sample_stream
@@ -67,6 +67,8 @@ class Blocks:
     source: Source
     block_rows: int
     watchers: tuple[Callable[[int], Any], ...] = ()
+    recode: Callable[[Any], Any] | None = None
+    weigh: Callable[[Any], Any] | None = None
     _tally: _Tally = field(default_factory=_Tally)
 
     @classmethod
@@ -236,12 +238,19 @@ class Blocks:
     def __iter__(self) -> Iterator[Block]:
         start = 0
         for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
-            yield Block(*piece, start)
+            yield Block(*self._changed(piece), start)
             rows = piece.X.shape[0]
             start += rows
             for watcher in self.watchers:
                 watcher(rows)
         self._count(start)
+
+    def _changed(self, piece: Piece) -> Piece:
+        X, y, w = piece
+        y = y if self.recode is None else self.recode(y)
+        if self.weigh is not None:
+            w = self.weigh(y) if w is None else w * self.weigh(y)
+        return Piece(X, y, w)
 
     def _count(self, rows: int) -> None:
         """Refuse a pass that gave no rows, or not as many as the one before."""
@@ -263,6 +272,14 @@ class Blocks:
     def watch(self, callback: Callable[[int], Any]) -> "Blocks":
         """Return the same blocks; ``callback(rows)`` is told the rows of each when it is done."""
         return replace(self, watchers=(*self.watchers, callback))
+
+    def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
+        """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
+        return replace(self, recode=code)
+
+    def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
+        """Return the same blocks with weights multiplied by ``weigh(y)``."""
+        return replace(self, weigh=weigh)
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.
@@ -286,7 +303,7 @@ class Blocks:
         without a pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
-        if isinstance(self.source, Arrays):
+        if isinstance(self.source, Arrays) and self.recode is None and self.weigh is None:
             return self.source.sample(m, seed)
         return sample_stream(self, m, seed)
 

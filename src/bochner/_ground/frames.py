@@ -79,6 +79,7 @@ class Tables(Source):
         """Give the rows of all readers as numbers, whole blocks of ``rows`` where possible."""
         names = self.schema.raw_names
         text = frozenset(dict(self.schema.categories))
+        text |= {str(self.schema.target)} if self.schema.classes else frozenset()
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
         for reader in self.readers:
@@ -97,6 +98,8 @@ class Tables(Source):
         names = self.schema.target_names
         if names is None:
             return None
+        if self.schema.classes:
+            return _codes(frame[names[0]], self.schema.classes, where).astype(self.target_dtype)
         y = np.column_stack([_numeric(frame[name], self.target_dtype) for name in names])
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
@@ -205,6 +208,13 @@ def _from_arrow(column: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: Where) -> None:
+    codes = _codes(series, categories, where)
+    out[:] = 0
+    out[np.arange(len(codes)), codes] = 1
+
+
+def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
+    """Return the place of each text among the categories."""
     values = series.to_list()
     place = {category: j for j, category in enumerate(categories)}
     require_present(series, where)
@@ -218,8 +228,7 @@ def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: W
             "Drop such rows or fit again with them."
         )
     code = {v: place[str(v)] for v in distinct}
-    out[:] = 0
-    out[np.arange(len(values)), np.fromiter(map(code.__getitem__, values), np.intp)] = 1
+    return np.fromiter(map(code.__getitem__, values), np.intp, len(values))
 
 
 def require_present(series: Any, where: Where) -> None:

@@ -68,7 +68,15 @@ def _learned(
     kinds = _kinds(readers, draft)
     _require_numbers(kinds, draft)
     text = tuple(name for name in draft.columns if kinds[name].kind == "text")
-    return replace(draft, categories=_categories(readers, text))
+    found = dict(_categories(readers, text + _text_target(kinds, draft)))
+    classes = [found.pop(name) for name in _text_target(kinds, draft)]
+    return replace(draft, categories=tuple(found.items()), classes=classes[0] if classes else ())
+
+
+def _text_target(kinds: dict[str, Column], schema: Schema) -> tuple[str, ...]:
+    """Return the target if it is one column of text: labels of classes."""
+    one = isinstance(schema.target, str) and kinds[schema.target].kind == "text"
+    return (schema.target,) if one else ()  # type: ignore[return-value]
 
 
 def _draft(
@@ -136,8 +144,9 @@ def _require_numbers(kinds: dict[str, Column], schema: Schema) -> None:
     """Refuse what is neither number nor text; targets and weights that are not numbers."""
     for name in schema.columns:
         _refuse_kind(f"column {name!r}", kinds[name], ("numbers", "text"))
+    allowed = ("numbers", "text") if isinstance(schema.target, str) else ("numbers",)
     for name in schema.target_names or ():
-        _refuse_kind(f"target {name!r}", kinds[name], ("numbers",))
+        _refuse_kind(f"target {name!r}", kinds[name], allowed)
     if schema.weight is not None:
         _refuse_kind(f"weight {schema.weight!r}", kinds[schema.weight], ("numbers",))
 
@@ -196,7 +205,7 @@ def _adapted(
     if target is not None:
         schema = replace(schema, target=target)  # type: ignore[arg-type]
     elif not known.issuperset(schema.target_names or ()):
-        schema = replace(schema, target=None)
+        schema = replace(schema, target=None, classes=())
     if weight is not None:
         schema = replace(schema, weight=weight)
     elif schema.weight not in known:
@@ -207,8 +216,8 @@ def _adapted(
 
 def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
     """Refuse tables whose columns are not of the kinds that the schema was learned from."""
-    numbers = {*_numeric(schema), *(schema.target_names or ()), schema.weight}
-    text = dict(schema.categories)
+    text = {*dict(schema.categories), *([schema.target] if schema.classes else [])}
+    numbers = {*_numeric(schema), *(schema.target_names or ()), schema.weight} - text
     for reader in readers:
         _require_names(reader, schema)
         for column in reader.columns:

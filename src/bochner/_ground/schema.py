@@ -28,6 +28,9 @@ class Schema:
         One name gives y of shape (n,); a sequence of t names gives (n, t); None gives no y.
     weight : str or None
         The column that holds the sample weights.
+    classes : sequence of str
+        The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
+        target of numbers.
 
     Raises
     ------
@@ -39,6 +42,7 @@ class Schema:
     categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
     target: str | tuple[str, ...] | None = None
     weight: str | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given: Any = self.categories
@@ -47,6 +51,7 @@ class Schema:
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "categories", tuple((name, tuple(c)) for name, c in pairs))
         object.__setattr__(self, "target", target)
+        object.__setattr__(self, "classes", tuple(self.classes))
         self._check()
 
     def _check(self) -> None:
@@ -81,7 +86,7 @@ class Schema:
 
     def features_only(self) -> "Schema":
         """Return the schema without target and weight: what prediction reads."""
-        return replace(self, target=None, weight=None)
+        return replace(self, target=None, weight=None, classes=())
 
 
 def _refuse(names: Sequence[str], rule: str) -> None:

@@ -1,28 +1,40 @@
 """fit = blocks → features → moments → solve, as functions that estimators share."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer
+from bochner._ground.random import seed_of
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
-from bochner.estimators.named import LengthscaleSearch, choose_lengthscale
+from bochner.estimators.feature_blocks import FeatureBlock, Features, block_rows
+from bochner.estimators.inputs import predict_blocks_of
+from bochner.estimators.labels import indicators
+from bochner.estimators.named import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.estimators.rows import Keeper, RowSample
 from bochner.features import Auto, FeatureMap, Fourier, Method
-from bochner.features.auto import Choice, choose
+from bochner.features.auto import Choice
+from bochner.features.auto import choose as choose_method
+from bochner.features.draw import as_method
 from bochner.features.fourier import require_real
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom import NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
 
 __all__ = [
+    "FeatureBlock",
+    "Features",
     "Recipe",
     "as_features",
     "block_rows",
+    "choose",
     "count_rows",
+    "feature_dtype",
+    "features_of",
     "joined",
     "needs_rows",
     "prepare",
@@ -30,6 +42,9 @@ __all__ = [
     "sweep",
     "sweep_unless",
 ]
+
+#: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
+SMALL = 4e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +63,38 @@ class Recipe:
     def map(self) -> FeatureMap:
         """The map drawn from it."""
         return self.choice.map
+
+
+def choose(
+    model: Any, blocks: Blocks, *, n_classes: int = 0, share: float | None = None
+) -> RowSample | None:
+    """Check a learner's kernel and method, choose what is open, draw the map.
+
+    Sets ``seed_``, ``kernel_``, ``map_``, ``search_`` and ``choice_`` on the model, and returns
+    the sample of rows that was chosen by, if one was needed. With ``n_classes`` y holds codes of
+    classes, and a lengthscale is chosen for their indicators; ``share`` is a given penalty a row.
+    """
+    kernel, method = as_kernel(model.kernel), as_method(model.method)
+    model.seed_ = seed_of(model.random_state)
+    rows = presample(blocks, model.seed_) if needs_rows(kernel, method) else None
+    if rows is not None and n_classes:
+        rows = replace(rows, y=indicators(rows.y[:, 0], n_classes))
+    recipe = prepare(kernel, method, model.n_features, blocks.n_columns, rows, model.seed_, share)
+    model.kernel_, model.map_ = recipe.kernel, recipe.map
+    model.search_, model.choice_ = recipe.search, recipe.choice
+    return rows
+
+
+def feature_dtype(precision: str, n: int | None, phi: FeatureMap) -> Precision:
+    """Return the precision of features and of their products in a first sweep.
+
+    A Nyström map of float32 features is that of K plus a jitter, which limits most fits; its
+    float64 sweep costs 1.6 times as much, and a second sweep more.
+    """
+    if precision != "auto":
+        return "float32" if precision == "float32" else "float64"
+    small = n is not None and n * phi.n_features**2 <= SMALL
+    return "float64" if small or isinstance(phi, NystromMap) else "float32"
 
 
 def needs_rows(kernel: Kernel | str, method: Method) -> bool:
@@ -81,7 +128,7 @@ def prepare(
     rows = None if sample is None else sample.X
     ask = Request(n_inputs, n_features, seed, X=rows)
     if isinstance(method, Auto):
-        return Recipe(search, choose(method, search.kernel, ask))
+        return Recipe(search, choose_method(method, search.kernel, ask))
     phi = draw_map(method, search.kernel, ask)
     require_real(phi, "A fit")
     return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
@@ -98,14 +145,16 @@ def count_rows(blocks: Blocks) -> int:
     return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
 
 
-def block_rows(n_features: int) -> int:
-    """Rows a block: its features take about 16 MB, and BLAS works at full speed."""
-    return max(256, min(4096, (1 << 22) // n_features))
-
-
 def as_features(phi: FeatureMap, X: Array, dtype: str) -> Array:
     """Return φ(X) rounded to this precision, as an array of X's library."""
     return Rounded(phi.kernel, phi, dtype)(X)
+
+
+def features_of(model: Any, X: Any) -> Iterator[Array]:
+    """Give the features of rows to predict, a block at a time, as NumPy arrays."""
+    blocks = predict_blocks_of(model, X)
+    for block in blocks.with_rows(block_rows(model.map_.n_features)):
+        yield to_numpy(as_features(model.map_, block.X, model.feature_dtype_))
 
 
 def joined(parts: list[Array]) -> Array:
@@ -121,7 +170,8 @@ def sweep(
     keeper: Keeper | None = None,
 ) -> Moments:
     """Return the moments of all blocks in one pass; ``keeper`` sees the rows on their way."""
-    return Accumulator(precision).sweep(_features(phi, blocks, dtype, keeper))
+    features = Features(phi, blocks, dtype, keeper, most_bytes=0)
+    return Accumulator(precision).sweep((b.Z, b.y, b.w) for b in features)
 
 
 def sweep_unless(
@@ -134,20 +184,10 @@ def sweep_unless(
 ) -> Moments | None:
     """Return the same, or None if ``stop`` says so of the moments of the first quarter of rows."""
     sums, asked = Accumulator(precision), False
-    for Z, y, w in _features(phi, blocks, dtype, keeper):
-        sums.add(Z, y, w)
+    for block in Features(phi, blocks, dtype, keeper, most_bytes=0):
+        sums.add(block.Z, block.y, block.w)
         if not asked and blocks.n_rows is not None and 4 * sums.rows >= blocks.n_rows:
             asked = True
             if stop(sums.so_far()):
                 return None
     return sums.moments()
-
-
-def _features(
-    phi: FeatureMap, blocks: Blocks, dtype: str, keeper: Keeper | None
-) -> Iterator[tuple[Array, Array, Array | None]]:
-    for block in blocks.with_rows(block_rows(phi.n_features)):
-        if keeper is not None:
-            keeper.see(block)
-        y, w = to_numpy(block.y), None if block.w is None else to_numpy(block.w)
-        yield to_numpy(as_features(phi, block.X, dtype)), y, w

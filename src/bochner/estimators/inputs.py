@@ -4,11 +4,12 @@ import sys
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, refuse_masked
 from bochner._ground.blocks import Blocks
+from bochner._ground.schema import listed
 from bochner.errors import InvalidInput
 from bochner.estimators.named import accepts_sparse
 
@@ -62,6 +63,11 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
 def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
     """Set, or compare with, what the model was fitted on."""
     schema = blocks.schema
+    if schema is not None and schema.classes and not is_classifier(model):
+        raise InvalidInput(
+            f"{type(model).__name__}: target {schema.target!r} must hold numbers; got text "
+            f"({listed(schema.classes)}). Code it as numbers first, or take a classifier."
+        )
     columns = len(schema.columns) if schema is not None else blocks.n_columns
     if not reset and columns != model.n_features_in_:
         raise InvalidInput(

@@ -6,13 +6,23 @@ import numpy as np
 
 from bochner._ground.arrays import is_sparse
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.request import Request
 
-__all__ = ["dense_blocks", "mean_and_covariance", "principal_axes", "required_rows", "some_rows"]
+__all__ = [
+    "dense_blocks",
+    "mean_and_covariance",
+    "principal_axes",
+    "require_squares",
+    "required_rows",
+    "some_rows",
+]
 
 #: Cells of a block of rows that is made dense, in float64.
 CELLS = 1 << 22
+
+#: Numbers up to this can be squared and summed.
+LARGEST = 1e150
 
 
 def required_rows(ask: Request, who: str, what: str) -> Array:
@@ -40,17 +50,32 @@ def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Fl
 
 
 def mean_and_covariance(
-    X: Float[Array, "n d"],
+    X: Float[Array, "n d"], scales: Float[Array, " d"] | float = 1.0
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Return both in one pass over blocks, which are merged as Chan et al. (1979) merge them."""
-    n, mean, scatter = 0, np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+    """Return the mean of X and the covariance of scales · X, in one pass over blocks.
+
+    Blocks are merged as Chan et al. (1979) merge them.
+    """
+    d = X.shape[1]
+    n, mean, scatter = 0, np.zeros(d), np.zeros((d, d))
     for rows in dense_blocks(X):
         m, centre = len(rows), rows.mean(axis=0)
-        shift = centre - mean
-        scatter += (rows - centre).T @ (rows - centre) + np.outer(shift, shift) * (n * m / (n + m))
+        shift, about = centre - mean, (rows - centre) * scales
+        scatter += about.T @ about
+        scatter += np.outer(shift * scales, shift * scales) * (n * m / (n + m))
         mean = mean + shift * (m / (n + m))
         n += m
     return mean, scatter / n
+
+
+def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
+    """Refuse rows so far away, in lengthscales, that their squares are no numbers."""
+    largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
+    if not largest <= LARGEST:
+        raise UnsupportedKernel(
+            f"{who} requires rows up to {LARGEST:g} lengthscales, for squares to be numbers; got "
+            f"{largest:.3g}. Take a larger lengthscale, or another method."
+        )
 
 
 def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:

@@ -25,6 +25,7 @@ from bochner.errors import UnsupportedKernel
 from bochner.features.axes import (
     mean_and_covariance,
     principal_axes,
+    require_squares,
     required_rows,
     some_rows,
 )
@@ -361,8 +362,9 @@ def _unsupported(kernel: Kernel) -> UnsupportedKernel:
 def _(kernel: Gaussian, method: HermiteMercer, ask: Request) -> FeatureMap:
     X = required_rows(ask, "HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
-    mean, covariance = mean_and_covariance(X)
-    variances, vectors = principal_axes(covariance * np.outer(scales, scales))
+    require_squares("HermiteMercer", X, scales)
+    mean, covariance = mean_and_covariance(X, scales)
+    variances, vectors = principal_axes(covariance)
     rows = some_rows(X, TRIED_ON, ask.stream("scale"))
     tried = [
         _hermite_map(kernel, mean, scales[:, None] * vectors, c * np.sqrt(variances), ask)

@@ -8,14 +8,15 @@ Y_{l,μ}(u) Y_{l,μ}(v) over the α_l orthonormal harmonics of degree l. With ra
 Whatever is kept, Z Zᵀ ⪯ K: nothing is random, and k(x, x) − |φ(x)|² bounds every error.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.checks import integer, positive
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.axes import require_squares
 from bochner.features.harmonics import axes_needed, harmonic_blocks, prefixes
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
@@ -141,10 +142,18 @@ INTERPOLATION, FLOOR = 1e-5, 1e-13
 def _(method: MercerHarmonic, kernel: Kernel, ask: Request) -> FeatureMap:
     plain, scales = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     radial = radial_kernels(plain, ask.n_inputs)
+    if ask.X is not None:
+        require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel) and method.radius is None)
-    nodes, limit = _radii(method, radial, polar, ask.X)
+    nodes, limit = _radii(_in_units(method, scales), radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks, counts = _taken(spectrum(radial, nodes, total, ask.n_features), ask.n_features)
+    if not blocks:
+        raise UnsupportedKernel(
+            "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
+            f"to {float(nodes.q.max()):.3g} lengthscales no degree has energy. Take a larger "
+            "lengthscale."
+        )
     kept = sum(b.each * count for b, count in zip(blocks, counts, strict=True))
     rest = max(total - kept, 0.0)
     functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks)
@@ -155,6 +164,13 @@ def _(method: MercerHarmonic, kernel: Kernel, ask: Request) -> FeatureMap:
         rest *= float(np.mean(to_numpy(kernel.diag(ask.X)))) / total
     leading = axes_needed(ask.n_inputs, prefixes(ask.n_inputs, functions.degrees, np.array(counts)))
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts), rest)
+
+
+def _in_units(method: MercerHarmonic, scales: Array) -> MercerHarmonic:
+    """Return the method with a radius given for the rows turned into that of x/ℓ."""
+    if method.radius is None or np.ptp(scales) > 0:
+        return method
+    return replace(method, radius=method.radius / float(scales[0]))
 
 
 def _radii(

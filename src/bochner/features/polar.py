@@ -101,15 +101,16 @@ def one_radius(r: Float[np.ndarray, " n"]) -> bool:
 
 
 def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ."""
-    try:
-        radial_kernels(kernel, d)
-    except UnsupportedKernel:
-        pass
-    else:
-        return kernel, np.ones(d)
+    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ.
+
+    Lengthscales go into ℓ where they can: squares of huge and tiny ones are no numbers.
+    """
     try:
         unit, scales = isotropic(kernel, d)
+        radial_kernels(unit, d)
+    except UnsupportedKernel:
+        unit, scales = kernel, np.ones(d)
+    try:
         radial_kernels(unit, d)
     except UnsupportedKernel as error:
         raise UnsupportedKernel(

@@ -1,0 +1,141 @@
+"""Labels of any type become codes and names again, from arrays, tables and files alike."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from bochner import Blocks, KernelRidge
+from bochner.errors import InvalidInput
+from bochner.estimators import engine
+from bochner.estimators.labels import class_blocks, class_blocks_of, indicators
+from bochner.kernels import Gaussian
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((30, 2))
+CODES = np.arange(30) % 3
+NAMES = {
+    "texts": np.array(["b", "a", "long name"]),
+    "integers": np.array([7, -1, 100]),
+    "fractions as whole floats": np.array([2.0, 0.0, 5.0]),
+    "objects": np.array(["b", "a", "c"], dtype=object),
+}
+
+
+class Classifier(ClassifierMixin, BaseEstimator):
+    """What a learner has before it fits."""
+
+    def __init__(self, class_weight=None, kernel="gaussian"):
+        self.kernel, self.method, self.n_features = kernel, "auto", 16
+        self.random_state, self.class_weight = 0, class_weight
+
+
+def all_of(blocks, part):
+    return np.concatenate([getattr(block, part) for block in blocks])
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("block_rows", [4, 30])
+def test_codes_name_the_labels(names, block_rows):
+    model, labels = Classifier(), names[CODES]
+    codes = all_of(class_blocks_of(model, X, labels).with_rows(block_rows), "y").astype(int)
+    assert model.classes_.tolist() == sorted(set(labels.tolist()))
+    assert model.classes_[codes].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_tables_give_the_codes_of_arrays(names):
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(label=names[CODES])
+    model, same = Classifier(), Classifier()
+    codes = all_of(class_blocks(model, Blocks.from_table(table, "label")), "y")
+    assert codes.tolist() == all_of(class_blocks_of(same, X, names[CODES]), "y").tolist()
+    assert model.classes_.tolist() == same.classes_.tolist()
+
+
+def test_a_file_of_labels_is_read_in_any_order_of_its_rows(tmp_path):
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    model = Classifier()
+    blocks = Blocks.from_files(tmp_path / "rows.csv", target="label", block_rows=7)
+    codes = all_of(class_blocks(model, blocks), "y").astype(int)
+    assert model.classes_[codes].tolist() == table.label.tolist()
+    assert blocks.schema.classes == ("a", "b", "long name")
+    again = class_blocks(model, blocks, reset=False)
+    assert all_of(again, "y").tolist() == codes.tolist()
+
+
+def test_later_tables_may_lack_classes_and_keep_the_codes():
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    model = Classifier()
+    class_blocks(model, Blocks.from_table(table, "label"))
+    few = table[table.label != "a"]
+    codes = all_of(class_blocks(model, Blocks.from_table(few, "label"), reset=False), "y")
+    assert model.classes_[codes.astype(int)].tolist() == few.label.tolist()
+
+
+def test_balanced_weights_give_every_class_the_same_sum():
+    labels = np.array(["a"] * 20 + ["b"] * 9 + ["c"])
+    blocks = class_blocks_of(Classifier("balanced"), X, labels).with_rows(4)
+    y, w = all_of(blocks, "y"), all_of(blocks, "w")
+    assert [w[y == k].sum() for k in range(3)] == pytest.approx([10, 10, 10])
+
+
+def test_given_class_weights_multiply_those_of_rows():
+    weights = RNG.uniform(1, 2, 30)
+    blocks = class_blocks_of(Classifier({1: 5.0}), X, CODES, weights)
+    assert all_of(blocks, "w") == pytest.approx(weights * np.where(CODES == 1, 5, 1))
+
+
+def test_indicators_are_one_column_for_two_classes_and_one_each_for_more():
+    assert indicators(np.array([0.0, 1.0]), 2).tolist() == [[-1.0], [1.0]]
+    assert indicators(np.array([0.0, 2.0]), 3).tolist() == [[1, -1, -1], [-1, -1, 1]]
+
+
+def test_the_lengthscale_of_a_classifier_is_chosen_by_its_classes():
+    labels = np.array(["in", "out"])[(X[:, 0] ** 2 > 0.5).astype(int)]
+    model = Classifier()
+    rows = engine.choose(model, class_blocks_of(model, X, labels), n_classes=2)
+    assert set(np.unique(rows.y)) == {-1.0, 1.0}
+    assert len(model.search_.tried) > 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "message"),
+    [
+        (np.zeros(30), None, r"at least 2 classes; got the 1 class 0.0 only"),
+        (RNG.standard_normal(30), None, r"Unknown label type: continuous"),
+        (CODES, [0, 1], r"one of the classes 0, 1; got 2\. Name all classes in the first call"),
+        (CODES[:7], None, r"inconsistent numbers of samples"),
+        (None, None, r"requires y to be passed"),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels, classes, message):
+    with pytest.raises(ValueError, match=message):
+        class_blocks_of(Classifier(), X, labels, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("heavy", r'class_weight must be None, "balanced" or a dict'),
+        ({9: 1.0}, r"class_weight must name classes among 0, 1, 2; got 9"),
+        ({0: -1.0}, r"must be finite and not negative"),
+    ],
+)
+def test_class_weights_that_are_none_are_refused(weights, message):
+    with pytest.raises(InvalidInput, match=message):
+        class_blocks_of(Classifier(weights), X, CODES)
+
+
+def test_blocks_of_a_quantity_are_refused():
+    blocks = Blocks.from_arrays(X, RNG.standard_normal((30, 2)))
+    with pytest.raises(InvalidInput, match=r"one column of labels; got rows of shape \(2,\)"):
+        class_blocks(Classifier(), blocks)
+    with pytest.raises(InvalidInput, match=r"the target y is None"):
+        class_blocks(Classifier(), Blocks.from_arrays(X))
+
+
+def test_regression_on_a_target_of_text_is_refused():
+    table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
+    with pytest.raises(InvalidInput, match=r"target 'label' must hold numbers; got text .*Code it"):
+        KernelRidge(Gaussian()).fit_blocks(Blocks.from_table(table, "label"))
