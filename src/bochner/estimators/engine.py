@@ -24,6 +24,7 @@ from bochner.features.nystrom import NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
+from bochner.planning.width import Enough, as_enough, enough, penalty_for
 
 __all__ = [
     "FeatureBlock",
@@ -45,6 +46,12 @@ __all__ = [
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
 SMALL = 4e9
+
+#: Width that a lengthscale is chosen at where the width itself is open.
+SEARCHED = 512
+
+#: Penalty a row, as a share of k(x, x), that features are judged at where there is no target.
+UNTOLD = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +82,16 @@ def choose(
     classes, and a lengthscale is chosen for their indicators; ``share`` is a given penalty a row.
     """
     kernel, method = as_kernel(model.kernel), as_method(model.method)
+    width = as_enough(model.n_features, getattr(model, "tolerance", 0.1)) or model.n_features
     model.seed_ = seed_of(model.random_state)
-    rows = presample(blocks, model.seed_) if needs_rows(kernel, method) else None
+    wanted = needs_rows(kernel, method) or isinstance(width, Enough)
+    rows = presample(blocks, model.seed_) if wanted else None
     if rows is not None and n_classes:
         rows = replace(rows, y=indicators(rows.y[:, 0], n_classes))
-    recipe = prepare(kernel, method, model.n_features, blocks.n_columns, rows, model.seed_, share)
+    n_rows = None if rows is None else count_rows(blocks)
+    recipe = prepare(
+        kernel, method, width, blocks.n_columns, rows, model.seed_, share=share, n_rows=n_rows
+    )
     model.kernel_, model.map_ = recipe.kernel, recipe.map
     model.search_, model.choice_ = recipe.search, recipe.choice
     return rows
@@ -113,25 +125,61 @@ def presample(blocks: Blocks, seed: int) -> RowSample:
 def prepare(
     kernel: Kernel | str,
     method: Method,
-    n_features: int,
+    n_features: int | Enough,
     n_inputs: int,
     sample: RowSample | None,
     seed: int,
+    *,
     share: float | None = None,
+    n_rows: int | None = None,
 ) -> Recipe:
-    """Choose what is open, and draw the map; ``share`` is a given penalty a row."""
-    n_features = integer(n_features, "bochner", "n_features", 1)
+    """Choose what is open, and draw the map.
+
+    ``share`` is a given penalty a row; ``n_rows`` are all rows, of which ``sample`` is a part.
+    """
     if isinstance(kernel, str):
-        search = choose_lengthscale(kernel, _some(sample), n_features, seed, share)
+        width = SEARCHED if isinstance(n_features, Enough) else n_features
+        search = choose_lengthscale(kernel, _some(sample), _width(width), seed, share)
     else:
         search = LengthscaleSearch(kernel)
+    if isinstance(n_features, Enough):
+        choice = _wide_enough(search.kernel, method, _some(sample), seed, n_features, share, n_rows)
+        return Recipe(search, choice)
     rows = None if sample is None else sample.X
-    ask = Request(n_inputs, n_features, seed, X=rows)
+    ask = Request(n_inputs, _width(n_features), seed, X=rows)
     if isinstance(method, Auto):
         return Recipe(search, choose_method(method, search.kernel, ask))
     phi = draw_map(method, search.kernel, ask)
     require_real(phi, "A fit")
     return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
+
+
+def _width(n_features: int) -> int:
+    return integer(n_features, "bochner", "n_features", 1)
+
+
+def _wide_enough(
+    kernel: Kernel,
+    method: Method,
+    sample: RowSample,
+    seed: int,
+    wanted: Enough,
+    share: float | None,
+    n_rows: int | None,
+) -> Choice:
+    """Find the width at the penalty given, or at the one that the fit is forecast to choose."""
+    n = len(sample) if n_rows is None else n_rows
+    if share is not None:
+        alpha = share * n
+    elif sample.y.shape[1]:
+        alpha = penalty_for(kernel, sample.X, sample.y, n, seed)
+    else:
+        alpha = UNTOLD * n * float(kernel.diag(sample.X).mean())
+    found = enough(
+        kernel, method, sample.X, alpha=alpha, wanted=wanted, n_rows=n, random_state=seed
+    )
+    require_real(found.map, "A fit")
+    return Choice(found.map, found.method, (), str(found))
 
 
 def _some(sample: RowSample | None) -> RowSample:

@@ -42,7 +42,13 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
 
 
 def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
-    """Return checked rows to predict as blocks, encoded as the training data were."""
+    """Return checked rows to predict as blocks, encoded as the training data were.
+
+    Blocks are taken as they are: read with the model's schema, or made of arrays.
+    """
+    if isinstance(X, Blocks):
+        _check_width(model, X.n_columns)
+        return X
     refuse_masked(X, type(model).__name__)
     schema = getattr(model, "schema_", None)
     if schema is not None and _is_table(X):
@@ -80,6 +86,14 @@ def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
     model.schema_ = schema
     if schema is not None:
         model.feature_names_in_ = np.array(schema.columns, dtype=object)
+
+
+def _check_width(model: BaseEstimator, columns: int) -> None:
+    if columns != model.map_.n_inputs:
+        raise InvalidInput(
+            f"X has {columns} columns, but {type(model).__name__} is expecting "
+            f"{model.map_.n_inputs}. Read files and tables with schema=model.schema_."
+        )
 
 
 def _table_blocks(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool) -> Blocks:

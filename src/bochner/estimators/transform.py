@@ -7,14 +7,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._ground.random import Seed, seed_of
+from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.estimators import engine
 from bochner.estimators.inputs import fit_blocks_of, predict_blocks_of
-from bochner.estimators.named import accepts_sparse, as_kernel, set_kernel_params
+from bochner.estimators.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
-from bochner.features.draw import as_method
 from bochner.kernels import Kernel
+from bochner.planning.width import Enough
 
 __all__ = ["KernelFeatures"]
 
@@ -29,8 +29,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows (with ``y``: at the lengthscale of least leave-one-out error).
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
-        D.
+    n_features : int, "auto" or Enough, default 1024
+        D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
     random_state : int, Generator, RandomState or None, default None
 
     Attributes
@@ -59,7 +59,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
         random_state: Seed = None,
     ) -> None:
         self.kernel = kernel
@@ -69,13 +69,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Float[Array, "n d"], y: Array | None = None) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
-        kernel, method = as_kernel(self.kernel), as_method(self.method)
-        seed = seed_of(self.random_state)
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
         blocks = fit_blocks_of(self, X, y if numeric else None, None, reset=True)
-        rows = engine.presample(blocks, seed) if engine.needs_rows(kernel, method) else None
-        recipe = engine.prepare(kernel, method, self.n_features, blocks.n_columns, rows, seed)
-        self.kernel_, self.map_, self.choice_ = recipe.kernel, recipe.map, recipe.choice
+        engine.choose(self, blocks)
         self._n_features_out = self.map_.n_features
         return self
 
