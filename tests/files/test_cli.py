@@ -19,6 +19,7 @@ from rich.console import Console
 import bochner as bo
 from bochner.cli import demo as cli_demo
 from bochner.cli import main
+from bochner.cli.arguments import CRITERIA
 from bochner.cli.commands import KERNELS, METHODS, bochner
 from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
@@ -27,6 +28,7 @@ from bochner.estimators.named import NAMED
 from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
+from bochner.solvers.ridge import CRITERIA as FOR_RIDGE
 
 N = 300
 QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")
@@ -175,6 +177,7 @@ def test_every_method_name_fits(folder, tmp_path, name):
 def test_the_names_in_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
     assert tuple(NAMED_METHODS) == METHODS
+    assert CRITERIA == FOR_RIDGE
 
 
 def test_a_repeated_run_writes_the_same_file(folder, tmp_path):
@@ -402,7 +405,7 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((), "Missing option '--target'"),
+        ((), "Missing option '--out'"),
         (("--target", "y"), "Missing option '--out'"),
         (("--target", "y", "--out", "{}/no/m"), "cannot be written: there is no folder '{}/no'"),
         (("--target", "y", "--out", "{}"), "'{}' cannot be written: it is a folder."),
@@ -411,12 +414,13 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
         ((*to("y", "{}/m"), "--seed", "-1"), "-1 is not in the range x>=0"),
         ((*to("y", "{}/m"), "--kernel", "gausian"), "'gausian' is not one of 'gaussian'"),
         ((*to("y", "{}/m"), "--method", "best"), "'best' is not one of 'auto'"),
-        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence or a number of 0"),
+        ((*to("y", "{}/m"), "--alpha", "low"), "must be loo, gcv, evidence, kfold or a number"),
         ((*to("y", "{}/m"), "--alpha", "-1"), "or a number of 0 or above; got '-1'"),
         ((*to("y", "{}/m"), "--alpha", "nan"), "or a number of 0 or above; got 'nan'"),
         ((*to("y", "{}/m"), "--lengthscale", "0"), "as 0.5 or 0.3,1,2; got '0'"),
         ((*to("y", "{}/m"), "--lengthscale", "1,,2"), "must be positive numbers, as 0.5"),
         ((*to("y", "{}/m"), "--kernel", "linear"), "the linear kernel has none; leave it out"),
+        ((*to("y", "{}/m"), "--kernel", "auto"), "--kernel auto chooses it; leave it out"),
         ((*to("y", "{}/m"), "--nonsense"), "No such option"),
         (to("y", "{}/train.parquet"), "is one of the files to read. Choose another name"),
     ],
@@ -467,7 +471,7 @@ def test_a_place_that_may_not_be_written_is_refused_before_the_work(folder, caps
         (("fit", "train.parquet", *to("y", "x", *QUICK), "--features", "3"), "even number"),
         (("check", "train.parquet", "one.csv"), "as bochner.save writes it; it is a Parquet table"),
         (("check", "m.bochnr", "one.csv"), "no such file (did you mean 'm.bochner'?)"),
-        (("check", "kernel", "one.csv"), "KernelRidge, as bochner fit writes; it holds a Gau"),
+        (("check", "kernel", "one.csv"), "fitted learner, as bochner fit writes; it holds a Gau"),
         (("predict", "unfitted", "one.csv", "--out", "p.csv"), "it holds one that is not fitted."),
         (("check", "m.bochner", "missing.csv"), "'b'"),
         (("check", "m.bochner", "blue.csv"), "blue"),

@@ -9,6 +9,9 @@ import click
 
 __all__ = ["Alpha", "Destination", "Lengthscales", "refuse_overwriting"]
 
+#: Ways to choose a penalty, as ``bochner.solvers.ridge`` names them.
+CRITERIA = ("loo", "gcv", "evidence", "kfold")
+
 
 class Alpha(click.ParamType):
     """A criterion, or a number of at least zero."""
@@ -17,11 +20,11 @@ class Alpha(click.ParamType):
 
     def convert(self, value: Any, _param: Any, _ctx: Any) -> str | float:
         """Return the word or the number."""
-        if value in ("loo", "gcv", "evidence"):
+        if value in CRITERIA:
             return value
         number = _number(value)
         if number is None or number < 0:
-            self.fail(f"must be loo, gcv, evidence or a number of 0 or above; got {value!r}.")
+            self.fail(f"must be {', '.join(CRITERIA)} or a number of 0 or above; got {value!r}.")
         return number
 
 

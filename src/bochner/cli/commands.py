@@ -11,6 +11,7 @@ __all__ = ["bochner"]
 
 #: The names of ``bochner.estimators.named.NAMED``, written out so that --help is quick.
 KERNELS = (
+    "auto",
     "gaussian",
     "laplace",
     "exponential",
@@ -33,6 +34,22 @@ METHODS = (
     "nystrom",
     "uniform",
 )
+
+#: The learners of ``bochner fit``, and their classes.
+LEARNERS = {
+    "ridge": "KernelRidge",
+    "ridge-classifier": "KernelRidgeClassifier",
+    "gp": "GaussianProcessRegressor",
+    "svc": "SVC",
+    "logistic": "LogisticRegression",
+    "svr": "SVR",
+    "regressor": "KernelRegressor",
+    "one-class": "OneClassSVM",
+    "sgd-classifier": "KernelSGDClassifier",
+    "sgd-regressor": "KernelSGDRegressor",
+    "kmeans": "KernelKMeans",
+    "pca": "KernelPCA",
+}
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
@@ -94,8 +111,13 @@ def demo(**options: Any) -> None:
 @bochner.command()
 @_files
 @click.option(
-    "--target", required=True, multiple=True, help="Column to predict; repeat for several."
+    "--model",
+    type=click.Choice(tuple(LEARNERS)),
+    default="ridge",
+    show_default=True,
+    help="What to learn.",
 )
+@click.option("--target", multiple=True, help="Column to predict; repeat for several.")
 @click.option("--out", required=True, type=Destination(), help="Model file to write.")
 @_kernel
 @_lengthscale
@@ -110,10 +132,8 @@ def demo(**options: Any) -> None:
 @click.option(
     "--alpha",
     type=Alpha(),
-    default="loo",
-    show_default=True,
-    metavar="loo|gcv|evidence|NUMBER",
-    help="Penalty, or how to choose it.",
+    metavar="loo|gcv|evidence|kfold|NUMBER",
+    help="Penalty, or how to choose it, of learners that have one; ridge: loo.",
 )
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
@@ -121,8 +141,14 @@ def demo(**options: Any) -> None:
 @click.option(
     "--precision",
     type=click.Choice(("auto", "float32", "float64")),
-    default="auto",
-    show_default=True,
+    help="Of features and products; auto where not given.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other parameter of the learner, as --set C=10 or --set loss=hinge; repeat.",
 )
 @_separator
 @_json
@@ -191,3 +217,67 @@ def check(**options: Any) -> None:
     from bochner.cli.check import run_check  # noqa: PLC0415
 
     run_check(**options)
+
+
+@bochner.group()
+def experiment() -> None:
+    """Show on the rows of FILES what the theory says."""
+
+
+@experiment.command("double-descent")
+@_files
+@click.option("--target", required=True, help="Column to predict: numbers or labels.")
+@click.option("--test", multiple=True, metavar="FILE", help="Rows to test on; else some of FILES.")
+@click.option(
+    "--out",
+    required=True,
+    type=Destination((".svg", ".png", ".pdf")),
+    metavar="FILE",
+    help="Picture to write.",
+)
+@click.option(
+    "--features",
+    type=click.Choice(("fourier", "relu")),
+    default="fourier",
+    show_default=True,
+    help="Random frequencies, or a random layer of a network.",
+)
+@click.option(
+    "--kernel",
+    type=click.Choice(KERNELS[1:-1]),
+    default="laplace",
+    show_default=True,
+    help="Family of the random frequencies.",
+)
+@click.option(
+    "--rows", type=click.IntRange(8), default=1000, show_default=True, help="To train on, at most."
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0),
+    multiple=True,
+    default=(0.0, 1.0),
+    show_default=True,
+    help="Penalty; repeat for several.",
+)
+@click.option(
+    "--task",
+    type=click.Choice(("auto", "regression", "classification")),
+    default="auto",
+    show_default=True,
+    help="What the target is.",
+)
+@_seed
+@_columns
+@_separator
+@_json
+@_quiet
+def double_descent(**options: Any) -> None:
+    """Test error as random features pass the rows: down, up to a peak at D = n, down again.
+
+    Fits ridge regression on D features, for D from a twentieth of the rows to ten times as many;
+    columns are standardised.
+    """
+    from bochner.cli.experiment import run_double_descent  # noqa: PLC0415
+
+    run_double_descent(**options)

@@ -11,6 +11,7 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
+from bochner.cli.learners import learner, needs_target
 from bochner.cli.models import certified
 from bochner.cli.reading import reading, working
 from bochner.cli.show import number, show
@@ -26,6 +27,7 @@ _CRITERIA = {
     "loo": "chosen by leave-one-out error",
     "gcv": "chosen by generalised cross-validation",
     "evidence": "chosen by marginal likelihood",
+    "kfold": "chosen by cross-validation",
     "given": "as given",
 }
 
@@ -33,6 +35,7 @@ _CRITERIA = {
 def run_fit(
     *,
     files: Sequence[str],
+    model: str,
     target: Sequence[str],
     out: Path,
     weight: str | None,
@@ -44,25 +47,27 @@ def run_fit(
 ) -> None:
     """Fit, write the model, say what was found."""
     clock = Clock()
-    model = _model(**choices)
+    _check_target(model, target)
+    fitted = _model(model, **choices)
     paths = find_files(list(files))
     refuse_overwriting(out, paths)
     with clock.phase("open"):
         blocks = Blocks.from_files(
             paths,
-            target=target[0] if len(target) == 1 else tuple(target),
+            target=target[0] if len(target) == 1 else tuple(target) or None,
             weight=weight,
             columns=None if columns is None else columns.split(","),
             separator=separator,
         )
     with clock.phase("fit"), reading(blocks, quiet) as watched:
-        model.fit_blocks(watched)
+        fitted.fit_blocks(watched)
     with clock.phase("certify"), working("Measuring how far the features are", quiet):
-        numbers, words = certified(lambda: model.certificate_)
+        numbers, words = certified(fitted, blocks)
     with clock.phase("write"):
-        save(model, out)
+        save(fitted, out)
     facts = {
-        **_facts(model),
+        "model": model,
+        **_facts(fitted, blocks),
         "certificate": numbers,
         "certificate_words": words,
         "seconds": clock.seconds,
@@ -77,43 +82,59 @@ def run_fit(
     show(facts, lines, as_json, quiet)
 
 
+def _check_target(model: str, target: Sequence[str]) -> None:
+    if needs_target(model) and not target:
+        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
+
+
 def _model(
-    kernel: str, lengthscale: Sequence[tuple[float, ...]], method: str, features: int, **rest: Any
-) -> KernelRidge:
-    return KernelRidge(
-        kernel=kernel_of(kernel, [number for part in lengthscale for number in part]),
-        method=method,
-        n_features=features,
-        alpha=rest["alpha"],
-        precision=rest["precision"],
-        random_state=rest["seed"],
-    )
+    name: str,
+    *,
+    kernel: str,
+    lengthscale: Sequence[tuple[float, ...]],
+    features: int,
+    seed: int,
+    settings: Sequence[str],
+    **rest: Any,
+) -> Any:
+    scales = [number for part in lengthscale for number in part]
+    choices = {"kernel": kernel_of(kernel, scales), "n_features": features, "random_state": seed}
+    return learner(name, choices | rest, settings)
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
     """Return the kernel with this lengthscale, or its name, so that it is chosen."""
     if not lengthscale:
         return name
-    if name == "linear":
-        raise click.BadParameter(
-            "the linear kernel has none; leave it out.", param_hint="'--lengthscale'"
-        )
+    if name in ("linear", "auto"):
+        reason = "the linear kernel has none" if name == "linear" else "--kernel auto chooses it"
+        raise click.BadParameter(f"{reason}; leave it out.", param_hint="'--lengthscale'")
     return NAMED[name](lengthscale[0] if len(lengthscale) == 1 else tuple(lengthscale))
 
 
-def _facts(model: KernelRidge) -> dict[str, Any]:
-    solution, given = model.solution_, not isinstance(model.kernel, str) or model.kernel == "linear"
-    error, r_squared = _error(model)
-    return {
-        "rows": model.moments_.rows,
+def _facts(model: Any, blocks: Blocks) -> dict[str, Any]:
+    given = not isinstance(model.kernel, str) or model.kernel == "linear"
+    schema = model.schema_
+    common = {
+        "rows": blocks.n_rows,
         "columns": model.map_.n_inputs,
         "raw_columns": model.n_features_in_,
-        "targets": list(model.schema_.target_names or ()),
+        "targets": list((schema and schema.target_names) or ()),
         "kernel": repr(model.kernel_),
         "kernel_chosen": not given,
         "method": repr(model.choice_.method),
         "method_reason": model.choice_.reason,
         "n_features": model.map_.n_features,
+        "precision": getattr(model, "feature_dtype_", "float64"),
+    }
+    return common | (_ridge(model) if isinstance(model, KernelRidge) else _other(model))
+
+
+def _ridge(model: KernelRidge) -> dict[str, Any]:
+    solution = model.solution_
+    error, r_squared = _error(model)
+    return {
+        "rows": model.moments_.rows,
         "precision": model.moments_.precision,
         "alpha": model.alpha_,
         "alpha_by": solution.criterion,
@@ -123,6 +144,18 @@ def _facts(model: KernelRidge) -> dict[str, Any]:
         "error_by": _judge(solution),
         "rmse": error,
         "r_squared": r_squared,
+    }
+
+
+def _other(model: Any) -> dict[str, Any]:
+    """Return how other learners came to their end."""
+    outcome = getattr(getattr(model, "solution_", None), "outcome", None)
+    classes = getattr(model, "classes_", None)
+    return {
+        "classes": None if classes is None else classes.tolist(),
+        "passes": getattr(model, "n_iter_", None),
+        "outcome": None if outcome is None else outcome.name,
+        "outcome_words": "done" if outcome is None else str(outcome),
     }
 
 
@@ -148,16 +181,30 @@ def _on_path(solution: Solution, values: np.ndarray) -> float | None:
 
 
 def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
     raw = f" (of {facts['raw_columns']} in the table)"
-    return [
+    lines = [
         ("rows", f"{facts['rows']:,}"),
         ("columns", f"{facts['columns']:,}{raw * (facts['columns'] != facts['raw_columns'])}"),
-        ("target", ", ".join(facts["targets"])),
+        ("target", ", ".join(facts["targets"]) or "none"),
         ("kernel", facts["kernel"] + ", lengthscale chosen from the data" * facts["kernel_chosen"]),
         ("method", facts["method_reason"]),
         ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
+    ]
+    ours = _ridge_lines(facts) if "alpha_by" in facts else _other_lines(facts)
+    return [*lines, *ours]
+
+
+def _ridge_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
+    return [
         ("alpha", f"{facts['alpha']:.4g}, {_CRITERIA[facts['alpha_by']]}"),
         ("outcome", facts["outcome_words"]),
         ("error", f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"),
     ]
+
+
+def _other_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    classes = facts["classes"]
+    named = [] if classes is None else [("classes", ", ".join(map(str, classes)))]
+    passes = [] if facts["passes"] is None else [("passes", f"{facts['passes']}")]
+    return [*named, *passes, ("outcome", facts["outcome_words"])]

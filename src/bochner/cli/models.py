@@ -5,32 +5,32 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from sklearn.base import BaseEstimator
 
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
-from bochner.estimators import KernelRidge
+from bochner.estimators import KernelFeatures
+from bochner.estimators.judged import certificate_of
 from bochner.persist import load
 from bochner.planning import Certificate
 
-__all__ = ["certified", "open_model", "open_rows", "prediction_names"]
+__all__ = ["certified", "checked", "open_model", "open_rows"]
 
 
-def open_model(path: str) -> KernelRidge:
-    """Return the fitted model in a file."""
+def open_model(path: str) -> Any:
+    """Return the fitted learner in a file."""
     model = load(path)
-    if not isinstance(model, KernelRidge) or not hasattr(model, "solution_"):
+    fitted = hasattr(model, "map_") and hasattr(model, "n_features_in_")
+    if not isinstance(model, BaseEstimator) or not fitted or isinstance(model, KernelFeatures):
         kind = type(model).__name__
         raise ModelFileError(
-            f"'{path}' must hold a fitted KernelRidge, as bochner fit writes; it holds "
-            f"{'one that is not fitted' if isinstance(model, KernelRidge) else f'a {kind}'}."
+            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds "
+            f"{'one that is not fitted' if isinstance(model, BaseEstimator) else f'a {kind}'}."
         )
     return model
 
 
-def open_rows(
-    model: KernelRidge, files: Sequence[Path], separator: str | None, truth: bool
-) -> Blocks:
+def open_rows(model: Any, files: Sequence[Path], separator: str | None, truth: bool) -> Blocks:
     """Return the rows of the files as the model reads them, with the target if ``truth``."""
     schema = getattr(model, "schema_", None)
     if schema is None:
@@ -41,20 +41,20 @@ def open_rows(
     return Blocks.from_files(files, schema=wanted, separator=separator)
 
 
-def prediction_names(model: KernelRidge) -> list[str]:
-    """Return the names of the predicted columns."""
-    if not model.target_shape_:
-        return ["prediction"]
-    schema = getattr(model, "schema_", None)
-    names: Any = None if schema is None else schema.target_names
-    return [f"prediction_{name}" for name in names or range(int(np.prod(model.target_shape_)))]
-
-
-def certified(measure: Callable[[], Certificate]) -> tuple[dict[str, Any] | None, str]:
-    """Return a certificate as numbers and words; why there is none, if there can be none.
+def certified(model: Any, blocks: Blocks) -> tuple[dict[str, Any] | None, str]:
+    """Return the certificate on the rows of the fit as numbers and words; why, if there is none.
 
     A model without a certificate (alpha = 0, very few rows) is still a model.
     """
+    return _told(lambda: certificate_of(model, blocks))
+
+
+def checked(model: Any, blocks: Blocks) -> tuple[dict[str, Any] | None, str]:
+    """Return the certificate on other rows, as numbers and words; why, if there is none."""
+    return _told(lambda: certificate_of(model, blocks, other=True))
+
+
+def _told(measure: Callable[[], Certificate]) -> tuple[dict[str, Any] | None, str]:
     try:
         certificate = measure()
     except InvalidInput as error:

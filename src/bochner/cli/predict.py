@@ -1,17 +1,21 @@
 """bochner predict: a column of predictions for the rows of files, block by block."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner._ground.writers import write_table
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
-from bochner.cli.models import open_model, open_rows, prediction_names
+from bochner.cli.learners import outputs
+from bochner.cli.models import open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import show
+from bochner.estimators.feature_blocks import block_rows
 
 __all__ = ["run_predict"]
 
@@ -32,10 +36,10 @@ def run_predict(
     with clock.phase("open"):
         fitted = open_model(model)
         blocks = open_rows(fitted, paths, separator, truth=False)
-    names = prediction_names(fitted)
+    names: dict[str, None] = {}
     with clock.phase("predict"), reading(blocks, quiet) as watched:
-        rows = write_table(out, _columns(names, fitted.predict_blocks(watched)))
-    facts = {"rows": rows, "columns": names, "seconds": clock.seconds, "out": str(out)}
+        rows = write_table(out, _chunks(fitted, watched, names))
+    facts = {"rows": rows, "columns": list(names), "seconds": clock.seconds, "out": str(out)}
     lines = [
         ("rows", f"{rows:,}"),
         ("columns", ", ".join(names)),
@@ -45,6 +49,10 @@ def run_predict(
     show(facts, lines, as_json, quiet)
 
 
-def _columns(names: list[str], blocks: Iterable[np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    for predicted in blocks:
-        yield dict(zip(names, predicted.reshape(len(predicted), -1).T, strict=True))
+def _chunks(model: Any, blocks: Blocks, names: dict[str, None]) -> Iterator[dict[str, np.ndarray]]:
+    """Give the predictions of one block after the other, and note the columns' names."""
+    columns = outputs(model)
+    for block in blocks.with_rows(block_rows(model.map_.n_features)):
+        chunk = columns(Blocks.from_arrays(block.X))
+        names.update(dict.fromkeys(chunk))
+        yield chunk

@@ -1,0 +1,104 @@
+"""The learners by the names that the command line gives them, and what each predicts."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import click
+import numpy as np
+from sklearn.base import is_classifier
+
+import bochner
+from bochner._ground.arrays import to_numpy
+from bochner._ground.blocks import Blocks
+from bochner.cli.commands import LEARNERS
+
+__all__ = ["learner", "needs_target", "outputs"]
+
+#: Learners that have no target.
+WITHOUT_TARGET = ("one-class", "kmeans", "pca")
+
+
+def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
+    """Return the learner with what was chosen: options that were given, and ``--set`` pairs."""
+    kind = getattr(bochner, LEARNERS[name])
+    known = set(signature(kind).parameters)
+    given = {key: value for key, value in choices.items() if value is not None}
+    for option in given.keys() - known:
+        raise click.BadParameter(f"{name} has no {option}.", param_hint=f"'--{option}'")
+    return kind(**given, **dict(_pair(text, name, known) for text in settings))
+
+
+def needs_target(name: str) -> bool:
+    """Whether it learns from a target."""
+    return name not in WITHOUT_TARGET
+
+
+def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or key not in known:
+        raise click.BadParameter(
+            f"must be NAME=VALUE with a parameter of {name}: {', '.join(sorted(known))}; "
+            f"got {text!r}.",
+            param_hint="'--set'",
+        )
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+Output = Callable[[Blocks], dict[str, np.ndarray]]
+
+
+def outputs(model: Any) -> Output:
+    """Return what gives the columns of predictions of a few rows."""
+    if is_classifier(model):
+        return lambda rows: _classes(model, rows)
+    if hasattr(model, "cluster_centers_"):
+        return lambda rows: {"cluster": to_numpy(model.predict(rows))}
+    if not hasattr(model, "predict"):
+        return lambda rows: _columns("component", model.transform(rows))
+    if hasattr(model, "sample_functions"):
+        return lambda rows: _process(model, rows)
+    if hasattr(model, "offset_"):
+        return lambda rows: {
+            "prediction": to_numpy(model.predict(rows)),
+            "score": to_numpy(model.score_samples(rows)),
+        }
+    return lambda rows: _named(model, "prediction", model.predict(rows))
+
+
+def _classes(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
+    found = {"prediction": to_numpy(model.predict(rows))}
+    if hasattr(model, "predict_proba"):
+        shares = to_numpy(model.predict_proba(rows)).T
+        found |= {f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=True)}
+    return found
+
+
+def _process(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
+    mean, deviation = model.predict(rows, return_std=True)
+    return _named(model, "prediction", mean) | _named(model, "deviation", deviation)
+
+
+def _named(model: Any, what: str, values: Any) -> dict[str, np.ndarray]:
+    """Return one column for each target, by its name where it has one."""
+    values = to_numpy(values)
+    if values.ndim == 1:
+        return {what: values}
+    schema = getattr(model, "schema_", None)
+    names: Any = getattr(schema, "target_names", None)
+    if not names or len(names) != values.shape[1]:
+        names = getattr(model, "quantiles", None) if _has_quantiles(model, values) else None
+    chosen = names or range(values.shape[1])
+    return {f"{what}_{name}": column for name, column in zip(chosen, values.T, strict=True)}
+
+
+def _has_quantiles(model: Any, values: np.ndarray) -> bool:
+    return getattr(model, "loss", None) == "quantile" and np.size(model.quantiles) == len(values.T)
+
+
+def _columns(what: str, values: Any) -> dict[str, np.ndarray]:
+    return {f"{what}_{i + 1}": column for i, column in enumerate(to_numpy(values).T)}

@@ -1,0 +1,128 @@
+"""Every learner from the command line: fitted, asked for its predictions, and judged."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bochner as bo
+from bochner.cli.commands import LEARNERS
+from bochner.cli.running import run
+
+N = 90
+QUICK = ("--columns", "a,c", "--features", "8", "--lengthscale", "1", "--method", "orthogonal")
+NUMBERS = ("ridge", "gp", "svr", "regressor", "sgd-regressor")
+LABELS = ("ridge-classifier", "svc", "logistic", "sgd-classifier")
+NOTHING = ("one-class", "kmeans", "pca")
+SETTINGS = {"kmeans": ("n_clusters=3",), "pca": ("n_components=2",), "svc": ("C=2", "loss=hinge")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table that has a column of text and a label."""
+    folder, rng = tmp_path_factory.mktemp("learners"), np.random.default_rng(0)
+    a = rng.normal(size=N)
+    table = pd.DataFrame({"a": a, "c": rng.choice(["red", "green"], N), "y": np.sin(a)})
+    table["label"] = np.where(a > 0.3, "high", np.where(a < -0.3, "low", "mid"))
+    table.to_parquet(folder / "rows.parquet")
+    return folder
+
+
+def target_of(name):
+    return () if name in NOTHING else ("--target", "label" if name in LABELS else "y")
+
+
+def fitted(folder, name, capsys, *options):
+    """Fit by the command line, and return what it told and the model it wrote."""
+    out = folder / f"{name}.bochner"
+    chosen = [part for text in SETTINGS.get(name, ()) for part in ("--set", text)]
+    words = ("fit", f"{folder}/rows.parquet", "--model", name, *target_of(name), "--out", str(out))
+    code = run([*words, *QUICK, *chosen, *options, "--json"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return json.loads(told.out), bo.load(out)
+
+
+def test_every_learner_is_listed():
+    learners = {*NUMBERS, *LABELS, *NOTHING}
+    assert set(LEARNERS) == learners
+    assert all(hasattr(bo, name) for name in LEARNERS.values())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_predictions_are_those_of_the_model(folder, name, capsys):
+    facts, model = fitted(folder, name, capsys)
+    assert type(model).__name__ == LEARNERS[name]
+    assert (facts["rows"], facts["columns"], facts["n_features"]) == (N, 3, 8)
+    assert facts["certificate"]["epsilon"] > 0
+    out = folder / "predicted.parquet"
+    words = ["predict", f"{folder}/{name}.bochner", f"{folder}/rows.parquet", "--out", str(out)]
+    assert run([*words, "--quiet"]) == 0
+    found = pd.read_parquet(out)
+    rows = pd.read_parquet(folder / "rows.parquet")[["a", "c"]]
+    if name == "pca":
+        assert found.to_numpy() == pytest.approx(model.transform(rows), abs=1e-12)
+        assert list(found) == ["component_1", "component_2"]
+    else:
+        assert found.iloc[:, 0].tolist() == pytest.approx(model.predict(rows).tolist())
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
+    facts, model = fitted(folder, name, capsys)
+    assert facts["classes"] == ["high", "low", "mid"]
+    code = run(["check", f"{folder}/{name}.bochner", f"{folder}/rows.parquet", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    table = pd.read_parquet(folder / "rows.parquet")
+    right = np.mean(model.predict(table[["a", "c"]]) == table.label)
+    assert code == 0
+    assert found["errors"]["label"]["accuracy"] == pytest.approx(right)
+    assert right > 0.5
+
+
+def test_probabilities_and_deviations_are_columns_of_their_own(folder, capsys):
+    _, model = fitted(folder, "logistic", capsys)
+    words = ["predict", f"{folder}/logistic.bochner", f"{folder}/rows.parquet"]
+    run([*words, "--out", f"{folder}/p.csv", "--quiet"])
+    found = pd.read_csv(folder / "p.csv")
+    rows = pd.read_parquet(folder / "rows.parquet")[["a", "c"]]
+    names = ["probability_high", "probability_low", "probability_mid"]
+    assert list(found) == ["prediction", *names]
+    assert found[names].to_numpy() == pytest.approx(model.predict_proba(rows))
+    _, model = fitted(folder, "gp", capsys)
+    words[1] = f"{folder}/gp.bochner"
+    run([*words, "--out", f"{folder}/p.csv", "--quiet"])
+    found = pd.read_csv(folder / "p.csv")
+    assert found.deviation.tolist() == pytest.approx(model.predict(rows, return_std=True)[1])
+
+
+def test_settings_reach_the_learner(folder, capsys):
+    _, model = fitted(folder, "svc", capsys)
+    assert (model.C, model.loss) == (2, "hinge")
+    _, model = fitted(folder, "regressor", capsys, "--set", "loss=quantile", "--alpha", "0.1")
+    assert (model.loss, model.alpha) == ("quantile", 0.1)
+    words = ["predict", f"{folder}/regressor.bochner", f"{folder}/rows.parquet"]
+    run([*words, "--out", f"{folder}/p.csv", "--quiet"])
+    assert list(pd.read_csv(folder / "p.csv")) == [
+        "prediction_0.1",
+        "prediction_0.5",
+        "prediction_0.9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (("--model", "svc"), 2, "svc learns from a target. Name its column with --target."),
+        (("--model", "svc", "--target", "label", "--alpha", "1"), 2, "svc has no alpha."),
+        (("--model", "svc", "--target", "label", "--set", "D=1"), 2, "a parameter of svc: C, "),
+        (("--model", "ridge", "--target", "label"), 1, "or take a classifier"),
+        (("--model", "forest", "--target", "y"), 2, "'forest' is not one of"),
+    ],
+)
+def test_what_a_learner_cannot_do_is_said(folder, capsys, options, code, sentence):
+    words = ["fit", f"{folder}/rows.parquet", "--out", f"{folder}/x", *QUICK, *options]
+    assert run(words) == code
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    assert not (folder / "x").exists()
