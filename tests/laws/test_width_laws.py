@@ -75,15 +75,15 @@ def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
 
 def test_what_was_tried_is_told_in_order_and_in_words():
     X = rows(0, 300)
-    found = enough(KERNEL, "orthogonal", X, alpha=4.0, wanted=Enough(0.5), random_state=0)
+    found = enough(KERNEL, "orthogonal", X, alpha=2.0, wanted=Enough(0.7), random_state=0)
     widths = [t.n_features for t in found.tried]
-    assert widths[:2] == [64, 128]
+    assert widths[0] == 64
     seconds = [t.seconds for t in found.tried]
     assert seconds == sorted(seconds)
     assert found.n_features == found.map.n_features
     assert str(found) == (
-        f"{found.n_features:,} features of Fourier(): ε ≈ {found.epsilon:.2g}, within 0.5 at "
-        "alpha = 4."
+        f"{found.n_features:,} features of Fourier(): ε ≈ {found.epsilon:.2g}, within 0.7 at "
+        "alpha = 2."
     )
 
 

@@ -17,7 +17,7 @@ from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-__all__ = ["Sample", "frobenius", "rows_of", "sample"]
+__all__ = ["Sample", "double", "finite_matrix", "frobenius", "kernel_of", "rows_of", "sample"]
 
 _WHO = "certify"
 
@@ -44,26 +44,34 @@ def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
 
 def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:
     """Return K and E of the rows X."""
-    kernel = getattr(phi, "kernel", None) if kernel is None else kernel
-    if kernel is None:
-        raise InvalidInput(
-            f"{_WHO}: kernel must be given where the map has none of its own; got None. "
-            "Pass the exact kernel that the features stand for."
-        )
-    Z = _finite(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    K = _finite(to_numpy(kernel(_double(X))), X.shape[0], "kernel(X)")
+    kernel = kernel_of(phi, kernel, _WHO)
+    Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
+    K = finite_matrix(to_numpy(kernel(double(X))), X.shape[0], "kernel(X)")
     K = (K + K.T) / 2
     return Sample(K, Z @ Z.T - K, Z.shape[1])
 
 
-def _double(X: Float[Array, "m d"]) -> Float[Array, "m d"]:
+def kernel_of(phi: Any, kernel: Any, who: str) -> Any:
+    """Return the kernel that was given, or else the map's own."""
+    kernel = getattr(phi, "kernel", None) if kernel is None else kernel
+    if kernel is None:
+        raise InvalidInput(
+            f"{who}: kernel must be given where the map has none of its own; got None. "
+            "Pass the exact kernel that the features stand for."
+        )
+    return kernel
+
+
+def double(X: Float[Array, "m d"]) -> Float[Array, "m d"]:
+    """Return rows in float64, in their own library."""
     if is_numpy(X) or is_sparse(X):
         return X.astype(np.float64)
     xp = array_namespace(X)
     return xp.astype(X, xp.float64)
 
 
-def _finite(A: Array, m: int, name: str) -> Float[Array, "m k"]:
+def finite_matrix(A: Array, m: int, name: str) -> Float[Array, "m k"]:
+    """Return what a map or a kernel made of m rows as float64, checked."""
     if A.ndim != 2 or A.shape[0] != m:
         raise InvalidInput(
             f"{_WHO}: {name} must be a matrix with one row for each of the {m} rows of X; "

@@ -20,7 +20,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import NotPositive
 from bochner.planning.pencil import EPS, Pencil, Side, sides
 
-__all__ = ["GROUPS", "Distance", "Match", "distance", "match"]
+__all__ = ["GROUPS", "Distance", "Match", "distance", "match", "spectrum"]
 
 #: Disjoint groups of the sample that show how ε varies with the rows and with their number.
 GROUPS = 8
@@ -130,7 +130,7 @@ def distance(
 ) -> Distance:
     """Return the distance for n rows at penalty ``alpha``; the sample's rows in random order."""
     m = len(K)
-    values = _spectrum(K)
+    values = spectrum(K)
     norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
     asked = alpha * m / n
     penalty = max(asked, m * EPS * norm)
@@ -142,8 +142,8 @@ def distance(
     return Distance(mid, (low, high), found.effective_dimension, measured, found.resolved)
 
 
-def _spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Eigenvalues of K, rising; those that rounding made negative are zero."""
+def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
+    """Return the eigenvalues of K, rising; those that rounding made negative are zero."""
     values = eigvalsh(K, check_finite=False)
     if -values[0] > 100 * len(K) * EPS * np.abs(values).max():
         raise NotPositive(

@@ -13,12 +13,9 @@ def describe(c: Any) -> str:
 
 def _distance(c: Any) -> str:
     low, high = c.epsilon_interval
-    measured = (
-        "measured on all of them"
-        if c.exact
-        else f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
-        f"measured on {c.n_sample:,} of them"
-    )
+    on = "all" if c.exact else f"{c.n_sample:,}"
+    interval = f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
+    measured = f"{'' if low == high else interval}measured on {on} of them"
     return (
         f"With {c.n_features:,} features, {c.n_rows:,} rows and alpha = {c.alpha_measured:.3g}, "
         f"the features are within ε = {c.epsilon:.2g} of the exact kernel ({measured})."
@@ -30,6 +27,11 @@ def _trust(c: Any) -> str:
         return (
             f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
             "this or larger."
+        )
+    if not c.resolved and c.how == "lanczos":
+        return (
+            "The effective dimension is that of a sample, which is too small to resolve this "
+            "alpha: raise n_sample for more of it."
         )
     if not c.resolved:
         return (
@@ -43,7 +45,7 @@ def _meaning(c: Any) -> str:
     if c.risk_factor is not None:
         return (
             "So the expected squared error of the fit on its rows is at most "
-            f"{c.risk_factor:.4g} times that of the exact kernel, plus "
+            f"{c.risk_factor:.4g} times what theory guarantees for the exact kernel, plus "
             f"{100 * c.risk_noise:.2g} % of the noise variance."
         )
     if c.alpha_measured > c.alpha:
@@ -72,7 +74,14 @@ def _more(c: Any) -> str:
 def _matrix(c: Any) -> str:
     least = "" if c.resolved else "at least "
     return (
-        f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius), its entries by at "
-        f"most {c.entrywise:.2g} on the sample; its effective dimension is {least}"
+        f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius) or "
+        f"{100 * c.operator_norm:.2g} % (operator norm), its entries by at most "
+        f"{c.entrywise:.2g}{_pairs(c)}; its effective dimension is {least}"
         f"{c.effective_dimension:.3g}."
     )
+
+
+def _pairs(c: Any) -> str:
+    if c.exact:
+        return ""
+    return f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"

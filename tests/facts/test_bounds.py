@@ -1,0 +1,459 @@
+"""A-priori bounds: their constants by a second route, both ways, what they refuse, the table."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+from scipy.special import gammainc, gammaincc
+from scipy.stats import poisson
+
+import bochner as bo
+from bochner._ground.random import stream
+from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import (
+    Cauchy,
+    Columns,
+    Custom,
+    DotExponential,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Linear,
+    Matern,
+    NeuralTangent,
+    Polynomial,
+)
+from bochner.planning import (
+    Bernstein,
+    Hoeffding,
+    OperatorNorm,
+    ProjectionCost,
+    RahimiRecht,
+    Spectral,
+    ZonalSpectral,
+    compare_bounds,
+    covering_constant,
+    direction_leverage,
+)
+from bochner.planning.bounds_zonal import Cut
+from bochner.planning.leverage import draw_leverages, eigen
+
+
+def sphere(n=200, d=3, radius=1.5):
+    X = np.random.default_rng(0).standard_normal((n, d))
+    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+# ---- reference values
+
+
+@pytest.mark.parametrize(
+    ("d", "form", "value"),
+    [
+        (2, "pair", 22.627416997969520780827019587355),
+        (9, "pair", 54.756090028531383972625583438489),
+        (1, "phase", 27.712812921102036696439141464094),
+        (9, "phase", 90.225407207965713313907891404977),
+    ],
+)
+def test_covering_constants_have_their_reference_values(d, form, value):
+    assert covering_constant(d, form) == pytest.approx(value, rel=1e-14)
+
+
+def test_covering_constants_are_largest_where_sutherland_and_schneider_say():
+    for form, most, where in (("pair", 66, 64), ("phase", 98, 48)):
+        constants = [covering_constant(d, form) for d in range(1, 2000)]
+        assert max(constants) == pytest.approx(most, rel=1e-14)
+        assert np.argmax(constants) + 1 == where
+
+
+# ---- the same numbers from the printed inequalities, in mpmath: each is the chance of failure
+# ---- at an error and a width, written out once more without the code's pieces
+
+
+def hoeffding(b, e, D):
+    return 2 * b.n_pairs * mpmath.exp(-D * e**2 / (4 if b.form == "pair" else 8))
+
+
+def bernstein(b, e, D):
+    m, reach = (D / mpmath.mpf(2), 2) if b.form == "pair" else (D, 3)
+    return 2 * b.n_pairs * mpmath.exp(-m * e**2 / (2 * (b.variance + reach * e / 3)))
+
+
+def rahimi_recht(b, e, D):
+    d, reach = mpmath.mpf(b.n_columns), 2 * b.spread * b.diameter / e
+    if b.form == "pair":
+        beta = ((d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))) * 2 ** ((6 * d + 2) / (d + 2))
+        return beta * reach ** (2 * d / (d + 2)) * mpmath.exp(-D * e**2 / (8 * (d + 2)))
+    beta = (d ** (-d / (d + 1)) + d ** (1 / (d + 1))) * 2 ** ((5 * d + 1) / (d + 1))
+    beta *= 3 ** (d / (d + 1))
+    return beta * reach ** (2 * d / (d + 1)) * mpmath.exp(-D * e**2 / (32 * (d + 1)))
+
+
+def operator_norm(b, e, D):
+    m, L = (D / mpmath.mpf(2), 1) if b.form == "pair" else (D, 2)
+    size = b.intrinsic_dimension
+    return 8 * size * mpmath.exp(-m * e**2 / (2 * size * L * (1 + 2 * e / 3)))
+
+
+def spectral(b, e, D):
+    m = mpmath.mpf(D) / b.features_per_draw
+    return 16 * b.effective_dimension * mpmath.exp(-m * e**2 / (2 * b.leverage * (1 + 2 * e / 3)))
+
+
+PRINTED = [
+    (Hoeffding(1000), hoeffding),
+    (Hoeffding(1000, "phase"), hoeffding),
+    (Bernstein(500, 0.5), bernstein),
+    (Bernstein(500, 1.2, "phase"), bernstein),
+    (RahimiRecht(2.0, 3.0, 4), rahimi_recht),
+    (RahimiRecht(2.0, 3.0, 4, "phase"), rahimi_recht),
+    (OperatorNorm(7.0), operator_norm),
+    (OperatorNorm(7.0, "phase"), operator_norm),
+    (Spectral(100.0, 20.0), spectral),
+    (Spectral(40.0, 20.0, 3), spectral),
+]
+
+
+def per_draw(bound):
+    form = getattr(bound, "form", None)
+    return bound.features_per_draw if form is None else {"pair": 2, "phase": 1}[form]
+
+
+@pytest.mark.parametrize(("bound", "chance"), PRINTED, ids=lambda v: repr(v)[:30])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_the_error_at_a_width_solves_the_printed_inequality(bound, chance, confidence):
+    D = 60 * per_draw(bound)
+    error = bound.error(D, confidence)
+    assert chance(bound, mpmath.mpf(error), D) == pytest.approx(1 - confidence, rel=1e-8)
+
+
+@pytest.mark.parametrize(("bound", "chance"), PRINTED, ids=lambda v: repr(v)[:30])
+def test_the_width_for_an_error_is_the_least_that_satisfies_the_printed_inequality(bound, chance):
+    width, e = bound.width(0.3), mpmath.mpf("0.3")
+    assert width % per_draw(bound) == 0
+    assert chance(bound, e, width) <= 0.05 < chance(bound, e, width - per_draw(bound))
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        *(b for b, _ in PRINTED),
+        ProjectionCost(Spectral(50.0, 10.0), 8.0),
+        ZonalSpectral((Cut(3, 2, 0.1, 60.0), Cut(6, 4, 0.001, 90.0)), 20.0),
+    ],
+    ids=lambda b: repr(b)[:30],
+)
+def test_width_and_error_undo_each_other_and_fall_together(bound):
+    for width in (96, 960, 9600):
+        error = bound.error(width)
+        assert bound.width(error * (1 + 1e-9)) <= width
+        assert bound.width(error * 0.99) > width - 8
+        assert bound.error(2 * width) < error < bound.error(width, 0.999)
+
+
+def test_closed_forms_of_the_notes():
+    assert Hoeffding(1000).width(0.1) == 2 * math.ceil(200 * math.log(2000 / 0.05))
+    assert Hoeffding(1000, "phase").width(0.1) == math.ceil(800 * math.log(2000 / 0.05))
+    gaussian = Bernstein(1000, 0.5).width(0.1)
+    assert gaussian == 2 * math.ceil(100 * (1 + 0.4 / 3) * math.log(2000 / 0.05))
+    a = 2 * 7 * math.log(8 * 7 / 0.05) / 500
+    assert OperatorNorm(7.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
+    a = 2 * 100 * math.log(16 * 20 / 0.05) / 500
+    assert Spectral(100.0, 20.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
+    log = (2 * 4 / 6) * math.log(2 * 2 * 3 / 0.2) + math.log(covering_constant(4) / 0.05)
+    assert RahimiRecht(2.0, 3.0, 4).width(0.2) == 2 * math.ceil(8 * 6 / 0.04 * log / 2)
+
+
+def test_measured_values_of_the_notes():
+    """The sphere of radius 1.5 with 600 rows: finite-set 0.25, uniform 0.58 at D = 1000."""
+    assert Hoeffding(600 * 599 // 2).error(1000) == pytest.approx(0.25, abs=0.005)
+    # With σ itself, as at a fixed point; the bound as it stands takes 2σ, 4 % more.
+    assert RahimiRecht(3**0.5 / 2, 3.0, 3).error(1000) == pytest.approx(0.60, abs=0.02)
+
+
+# ---- what they read off kernels and rows
+
+
+def test_pairs_and_variances_are_those_of_the_rows():
+    X, k = sphere(40), Gaussian(0.8)
+    i, j = np.triu_indices(40, 1)
+    K, doubled = k(X)[i, j], k(2 * X)[i, j]
+    pair, phase = Bernstein.of(k, X), Bernstein.of(3.0 * k, X, "phase")
+    assert (pair.n_pairs, phase.n_pairs) == (780, 820)
+    assert pair.variance == pytest.approx(((1 + doubled - 2 * K**2) / 2).max())
+    assert phase.variance == pytest.approx((1 + doubled / 2 - K**2).max())
+    assert (phase.amplitude, Hoeffding.of(3.0 * k, X).amplitude) == (3.0, 3.0)
+    assert Hoeffding.of(3.0 * k, X).error(500) == pytest.approx(3 * Hoeffding.of(k, X).error(500))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "second"),
+    [
+        (Gaussian(0.5), 3 / 0.25),
+        (Gaussian((0.5, 1.0, 2.0)), 4 + 1 + 0.25),
+        (Matern(2.0, 1.0), 3 * 2.0),
+        (Gaussian() * Gaussian(2.0), 3 + 0.75),
+        (3.0 * Gaussian() + Gaussian(2.0), (3 * 3 + 0.75) / 4),
+        (Gaussian() ** 3, 9.0),
+        (Columns(Gaussian(), (0, 2)), 2.0),
+        (Gaussian() + 1.0, 1.5),
+        (Cauchy(), 6.0),
+    ],
+    ids=repr,
+)
+def test_the_spread_of_frequencies_is_that_of_drawn_ones(kernel, second):
+    bound = RahimiRecht.of(kernel, sphere())
+    assert bound.spread**2 == pytest.approx(second)
+    phi = bo.draw(kernel, bo.Fourier(bo.IID()), n_features=40_000, n_inputs=3, random_state=0)
+    drawn = (phi.frequencies**2).sum(axis=0) if hasattr(phi, "frequencies") else None
+    if drawn is not None:  # tolerance: six standard errors of this sample
+        assert abs(drawn.mean() - second) < 6 * drawn.std() / len(drawn) ** 0.5
+    assert 2 * 1.5 * 0.95 < bound.diameter < 2 * 1.5 * 3**0.5
+
+
+def test_the_diameter_is_no_less_than_that_of_the_rows():
+    for seed in range(20):
+        g = np.random.default_rng(seed)
+        X = g.standard_t(3, (50, 2)) * g.uniform(0.1, 10, 2)
+        gaps = np.linalg.norm(X[:, None] - X[None], axis=2)
+        assert RahimiRecht.of(Gaussian(), X).diameter >= gaps.max()
+
+
+def test_matrix_bounds_take_their_dimensions_from_the_spectrum():
+    X, k = sphere(), Gaussian()
+    values = np.linalg.eigvalsh(k(X))
+    assert OperatorNorm.of(k, X).intrinsic_dimension == pytest.approx(200 / values[-1])
+    bound = Spectral.of(2.0 * k, X, alpha=3.0)
+    assert bound.leverage == pytest.approx(2 * 200 / 3.0)
+    assert bound.effective_dimension == pytest.approx((2 * values / (2 * values + 3.0)).sum())
+    phases = Spectral.of(k, X, alpha=3.0, form="phase")
+    assert (phases.features_per_draw, phases.leverage) == (1, pytest.approx(400 / 3.0))
+    cost = ProjectionCost.of(k, X, rank=4)
+    tail = values[:-4].sum()
+    assert cost.tail_ratio == pytest.approx(200 / tail)
+    assert cost.spectral.leverage == pytest.approx(200 * 4 / tail)
+
+
+def test_costs_are_kept_to_eleven_times_the_spectral_and_the_trace_error():
+    """The step of the proof behind ``ProjectionCost``, for matrices off in many ways."""
+    X, k, rank = sphere(60), Gaussian(), 5
+    values, V = np.linalg.eigh(k(X))
+    tail = values[:-rank].sum()
+    W = V / np.sqrt(values + tail / rank)
+    worst = 0.0
+    for seed in range(30):
+        method = (bo.Fourier(bo.IID()), bo.Nystrom())[seed % 2]
+        phi = bo.draw(k, method, n_features=4 + 2 * seed, X=X, random_state=seed)
+        E = phi(X) @ phi(X).T - k(X)
+        spectral = np.abs(np.linalg.eigvalsh(W.T @ E @ W)).max()
+        trace = abs(np.trace(V[:, :-rank].T @ E @ V[:, :-rank])) / tail
+        errors = np.linalg.eigvalsh(E)
+        ends = errors[-rank:].sum(), errors[:rank].sum()
+        cost = max(abs(np.trace(E) - end) for end in ends) / tail
+        worst = max(worst, cost / max(spectral, trace))
+    assert 0.5 < worst <= 11
+
+
+# ---- generalised zonal kernels
+
+
+def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
+    X = np.random.default_rng(1).standard_normal((60, 3))
+    squares, alpha = (X**2).sum(axis=1), 0.6
+    bound = ZonalSpectral.of(Gaussian(), X, alpha=alpha)
+    for cut in bound.cuts[::4]:
+        expected = gammainc(cut.degree + 1, squares).sum() / alpha
+        assert cut.tail == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        assert cut.order == cut.degree // 2 + 1
+    # MATHS R5: P(Poisson(4) > 12)
+    assert poisson.sf(12, 4) == pytest.approx(0.00027371682285550300032691074894028, rel=1e-12)
+    assert gammaincc(13, 4.0) == pytest.approx(1 - 0.000273716822855503, rel=1e-12)
+
+
+def test_tails_leave_what_the_cut_kernel_leaves():
+    """K_N ⪯ K ⪯ K_N + ε_t λ I, with K_N summed term by term."""
+    X = 0.7 * np.random.default_rng(1).standard_normal((30, 3))
+    for kernel in (DotExponential(), Polynomial(degree=4, offset=1.0)):
+        inner = X @ X.T
+        bound = ZonalSpectral.of(kernel, X, alpha=1.5)
+        for cut in bound.cuts[:3]:
+            series = kernel.power_series
+            n = range(cut.degree + 1)
+            K = sum(
+                math.exp(float(series.log_derivative(i))) * inner**i / math.factorial(i) for i in n
+            )
+            left = np.linalg.eigvalsh(kernel(X) - K)
+            assert left[0] > -1e-9
+            assert left.sum() == pytest.approx(cut.tail * 1.5, rel=1e-6, abs=1e-9)
+            assert left[-1] <= cut.tail * 1.5 * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X", "method"),
+    [
+        (Gaussian(), sphere(), {"radial": "optimal"}),
+        (Matern(1.5, 2.0), sphere(), {"radial": "optimal"}),
+        (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), {}),
+        (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), {}),
+    ],
+    ids=["sphere", "Matern", "Gaussian", "Polynomial"],
+)
+def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, method):
+    alpha = 4.0
+    bound = ZonalSpectral.of(kernel, X, alpha=alpha)
+    printed = ZonalSpectral.of(kernel, X, alpha=alpha, componentwise=False)
+    for cut, loose in list(zip(bound.cuts, printed.cuts, strict=True))[-1:]:
+        phi = bo.draw(
+            kernel,
+            bo.Gegenbauer(order=cut.order, degree=cut.degree, **method),
+            n_features=2000 * cut.order,
+            X=X,
+            random_state=0,
+        )
+        tau = draw_leverages(phi(X), eigen(kernel, X, "test"), alpha, cut.order)
+        assert tau.max() <= cut.leverage <= loose.leverage
+        assert tau.mean() == pytest.approx(bound.effective_dimension, rel=0.2)
+
+
+def test_lemma_7_by_hand():
+    squares = np.array([[4.0, 1.0], [0.5, 0.001], [1e-4, 0.0]])
+    steep = np.pi**2 / 6 / 2.0 * np.array([1, 4, 9])
+    by_hand = sum(
+        a * sum(min(c * v, 1.0) for v in row)
+        for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
+    )
+    assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
+    printed = sum(
+        a * min(c * row.sum(), 2.0) for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
+    )
+    assert direction_leverage(squares, 3, 2.0, componentwise=False) == pytest.approx(printed)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: Hoeffding(0), InvalidInput, "n_pairs must be an integer, 1 or above; got 0"),
+        (lambda: Hoeffding(5, "complex"), InvalidInput, "form must be one of 'pair', 'phase'"),
+        (lambda: Hoeffding(5).width(0.0), InvalidInput, "error must be a positive finite number"),
+        (lambda: Hoeffding(5).width(1e-9), InvalidInput, "Ask for a larger error"),
+        (lambda: Hoeffding(5).error(1), InvalidInput, "n_features must be an integer, 2 or above"),
+        (lambda: Hoeffding(5).error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
+        (lambda: Bernstein(5, -1.0), InvalidInput, "variance must be a positive finite number"),
+        (lambda: RahimiRecht(math.inf, 1.0, 2), UnsupportedKernel, "finite variance"),
+        (lambda: RahimiRecht.of(Laplace(), sphere()), UnsupportedKernel, "got Laplace"),
+        (lambda: RahimiRecht.of(Exponential(), sphere()), UnsupportedKernel, "finite variance"),
+        (lambda: RahimiRecht.of(Matern(1.0), sphere()), UnsupportedKernel, "Hoeffding or Bernst"),
+        (lambda: Hoeffding.of(Linear(), sphere()), UnsupportedKernel, "requires a kernel of x − y"),
+        (lambda: Hoeffding.of(Gaussian(), sphere()[:1]), InvalidInput, "at least 2 rows; got 1"),
+        (lambda: OperatorNorm(0.5), InvalidInput, "1 or above, as Tr K/‖K‖ is; got 0.5"),
+        (lambda: Spectral(5.0, 9.0), InvalidInput, "no less than effective_dimension"),
+        (lambda: Spectral.of(Gaussian(), sphere(), alpha=0.0), InvalidInput, "alpha must be a pos"),
+        (lambda: Spectral.of(Gaussian(), sphere(), alpha=-1.0), InvalidInput, "got -1.0"),
+        (lambda: Spectral.of(Gaussian(), sphere(), alpha=1e4), InvalidInput, "at most ‖K‖ ="),
+        (lambda: ProjectionCost(3.0, 1.0), InvalidInput, "spectral must be a Spectral bound"),
+        (lambda: ProjectionCost.of(Gaussian(), sphere(), rank=200), InvalidInput, "lower rank"),
+        (lambda: ZonalSpectral((), 3.0), InvalidInput, "cuts must be one Cut or more"),
+        (
+            lambda: ZonalSpectral.of(Matern(1.5), 2 * np.eye(3)[[0, 0, 1]] + np.eye(3), alpha=1.0),
+            UnsupportedKernel,
+            "or rows on one sphere; got Matern",
+        ),
+        (
+            lambda: ZonalSpectral.of(Gaussian(0.01), np.diag([1.0, 2.0, 3.0]), alpha=0.1),
+            InvalidInput,
+            "degrees leave out of the trace",
+        ),
+        (
+            lambda: ZonalSpectral((Cut(3, 2, 0.1, 60.0),), 9.0).width(0.05),
+            InvalidInput,
+            "what the last cut leaves out",
+        ),
+        (
+            lambda: ZonalSpectral((Cut(3, 2, 0.1, 60.0),), 9.0).error(1),
+            InvalidInput,
+            "n_features must be 2 or above, one direction",
+        ),
+        (
+            lambda: OperatorNorm.of(Custom(lambda X, Y: -(X @ Y.T)), sphere()),
+            UnsupportedKernel,
+            "requires a kernel of x − y",
+        ),
+        (
+            lambda: compare_bounds(Custom(lambda X, Y: -(X @ Y.T)), sphere(), alpha=1.0),
+            NotPositive,
+            "must be positive semi-definite; its eigenvalues run from",
+        ),
+        (
+            lambda: compare_bounds(Linear() * NeuralTangent(), sphere(), alpha=1.0),
+            UnsupportedKernel,
+            "compare_bounds requires a kernel of x − y, or a rotation-invariant one",
+        ),
+        (lambda: compare_bounds("gaussian", sphere(), alpha=1.0), InvalidType, "must be a Kernel"),
+        (
+            lambda: compare_bounds(Gaussian(), sphere(), alpha=0),
+            InvalidInput,
+            "alpha must be a pos",
+        ),
+    ],
+)
+def test_what_cannot_be_bounded_is_refused_in_a_sentence(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
+
+
+# ---- the table
+
+
+@pytest.fixture(scope="module")
+def table():
+    X = sphere(120)
+    return compare_bounds(Gaussian(), X, alpha=2.0, n_features=301, n_draws=4, random_state=0)
+
+
+def test_the_table_compares_every_bound_with_what_draws_show(table):
+    names = [row.name for row in table.rows]
+    assert names[:3] == ["Hoeffding", "Bernstein", "Rahimi-Recht"]
+    assert names[-1] == "Gegenbauer, lemma 7"
+    assert table.n_features == 300
+    for row in table.rows:
+        assert 0 < row.found < row.promised
+        assert row.promised == row.bound.error(300)
+        assert row.asked == row.bound.width(row.found) > 300
+    assert [row.name for row in table.rows if not row.proved] == ["leverage measured"]
+
+
+def test_the_table_prints(table):
+    text = str(table)
+    assert "95 % bounds, and the largest error of 4 draws" in text
+    assert len({len(line) for line in text.splitlines()[1:-1]}) == 1
+    assert text.endswith("* of measured leverage: not proved")
+
+
+def test_the_table_scales_alpha_to_the_rows_it_measures():
+    X = sphere(120)
+    few = compare_bounds(Laplace(2.0), X, alpha=4.0, n_features=64, n_draws=1, n_sample=60)
+    assert (few.n_rows, few.alpha) == (60, 2.0)
+    assert "Rahimi-Recht" not in [row.name for row in few.rows]
+
+
+def test_found_errors_are_those_of_the_same_draws_by_hand(table):
+    """The spectral distance again, as a generalised eigenvalue problem; entries by hand."""
+    X, k = sphere(120), Gaussian()
+    entries, distances = [], []
+    for i in range(4):
+        seed = int(stream(0, "bounds", i).integers(2**31))
+        phi = draw_map(bo.Fourier(bo.IID()), k, Request(3, 300, seed, X=X))
+        E = phi(X) @ phi(X).T - k(X)
+        entries.append(np.abs(E).max())
+        mu = eigh(phi(X) @ phi(X).T + 2 * np.eye(120), k(X) + 2 * np.eye(120), eigvals_only=True)
+        distances.append(np.abs(mu - 1).max())
+    found = {row.name: row.found for row in table.rows}
+    assert found["Hoeffding"] == pytest.approx(max(entries))
+    assert found["leverage n/λ"] == pytest.approx(max(distances))

@@ -1,0 +1,568 @@
+"""Certificates beside ``certify``'s sample: Lanczos on all rows, two draws, residuals, costs, risk.
+
+Each number by a second, dense route.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+from threadpoolctl import threadpool_limits
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
+from bochner.planning import (
+    certify,
+    certify_costs,
+    check_features,
+    effective_dimension,
+    intrinsic_dimension,
+    leverage_scores,
+    risk,
+    split_half_error,
+    trust,
+)
+from bochner.planning.excess import Smoother, noise_variance
+from bochner.planning.lanczos import Whitened, steps_for
+
+ALARM_BAR = 5.0
+"""Standard errors that a correct mean is off with a chance below 1e-6."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small matrices gain nothing from threads."""
+    with threadpool_limits(1):
+        yield
+
+
+def rows(n=300, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def maps(D=60, kernel=None, n=300):
+    kernel = Gaussian(1.5) if kernel is None else kernel
+    X = rows(n)
+    fourier = bo.draw(kernel, bo.Fourier(bo.IID()), n_features=D, X=X, random_state=0)
+    return fourier, bo.draw(kernel, bo.Nystrom(), n_features=D, X=X, random_state=0)
+
+
+# ---- Lanczos on all rows
+
+
+@pytest.mark.parametrize("alpha", [3.0, 0.03])
+@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
+def test_lanczos_agrees_with_the_dense_eigenvalues(alpha, which):
+    phi, X = maps()[which], rows()
+    dense = certify(phi, X, alpha=alpha)
+    found = certify(phi, X, alpha=alpha, how="lanczos", n_sample=64, random_state=0)
+    low, high = found.epsilon_interval
+    assert low == found.epsilon <= dense.epsilon * (1 + 1e-9)
+    assert dense.epsilon <= high
+    if alpha == 3.0:
+        assert found.epsilon == pytest.approx(dense.epsilon, rel=1e-6)
+        assert high < 1.1 * dense.epsilon
+    for name in ("frobenius", "entrywise"):
+        assert getattr(found, name) == pytest.approx(getattr(dense, name), rel=1e-9)
+    E = phi(X) @ phi(X).T - phi.kernel(X)
+    ratio = np.linalg.norm(E, 2) / np.linalg.norm(phi.kernel(X), 2)
+    assert dense.operator_norm == pytest.approx(ratio, rel=0.01)
+    assert found.operator_norm == pytest.approx(ratio, rel=0.01)
+    assert (found.n_sample, found.n_rows, found.how, found.confidence) == (
+        300,
+        300,
+        "lanczos",
+        0.95,
+    )
+
+
+def test_tiles_do_not_matter(monkeypatch):
+    phi, X = maps()[0], rows()
+    whole = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
+    monkeypatch.setattr("bochner.planning.lanczos.TILE", 70)
+    tiled = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
+    assert tiled.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
+    assert tiled.frobenius == pytest.approx(whole.frobenius, rel=1e-12)
+    assert tiled.entrywise == pytest.approx(whole.entrywise, rel=1e-12)
+
+
+def test_lanczos_finds_a_row_that_no_sample_shows():
+    """One row far away, on which the map is wrong: the sample's interval cannot know of it."""
+    X = np.vstack([rows(400), [[40.0, 0.0, 0.0]]])
+    phi = bo.draw(Gaussian(1.5), bo.Nystrom(), n_features=200, X=X[:400], random_state=0)
+    sampled = certify(phi, X, alpha=5.0, n_sample=128, random_state=2)  # without that row
+    found = certify(phi, X, alpha=5.0, how="lanczos", n_sample=128, random_state=2)
+    assert found.epsilon == pytest.approx(1 / 6, rel=1e-3)  # k/(k + alpha) of the row alone
+    assert sampled.epsilon_interval[1] < 1e-3 * found.epsilon
+
+
+def test_lanczos_of_an_exact_map_finds_nothing():
+    X = rows(200)
+    c = certify(bo.draw(Linear(), "auto", n_features=3, X=X), X, alpha=1.0, how="lanczos")
+    assert c.epsilon == c.epsilon_interval[1] == 0.0
+    assert "zero up to rounding" in str(c)
+
+
+def test_whitening_is_the_inverse_root():
+    Z = rows(40, 5)
+    g, V = np.linalg.eigh(Z.T @ Z)
+    root = Whitened.of(Z, (g, V), 0.3)
+    P = np.column_stack([root(e) for e in np.eye(40)])
+    np.testing.assert_allclose(P @ (Z @ Z.T + 0.3 * np.eye(40)) @ P, np.eye(40), atol=1e-12)
+    singular = Whitened.of(np.zeros((4, 2)), (np.zeros(2), np.eye(2)), 4.0)
+    np.testing.assert_allclose(singular(np.ones(4)), 0.5 * np.ones(4))
+
+
+def test_steps_grow_as_the_theorem_says():
+    k = steps_for(10_000, 0.95, 0.01)
+    chance = lambda k: 2 * 1.648 * 100 * np.exp(-0.1 * (2 * k - 1))
+    assert chance(k) <= 0.05 < chance(k - 1)
+
+
+def test_what_a_lanczos_certificate_says():
+    phi, X = maps()[0], rows()
+    text = str(certify(phi, X, alpha=3.0, how="lanczos", random_state=0))
+    assert "% interval" in text
+    assert "measured on all of them" in text
+    few = certify(phi, rows(3000), alpha=1e-3, n_sample=64, random_state=0)
+    assert "measured on 64 of them" in str(few)
+    assert "and at most 9.4 % of all pairs by more" in str(few)
+    assert few.pairs_beyond == pytest.approx(np.log(20) / 32)
+    lanczos = certify(maps(n=80)[0], rows(600), alpha=1e-5, n_sample=64, how="lanczos")
+    assert lanczos.resolved or "that of a sample, which is too small" in str(lanczos)
+    assert lanczos.to_dict()["how"] == "lanczos"
+    assert lanczos.pairs_beyond == 0.0
+
+
+def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
+    """Of 25 samples of 64 rows none leaves more pairs beyond than it says, by far."""
+    phi, X = maps()[0], rows()
+    E = np.abs(phi(X) @ phi(X).T - phi.kernel(X))[np.triu_indices(300, 1)]
+    over = [
+        float((E > c.entrywise).mean()) > c.pairs_beyond
+        for c in (certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25))
+    ]
+    assert not any(over)
+    worst = max(
+        float((E > c.entrywise / 4).mean()) - c.pairs_beyond
+        for c in (certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(5))
+    )
+    assert worst > 0  # an entry understated by four would be seen
+
+
+# ---- two draws against each other
+
+
+def test_split_half_is_the_distance_of_two_matrices():
+    X, k = rows(), Gaussian(1.5)
+    a, b = (bo.draw(k, bo.Fourier(bo.IID()), n_features=D, X=X, random_state=D) for D in (80, 100))
+    A, B = a(X) @ a(X).T, b(X) @ b(X).T
+    found = split_half_error(a, b, X)
+    size = np.sqrt((A * B).sum())
+    assert found.error_each == pytest.approx(np.linalg.norm(A - B) / 2**0.5 / size, rel=1e-9)
+    assert found.error_both == pytest.approx(np.linalg.norm(A - B) / 2 / size, rel=1e-9)
+    assert (found.n_rows, found.n_features) == (300, 180)
+    assert "No value of the kernel was computed" in str(found)
+
+
+@pytest.mark.statistical
+def test_split_half_is_unbiased_for_the_squared_error():
+    """Over 150 pairs of draws; a fault of √2 in the error, a factor 2 here, must be seen."""
+    X, k = rows(100), Matern(1.5, 2.0)
+    K = k(X)
+    size, gaps = np.linalg.norm(K), []
+    for seed in range(150):
+        a, b = (
+            bo.draw(k, bo.Fourier(bo.IID()), n_features=60, X=X, random_state=2 * seed + i)
+            for i in (0, 1)
+        )
+        A, B = a(X) @ a(X).T, b(X) @ b(X).T
+        both = np.linalg.norm((A + B) / 2 - K) ** 2
+        gaps.append((np.linalg.norm(A - B) ** 2 / 4 - both, both))
+    off, true = np.array(gaps).T / size**2
+    standard_error = off.std(ddof=1) / 150**0.5
+    assert abs(off.mean()) < ALARM_BAR * standard_error
+    assert true.mean() > ALARM_BAR * standard_error
+
+
+# ---- residuals
+
+
+@pytest.mark.parametrize("method", [bo.Nystrom(), bo.HermiteMercer(), bo.MercerHarmonic()])
+def test_trust_bounds_every_entry_and_the_distance(method):
+    X, k = rows(), Gaussian(1.5)
+    phi = bo.draw(k, method, n_features=60, X=X[:200], random_state=0)
+    found = trust(phi, X)
+    E = k(X) - phi(X) @ phi(X).T
+    np.testing.assert_allclose(found.residual, np.diag(E), atol=1e-9)
+    bound = np.sqrt(np.outer(found.residual, found.residual))
+    assert (np.abs(E) <= bound + 1e-8).all()
+    assert found.entry_bound(3, 250) == pytest.approx(bound[3, 250])
+    assert found.trace == pytest.approx(np.trace(E))
+    assert np.linalg.norm(E, 2) <= found.trace
+    for alpha in (0.1, 10.0):
+        assert certify(phi, X, alpha=alpha).epsilon <= found.epsilon_bound(alpha)
+
+
+def test_trust_is_one_at_landmarks_and_zero_far_away():
+    X = rows(50)
+    phi = bo.draw(2.0 * Gaussian(), bo.Nystrom(), n_features=50, X=X, random_state=0)
+    near, far = trust(phi, X), trust(phi, X + 100)
+    assert near.score.min() > 1 - 1e-6
+    assert far.score.max() < 1e-12
+    assert far.size == pytest.approx(np.full(50, 2.0))
+    assert "50 are held by less than half" in str(far)
+    assert "less than half" not in str(near)
+    assert str(trust(phi, X[:0])) == "There are no rows."
+
+
+def test_trust_of_float32_rows_knows_its_precision():
+    X = rows(100).astype(np.float32)
+    phi = bo.draw(Gaussian(1.5), bo.HermiteMercer(), n_features=60, X=X, random_state=0)
+    double = trust(phi, X.astype(np.float64)).residual
+    np.testing.assert_allclose(trust(phi, X).residual, double, atol=2e-6)
+
+
+# ---- dimensions and leverage
+
+
+def test_dimensions_and_leverage_are_those_of_the_matrix():
+    X, k = rows(120), Gaussian()
+    K = k(X)
+    S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
+    np.testing.assert_allclose(leverage_scores(k, X, alpha=0.5), np.diag(S), atol=1e-10)
+    assert effective_dimension(k, X, alpha=0.5) == pytest.approx(np.trace(S))
+    assert intrinsic_dimension(k, X) == pytest.approx(120 / np.linalg.norm(K, 2))
+    assert intrinsic_dimension(Polynomial(offset=0.0), 0 * X) == 0.0
+
+
+def test_leverage_of_features_is_that_of_their_matrix(monkeypatch):
+    monkeypatch.setattr("bochner.planning.leverage.BLOCK", 50)
+    phi, X = maps()[0], rows(120)
+    K = phi(X) @ phi(X).T
+    S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
+    np.testing.assert_allclose(leverage_scores(phi, X, alpha=0.5), np.diag(S), atol=1e-10)
+    assert effective_dimension(phi, X, alpha=0.5) == pytest.approx(np.trace(S))
+    assert intrinsic_dimension(phi, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
+
+
+def test_leverage_of_features_is_as_near_as_their_distance_says():
+    phi, X = maps(D=400)[0], rows()
+    epsilon = certify(phi, X, alpha=5.0).epsilon
+    ours, exact = (1 - leverage_scores(s, X, alpha=5.0) for s in (phi, phi.kernel))
+    assert (ours <= exact / (1 - epsilon) + 1e-12).all()
+    assert (ours >= exact / (1 + epsilon) - 1e-12).all()
+
+
+# ---- costs of projections
+
+
+def cost(A, P):
+    return np.trace(A) - np.trace(P @ A @ P)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
+def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which):
+    phi, X = maps()[which], rows()
+    c = certify_costs(phi, X, rank=5, random_state=0)
+    K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
+    E, g = K_hat - K, np.random.default_rng(0)
+    values, vectors = np.linalg.eigh(E)
+    for U in (vectors[:, -5:], vectors[:, :5], np.linalg.eigh(K)[1][:, -5:]):
+        gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
+        assert c.least - 1e-8 <= gap <= c.most + 1e-8
+    assert c.least == pytest.approx(np.trace(E) - values[-5:].sum())
+    for _ in range(20):
+        U = np.linalg.qr(g.standard_normal((300, 5)))[0]
+        gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
+        assert c.least <= gap <= c.most
+        assert abs(gap) <= c.relative * cost(K, U @ U.T)
+    assert max(-c.least, c.most) <= c.simple_bound
+    assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
+
+
+def test_the_factor_of_costs_holds_for_clusterings():
+    """All divisions of ten rows in two: the best for the features, priced by the kernel."""
+    X, k = rows(10, 2), Gaussian(0.7)
+    phi = bo.draw(k, bo.Nystrom(), n_features=7, X=X, random_state=0)
+    c = certify_costs(phi, X, rank=2)
+    K, K_hat = k(X), phi(X) @ phi(X).T
+
+    def projection(code):
+        labels = np.array([code >> i & 1 for i in range(10)])
+        U = np.stack([labels, 1 - labels], axis=1) / np.sqrt([labels.sum(), 10 - labels.sum()])
+        return U @ U.T
+
+    divisions = [projection(code) for code in range(1, 2**9)]
+    ours = min(divisions, key=lambda P: cost(K_hat, P))
+    best = min(cost(K, P) for P in divisions)
+    assert cost(K, ours) <= c.factor * best
+    assert "own best" in str(c)
+
+
+def test_costs_beyond_bounds_say_so():
+    X = rows(100)
+    phi = bo.draw(Gaussian(0.3), bo.Fourier(bo.IID()), n_features=4, X=X, random_state=0)
+    c = certify_costs(phi, X, rank=20)
+    assert c.factor is None
+    assert "there is no bound" in str(c)
+    flat = certify_costs(bo.draw(Linear(), "auto", n_features=3, X=X), X, rank=5)
+    assert flat.best_cost == pytest.approx(0.0, abs=1e-9)
+
+
+# ---- risk
+
+
+def truth_of(A, f, variance, alpha):
+    """Regularisation and noise by the definition."""
+    n = len(A)
+    S = A @ np.linalg.inv(A + alpha * np.eye(n))
+    return ((f - S @ f) ** 2).sum() / n, variance * (S * S).sum() / n
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    X = rows(150)
+    f = np.sin(X[:, 0]) + X[:, 1] ** 2
+    return X, f - f.mean(), maps(n=150, D=40)[0]
+
+
+@pytest.mark.statistical
+def test_parts_of_the_risk_are_unbiased(experiment):
+    """Over 40 draws of noise; without the trace of (I − S)² the first would be off, and seen."""
+    X, f, phi = experiment
+    g, found = np.random.default_rng(0), []
+    for _ in range(40):
+        y = f + 0.5 * g.standard_normal(150)
+        r = risk(phi, X, y, alpha=0.3, noise=0.25)
+        found.append((r.regularisation, r.total))
+    means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / 40**0.5
+    exact, ours = (truth_of(A, f, 0.25, 0.3) for A in (phi.kernel(X), phi(X) @ phi(X).T))
+    assert abs(means[0] - exact[0]) < ALARM_BAR * errors[0]
+    assert abs(means[1] - sum(ours)) < ALARM_BAR * errors[1]
+    left = 0.3 / (np.linalg.eigvalsh(phi.kernel(X)) + 0.3)
+    assert 0.25 * (left**2).mean() > ALARM_BAR * errors[0]
+
+
+def test_the_risk_without_noise_is_exact(experiment):
+    X, f, phi = experiment
+    for alpha in (0.1, 10.0):
+        r = risk(phi, X, f, alpha=alpha, noise=0.0)
+        exact, ours = (truth_of(A, f, 0.0, alpha) for A in (phi.kernel(X), phi(X) @ phi(X).T))
+        assert r.regularisation == pytest.approx(exact[0], rel=1e-9)
+        assert r.approximation == pytest.approx(ours[0] - exact[0], rel=1e-6)
+        assert (r.noise, r.exact_kernel) == (0.0, r.regularisation)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 20.0])
+@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
+def test_the_risk_stays_below_its_bound(experiment, alpha, which):
+    X, f, _ = experiment
+    phi = maps(D=100)[which]
+    exact, ours = (truth_of(A, f, 0.25, alpha) for A in (phi.kernel(X), phi(X) @ phi(X).T))
+    r = risk(phi, X, f, alpha=alpha, noise=0.25)
+    K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
+    mu = eigh(K_hat + alpha * np.eye(150), K + alpha * np.eye(150), eigvals_only=True)
+    assert r.epsilon == pytest.approx(np.abs(mu - 1).max())
+    inverse = np.linalg.inv(K + alpha * np.eye(150))
+    guarantee = (alpha * f @ inverse @ f + 0.25 * np.trace(K @ inverse)) / 150
+    if r.epsilon < 1:
+        noise = r.epsilon / (1 + r.epsilon) * min(phi.n_features, 150) / 150 * 0.25
+        assert sum(exact) <= guarantee
+        assert sum(ours) <= guarantee / (1 - r.epsilon) + noise
+        assert r.bound == pytest.approx(r.guarantee / (1 - r.epsilon) + noise)
+    else:
+        assert r.bound is None
+
+
+def test_the_guarantee_is_that_of_the_truth(experiment):
+    X, f, phi = experiment
+    K = phi.kernel(X)
+    inverse = np.linalg.inv(K + 2 * np.eye(150))
+    r = risk(phi, X, f, alpha=2.0, noise=0.0)
+    assert r.guarantee == pytest.approx(2 * f @ inverse @ f / 150)
+    found = [
+        risk(phi, X, f + 0.5 * g.standard_normal(150), alpha=2.0, noise=0.25).guarantee
+        for g in map(np.random.default_rng, range(20))
+    ]
+    exact = (2 * f @ inverse @ f + 0.25 * np.trace(K @ inverse)) / 150
+    assert abs(np.mean(found) - exact) < ALARM_BAR * np.std(found, ddof=1) / 20**0.5
+
+
+def test_the_risk_of_the_exact_kernel_itself_is_no_base_for_a_bound():
+    """Within ε = ½, and more than ten times the exact kernel's risk over 1 − ε: why G is used."""
+    K, alpha = np.diag([1e4, 1e-4]), 1.0
+    L = np.sqrt(np.diag(K) + alpha)
+    K_hat = K + 0.5 * np.outer(L, L) * np.array([[0.0, 1.0], [1.0, 0.0]])
+    K_hat[1, 1] = K_hat[0, 1] ** 2 / K_hat[0, 0]  # psd, of rank one
+    mu = eigh(K_hat + alpha * np.eye(2), K + alpha * np.eye(2), eigvals_only=True)
+    epsilon = np.abs(mu - 1).max()
+    f = np.array([1.0, 0.0])
+    exact, ours = (truth_of(A, f, 0.0, alpha)[0] for A in (K, K_hat))
+    guarantee = alpha * f @ np.linalg.inv(K + alpha * np.eye(2)) @ f / 2
+    assert epsilon < 0.7
+    assert ours > 10 * exact / (1 - epsilon)
+    assert ours <= guarantee / (1 - epsilon)
+
+
+def test_the_noise_is_found_where_the_kernel_can_follow_the_truth(experiment):
+    X, f, _ = experiment
+    K = Gaussian(2.0)(X)
+    values, vectors = np.linalg.eigh(K)
+    smoother = Smoother(np.maximum(values, 0), vectors)
+    found = [
+        noise_variance(
+            smoother, (f + 0.5 * np.random.default_rng(s).standard_normal(150))[:, None], 1.0
+        )
+        for s in range(20)
+    ]
+    # 20 means of squares of about 75 directions: 2.6 % standard error; the rest is the truth's.
+    assert np.mean(found) == pytest.approx(0.25, rel=0.15)
+
+
+def test_risk_of_a_sample_is_that_of_a_fit_to_it(experiment):
+    X, f, phi = experiment
+    y = np.stack([f, 2 * f], axis=1)
+    r = risk(phi, X, y, alpha=1.5, noise=0.1, n_sample=100, random_state=0)
+    assert (r.n_rows, r.alpha) == (100, 1.0)
+    one = risk(phi, X, f, alpha=1.5, noise=0.0, n_sample=100, random_state=0)
+    two = risk(phi, X, y, alpha=1.5, noise=0.0, n_sample=100, random_state=0)
+    assert two.regularisation == pytest.approx(5 * one.regularisation)
+    assert "because 40 features stand for the kernel" in str(r)
+
+
+def test_what_a_risk_says(experiment):
+    X, f, phi = experiment
+    wide = maps(D=150, n=150)[1]
+    assert "More features would gain little" in str(risk(wide, X, f, alpha=1.0, noise=0.1))
+    assert "theory has no bound" in str(risk(phi, X, f, alpha=0.01, noise=0.01))
+    assert "More features would gain up to" in str(risk(phi, X, f, alpha=0.01, noise=0.01))
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (
+            lambda f, n: certify(f, rows(), alpha=1.0, how="exact"),
+            InvalidInput,
+            "how must be one of 'sample', 'lanczos'",
+        ),
+        (
+            lambda f, n: certify(f, rows(), alpha=1.0, how="lanczos", n_rows=1000),
+            InvalidInput,
+            "measures every row and speaks for no others, so n_rows must be those of X, 300",
+        ),
+        (
+            lambda f, n: certify(f, rows(), alpha=0.0, how="lanczos"),
+            InvalidInput,
+            "alpha must be a",
+        ),
+        (lambda f, n: certify(f, rows(d=5), alpha=1.0), InvalidInput, "the 3 columns the map was"),
+        (
+            lambda f, n: certify(f, rows(), alpha=1.0, n_rows=100),
+            InvalidInput,
+            "n_rows must be an integer, 300 or above",
+        ),
+        (
+            lambda f, n: certify(f, rows(), alpha=0.5, how="lanczos", n_sample=64, kernel=dented()),
+            NotPositive,
+            "certify: the kernel matrix must be positive semi-definite",
+        ),
+        (lambda f, n: split_half_error(f, f, rows()), InvalidInput, "different random_state"),
+        (lambda f, n: split_half_error(f, n, rows()), InvalidInput, "which stays below its kernel"),
+        (
+            lambda f, n: split_half_error(f, 3, rows()),
+            InvalidType,
+            "both maps must be a FeatureMap",
+        ),
+        (
+            lambda f, n: split_half_error(f, maps(kernel=Gaussian(9.0))[0], rows()),
+            InvalidInput,
+            "both maps must be of one kernel",
+        ),
+        (lambda f, n: trust(f, rows()), InvalidInput, "whose errors have both signs"),
+        (lambda f, n: trust(n, rows(d=2)), InvalidInput, "the 3 columns the map was drawn for"),
+        (lambda f, n: trust(np.tanh, rows()), InvalidInput, "trust: kernel must be given"),
+        (lambda f, n: trust(n, rows()).epsilon_bound(0), InvalidInput, "alpha must be a positive"),
+        (
+            lambda f, n: certify_costs(f, rows(20), rank=20),
+            InvalidInput,
+            "below the 20 rows measur",
+        ),
+        (lambda f, n: certify_costs(f, rows(), rank=0), InvalidInput, "rank must be an integer, 1"),
+        (lambda f, n: risk(f, rows(), np.ones(5), alpha=1.0), InvalidInput, "same number of rows"),
+        (
+            lambda f, n: risk(f, rows(), np.ones(300), alpha=-1),
+            InvalidInput,
+            "alpha must be a posi",
+        ),
+        (
+            lambda f, n: risk(f, rows(), np.full(300, np.nan), alpha=1.0),
+            InvalidInput,
+            "risk: y must be finite",
+        ),
+        (
+            lambda f, n: risk(f, rows(), np.ones(300), alpha=1.0, noise=-0.1),
+            InvalidInput,
+            "noise must be a non-negative",
+        ),
+        (
+            lambda f, n: leverage_scores(f, rows(), alpha=0),
+            InvalidInput,
+            "alpha must be a positive",
+        ),
+        (
+            lambda f, n: leverage_scores(3, rows(), alpha=1),
+            InvalidType,
+            "must be a Kernel or a Feat",
+        ),
+        (lambda f, n: leverage_scores(f, rows()[:0], alpha=1), InvalidInput, "at least one row"),
+        (
+            lambda f, n: effective_dimension(Gaussian(), np.zeros((10_001, 1)), alpha=1),
+            InvalidInput,
+            "1 to 10,000 rows for the exact kernel; got 10,001",
+        ),
+        (
+            lambda f, n: intrinsic_dimension(Custom(lambda X, Y: -(X @ Y.T)), rows(20)),
+            NotPositive,
+            "its eigenvalues run from",
+        ),
+        (
+            lambda f, n: intrinsic_dimension(Endless(), rows(20)),
+            InvalidInput,
+            "intrinsic_dimension: kernel\\(X\\) must be finite",
+        ),
+        (lambda f, n: check_features(3), InvalidType, "phi must be a FeatureMap or a callable"),
+        (
+            lambda f, n: check_features(np.tanh),
+            InvalidInput,
+            "X must be given where the map does no",
+        ),
+        (lambda f, n: check_features(f, rows(1)), InvalidInput, "at least 2 rows; got 1"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused_in_a_sentence(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask(*maps())
+
+
+def dented():
+    """A kernel that is positive on the 64 rows of the sample, and not on all."""
+    k = Gaussian(1.5)
+    return Custom(lambda X, Y: k(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1))))
+
+
+@dataclass(frozen=True)
+class Endless(Kernel):
+    """A user's own that overflows and does not say so."""
+
+    def evaluate(self, X, Y):
+        return np.full((len(X), len(Y)), np.inf)
+
+    def diagonal(self, X):
+        return np.full(len(X), np.inf)

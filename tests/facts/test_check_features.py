@@ -1,0 +1,120 @@
+"""check_features: each law passes sound maps, fails spoiled ones, and says what it measured."""
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.features.map import FeatureMap
+from bochner.kernels import Custom, Gaussian
+from bochner.planning import check_features
+
+
+def rows(n=300, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def maps():
+    methods = bo.Fourier(bo.IID()), bo.Nystrom()
+    return [bo.draw(Gaussian(1.5), m, n_features=60, X=rows(), random_state=0) for m in methods]
+
+
+class Broken(FeatureMap):
+    """cos and sin of three columns, spoiled by ``how``."""
+
+    def __init__(self, how):
+        self.how, self.kernel, self.calls = how, Custom(cosines), 0
+
+    n_inputs, n_features = 3, 6
+
+    @property
+    def below_kernel(self):
+        return self.how in ("below", "exact")
+
+    def features(self, X):
+        Z = np.concatenate([np.cos(X), np.sin(X)], axis=1) / np.sqrt(3).astype(X.dtype)
+        self.calls += 1
+        if self.how in SPOILED:
+            return SPOILED[self.how](Z, X, self.calls)
+        return Z
+
+    def __call__(self, X):
+        return self.features(X[:, :3]) if self.how == "refusal" else FeatureMap.__call__(self, X)
+
+
+def cosines(X, Y):
+    return np.cos(X[:, None] - Y[None]).mean(axis=2)
+
+
+def written(Z, X, calls):
+    X += 1
+    return Z
+
+
+SPOILED = {
+    "shape": lambda Z, X, c: Z[:, :5],
+    "dtype": lambda Z, X, c: Z.astype(np.float64),
+    "finite": lambda Z, X, c: np.where(X[:, :1] > 0, np.inf, Z),
+    "deterministic": lambda Z, X, c: Z + c,
+    "arguments": written,
+    "alone": lambda Z, X, c: Z - Z.mean(axis=0),
+    "precision": lambda Z, X, c: Z * (1.1 if X.dtype == np.float32 else 1.0),
+    "kernel": lambda Z, X, c: Z * 2,
+    "below": lambda Z, X, c: Z * 1.01,
+    "raises": lambda Z, X, c: Z @ Z,
+}
+
+
+@pytest.mark.parametrize("how", [*SPOILED, "refusal"])
+def test_each_planted_fault_of_features_is_seen_by_its_law(how):
+    phi = Broken(how)
+    X = rows(40) if how != "arguments" else rows(40).copy()
+    check = check_features(phi, X)
+    assert not check
+    if how == "raises":
+        assert "it raised" in str(check) or "got ValueError" in str(check)
+    else:
+        assert how in [law.name for law in check.failed]
+        assert check[how].outcome == "failed"
+
+
+def test_sound_features_obey_every_law():
+    check = check_features(Broken("exact"), rows(40))
+    assert check.ok
+    assert check["below"].outcome == "passed"
+    assert check["kernel"].number < 1e-12
+    assert [law.outcome for law in check.laws].count("not applicable") == 1
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
+def test_maps_of_the_library_obey_every_law(which):
+    phi = maps()[which]
+    method = (bo.Fourier(bo.IID()), bo.Nystrom())[which]
+    redraw = lambda s: bo.draw(phi.kernel, method, n_features=60, X=rows(), random_state=s)
+    check = check_features(phi, rows(), redraw=redraw)
+    assert check.ok, str(check)
+    assert check["unbiased"].outcome == ("passed", "not applicable")[which]
+
+
+def test_planted_bias_is_seen():
+    phi = maps()[0]
+
+    def redraw(seed):
+        other = bo.draw(
+            phi.kernel, bo.Fourier(bo.IID()), n_features=60, n_inputs=3, random_state=seed
+        )
+        return lambda X: 1.1 * other(X)
+
+    assert check_features(phi, rows(), redraw=redraw)["unbiased"].outcome == "failed"
+
+
+def test_a_callable_is_checked_as_far_as_it_goes():
+    check = check_features(np.tanh, rows(30))
+    assert [law.name for law in check.failed] == ["refusal"]
+    assert check["kernel"].outcome == check["pickled"].outcome == "not applicable"
+    assert "laws hold, 1 fail" in str(check)
+    assert "FAILED refusal" in str(check)
+
+
+def test_the_tolerance_of_the_kernel_is_the_callers():
+    assert check_features(maps()[0]).ok
+    assert not check_features(maps()[0], tolerance=1e-3).ok

@@ -1,0 +1,376 @@
+"""Errors stay below what bounds guarantee at least as often as they say, by brute force.
+
+A bound misses in a share of draws of at most δ = 1 − confidence. If it missed in exactly this
+share, the count of misses would be binomial: the bar is its quantile at the false-alarm rate ALARM.
+
+Most bounds are loose, so a wrong constant need not show in coverage. Each case therefore says how
+loose it is: by which factor its guaranteed error must at least be divided for the test to see it.
+Smaller mistakes are looked for in ``tests/facts/test_bounds.py``, where every constant is compared
+with the printed inequality.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+from scipy.stats import binom
+from threadpoolctl import threadpool_limits
+
+import bochner as bo
+from bochner.kernels import Gaussian, Matern
+from bochner.planning import (
+    Bernstein,
+    Hoeffding,
+    OperatorNorm,
+    ProjectionCost,
+    RahimiRecht,
+    Spectral,
+    ZonalSpectral,
+)
+from bochner.planning.lanczos import ends, steps_for
+
+ALARM = 1e-6
+
+pytestmark = pytest.mark.statistical
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small matrices gain nothing from threads."""
+    with threadpool_limits(1):
+        yield
+
+
+class Case(NamedTuple):
+    """A bound, errors of draws at its width, and the factor that makes it false enough to see."""
+
+    bound: object
+    width: int
+    errors: object
+    draws: int
+    confidence: float
+    fault: float
+
+
+# ---- single pairs, where bounds of entries are nearly tight
+
+
+def two_frequencies(draws, m, g):
+    """Draw cos ω·δ = ±1 with ω = 0 or π and δ = 1: k(δ) = 0, the widest law there is."""
+    return np.abs(np.where(g.random((draws, m)) < 0.5, 1.0, -1.0).mean(axis=1))
+
+
+def far_pair(draws, m, g):
+    """Draw for two points of a Gaussian kernel that are far apart: nearly uniform angles."""
+    return np.abs(np.cos(g.standard_normal((draws, m)) * 20.0).mean(axis=1))
+
+
+def near_pair(draws, m, g):
+    return np.abs(np.cos(0.2 * g.standard_normal((draws, m))).mean(axis=1) - np.exp(-0.02))
+
+
+def far_phases(draws, m, g):
+    """Draw cos ω·(x − y) + cos(ω·(x + y) + 2b) = 2 cos(ω·x + b) cos(ω·y + b), x far from y."""
+    first, second = (
+        np.cos(20.0 * g.standard_normal((draws, m))),
+        g.uniform(0, 2 * np.pi, (draws, m)),
+    )
+    return np.abs((first + np.cos(second)).mean(axis=1))
+
+
+def near_variance():
+    k, doubled = np.exp(-0.02), np.exp(-0.08)
+    return (1 + doubled - 2 * k * k) / 2
+
+
+# ---- whole matrices
+
+
+@cache
+def rows(n=80, d=2):
+    return np.random.default_rng(7).standard_normal((n, d))
+
+
+class Truth(NamedTuple):
+    K: np.ndarray
+    whitening: np.ndarray
+    norm: float
+    values: np.ndarray
+
+
+@cache
+def truth(kernel, alpha):
+    K = kernel(rows())
+    values, V = np.linalg.eigh(K)
+    return Truth(K, V / np.sqrt(np.maximum(values, 0) + alpha), values[-1], values)
+
+
+def drawn(kernel, method, D, seed):
+    phi = bo.draw(kernel, method, n_features=D, X=rows(), random_state=seed)
+    Z = phi(rows())
+    return Z @ Z.T - kernel(rows())
+
+
+def matrix_errors(kernel, method, D, measure):
+    def errors(draws, _, __):
+        return np.array([measure(drawn(kernel, method, D, seed)) for seed in range(draws)])
+
+    return errors
+
+
+def largest(E):
+    return np.abs(E).max()
+
+
+def operator(kernel):
+    return lambda E: np.abs(np.linalg.eigvalsh(E)).max() / truth(kernel, 1.0).norm
+
+
+def spectral(kernel, alpha):
+    W = truth(kernel, alpha).whitening
+    return lambda E: np.abs(np.linalg.eigvalsh(W.T @ E @ W)).max()
+
+
+def cost(kernel, rank):
+    best = truth(kernel, 1.0).values[:-rank].sum()
+
+    def measure(E):
+        values = np.linalg.eigvalsh(E)
+        ends = values[-rank:].sum(), values[:rank].sum()
+        return max(abs(np.trace(E) - end) for end in ends) / best
+
+    return measure
+
+
+def pool(weighted):
+    """Frequencies from a finite pool, whose mean is the kernel: the largest leverage is known.
+
+    ``weighted``: drawn in proportion to their leverage, with weights; else evenly.
+    """
+    alpha, n = 2.0, 80
+    W = np.random.default_rng(3).standard_normal((2, 150)) * 2.0
+    A = rows() @ W
+    Z = np.stack([np.cos(A), np.sin(A)])
+    K = np.einsum("inm,ikm->nk", Z, Z) / 150
+    inverse = np.linalg.inv(K + alpha * np.eye(n))
+    tau = np.einsum("inm,nk,ikm->m", Z, inverse, Z)
+    chances = tau / tau.sum() if weighted else np.full(150, 1 / 150)
+    d = float(np.trace(K @ inverse))
+    bound = Spectral(d if weighted else float(tau.max()), d)
+
+    def errors(draws, m, g):
+        found = []
+        for _ in range(draws):
+            j = g.choice(150, m, p=chances)
+            V = Z[:, :, j] / np.sqrt(150 * chances[j])
+            K_hat = np.einsum("inm,ikm->nk", V, V) / m
+            mu = eigh(K_hat + alpha * np.eye(n), K + alpha * np.eye(n), eigvals_only=True)
+            found.append(np.abs(mu - 1).max())
+        return np.array(found)
+
+    return bound, errors
+
+
+GAUSSIAN, MATERN = Gaussian(1.5), Matern(1.5, 2.0)
+PAIRS, PHASES = bo.Fourier(bo.IID()), bo.Fourier(bo.IID(), form="phase")
+
+
+def zonal():
+    bound = ZonalSpectral.of(GAUSSIAN, rows(), alpha=4.0)
+    cut = bound.cut_for(400)
+    return bound, bo.Gegenbauer(order=cut.order, degree=cut.degree)
+
+
+@cache
+def cases():
+    zonal_bound, gegenbauer = zonal()
+    evenly, even_errors = pool(weighted=False)
+    by_leverage, leverage_errors = pool(weighted=True)
+    return {
+        "Hoeffding, the widest pair": Case(Hoeffding(1), 200, two_frequencies, 4000, 0.95, 2.0),
+        "Hoeffding, phases": Case(Hoeffding(1, "phase"), 100, far_phases, 4000, 0.95, 3.5),
+        "Bernstein, a far pair": Case(Bernstein(1, 0.5), 200, far_pair, 4000, 0.95, 2.0),
+        "Bernstein, a near pair": Case(
+            Bernstein(1, near_variance()), 200, near_pair, 4000, 0.95, 12.0
+        ),
+        "Bernstein, phases": Case(Bernstein(1, 1.0, "phase"), 100, far_phases, 4000, 0.95, 2.2),
+        "Hoeffding, all pairs": Case(
+            Hoeffding.of(GAUSSIAN, rows()),
+            100,
+            matrix_errors(GAUSSIAN, PAIRS, 100, largest),
+            80,
+            0.9,
+            3.3,
+        ),
+        "Bernstein, all pairs, phases": Case(
+            Bernstein.of(MATERN, rows(), "phase"),
+            100,
+            matrix_errors(MATERN, PHASES, 100, largest),
+            80,
+            0.9,
+            2.6,
+        ),
+        "Rahimi-Recht": Case(
+            RahimiRecht.of(GAUSSIAN, rows()),
+            100,
+            matrix_errors(GAUSSIAN, PAIRS, 100, largest),
+            80,
+            0.9,
+            7.5,
+        ),
+        "Rahimi-Recht, phases": Case(
+            RahimiRecht.of(GAUSSIAN, rows(), "phase"),
+            100,
+            matrix_errors(GAUSSIAN, PHASES, 100, largest),
+            80,
+            0.9,
+            12.0,
+        ),
+        "operator norm": Case(
+            OperatorNorm.of(GAUSSIAN, rows()),
+            100,
+            matrix_errors(GAUSSIAN, PAIRS, 100, operator(GAUSSIAN)),
+            80,
+            0.9,
+            9.5,
+        ),
+        "operator norm, phases": Case(
+            OperatorNorm.of(MATERN, rows(), "phase"),
+            100,
+            matrix_errors(MATERN, PHASES, 100, operator(MATERN)),
+            80,
+            0.9,
+            6.6,
+        ),
+        "spectral, n/λ": Case(
+            Spectral.of(GAUSSIAN, rows(), alpha=4.0),
+            400,
+            matrix_errors(GAUSSIAN, PAIRS, 400, spectral(GAUSSIAN, 4.0)),
+            60,
+            0.9,
+            15.0,
+        ),
+        "spectral, n/λ, phases": Case(
+            Spectral.of(GAUSSIAN, rows(), alpha=4.0, form="phase"),
+            400,
+            matrix_errors(GAUSSIAN, PHASES, 400, spectral(GAUSSIAN, 4.0)),
+            60,
+            0.9,
+            13.5,
+        ),
+        "spectral, largest leverage of a pool": Case(evenly, 400, even_errors, 60, 0.9, 9.3),
+        "spectral, drawn by leverage": Case(by_leverage, 400, leverage_errors, 60, 0.9, 5.9),
+        "cost of projections": Case(
+            ProjectionCost.of(GAUSSIAN, rows(), rank=4),
+            400,
+            matrix_errors(GAUSSIAN, PAIRS, 400, cost(GAUSSIAN, 4)),
+            60,
+            0.9,
+            98.0,
+        ),
+        "spectral, Gegenbauer": Case(
+            zonal_bound,
+            400,
+            matrix_errors(GAUSSIAN, gegenbauer, 400, spectral(GAUSSIAN, 4.0)),
+            60,
+            0.9,
+            14.0,
+        ),
+    }
+
+
+NAMES = [
+    "Hoeffding, the widest pair",
+    "Hoeffding, phases",
+    "Bernstein, a far pair",
+    "Bernstein, a near pair",
+    "Bernstein, phases",
+    "Hoeffding, all pairs",
+    "Bernstein, all pairs, phases",
+    "Rahimi-Recht",
+    "Rahimi-Recht, phases",
+    "operator norm",
+    "operator norm, phases",
+    "spectral, n/λ",
+    "spectral, n/λ, phases",
+    "spectral, largest leverage of a pool",
+    "spectral, drawn by leverage",
+    "cost of projections",
+    "spectral, Gegenbauer",
+]
+
+
+@cache
+def errors_of(name):
+    case = cases()[name]
+    return case.errors(case.draws, case.width // per_draw(case.bound), np.random.default_rng(11))
+
+
+def per_draw(bound):
+    return 1 if getattr(bound, "form", "pair") == "phase" else 2
+
+
+def misses(name, factor=1.0):
+    case = cases()[name]
+    guaranteed = case.bound.error(case.width, case.confidence) / factor
+    return int((errors_of(name) > guaranteed).sum())
+
+
+def bar(name):
+    case = cases()[name]
+    return binom.isf(ALARM, case.draws, 1 - case.confidence)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_stay_below_the_guaranteed_error_as_often_as_it_says(name):
+    assert misses(name) <= bar(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guarantee_that_is_too_small_is_seen(name):
+    assert misses(name, cases()[name].fault) > bar(name)
+
+
+def test_a_width_that_is_asked_is_enough():
+    """Bernstein's width for an error of 0.15 at 95 %, drawn 2000 times."""
+    width = Bernstein(1, 0.5).width(0.15)
+    errors = far_pair(2000, width // 2, np.random.default_rng(5))
+    assert (errors > 0.15).sum() <= binom.isf(ALARM, 2000, 0.05)
+    few = far_pair(2000, width // 8, np.random.default_rng(5))
+    assert (few > 0.15).sum() > binom.isf(ALARM, 2000, 0.05)
+
+
+# ---- Lanczos: how far the spectrum may reach beyond Ritz values
+
+
+SPECTRA = {
+    "even": np.linspace(0.5, 2.0, 400),
+    "dense at the top": 2.0 - np.linspace(0, 1, 400) ** 2,
+    "dense at the bottom": 0.5 + np.linspace(0, 1, 400) ** 3,
+    "one apart": np.append(np.full(399, 1.0), 1.5),
+}
+
+
+def lanczos_misses(name, share, margin=1.0, repeats=80):
+    """Draws in which either end lies beyond its margin."""
+    values, count = SPECTRA[name], 0
+    for seed in range(repeats):
+        steps = steps_for(400, 0.9, share)
+        found = ends(lambda v: values * v, 400, steps, share, np.random.default_rng(seed))
+        reach = margin * found.margin + 1e-12
+        count += bool(values.max() > found.high + reach or values.min() < found.low - reach)
+    return count
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize("share", [0.1, 0.02])
+def test_both_ends_of_a_spectrum_are_within_their_margins(name, share):
+    assert lanczos_misses(name, share) <= binom.isf(ALARM, 80, 0.1)
+
+
+@pytest.mark.parametrize("name", ["even", "dense at the top", "dense at the bottom"])
+def test_a_margin_that_is_too_small_is_seen(name):
+    """The theorem holds for every spectrum, so it is loose for each: a tenth is seen."""
+    assert lanczos_misses(name, 0.1, margin=0.1) > binom.isf(ALARM, 80, 0.1)
