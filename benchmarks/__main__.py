@@ -26,8 +26,18 @@ NAMES = (
     "hermite",
     "memory",
     "imports",
+    "one_class",
     "precision",
+    "exact",
     "sketches",
+    "classifiers",
+    "bounds",
+    "gaussian_process",
+    "unsupervised",
+    "tuning",
+    "metric",
+    "sgd",
+    "double_descent",
 )
 
 

@@ -20,7 +20,8 @@ import bochner as bo
 from bochner.cli import demo as cli_demo
 from bochner.cli import main
 from bochner.cli.arguments import CRITERIA
-from bochner.cli.commands import KERNELS, METHODS, bochner
+from bochner.cli.commands import bochner
+from bochner.cli.names import KERNELS, METHODS
 from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
 from bochner.errors import MissingDependency

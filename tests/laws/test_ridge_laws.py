@@ -15,7 +15,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.estimators import ridge
+from bochner.estimators import normal, ridge
 from bochner.estimators.named import NAMED
 from bochner.estimators.ridge import SMALL
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
@@ -403,7 +403,7 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
     spied = ridge.engine.sweep
     monkeypatch.setattr(ridge.engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
     if not foretold:
-        monkeypatch.setattr(ridge, "limited", lambda *_: False)
+        monkeypatch.setattr(normal, "limited", lambda *_: False)
     whole = []
     until = ridge.engine.sweep_unless
     monkeypatch.setattr(

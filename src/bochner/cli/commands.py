@@ -6,50 +6,9 @@ import click
 
 from bochner import __version__
 from bochner.cli.arguments import Alpha, Destination, Lengthscales
+from bochner.cli.names import KERNELS, LEARNERS, METHODS
 
 __all__ = ["bochner"]
-
-#: The names of ``bochner.estimators.named.NAMED``, written out so that --help is quick.
-KERNELS = (
-    "auto",
-    "gaussian",
-    "laplace",
-    "exponential",
-    "matern12",
-    "matern32",
-    "matern52",
-    "cauchy",
-    "rational_quadratic",
-    "linear",
-)
-METHODS = (
-    "auto",
-    "fourier",
-    "iid",
-    "orthogonal",
-    "qmc",
-    "structured",
-    "mercer",
-    "hermite",
-    "nystrom",
-    "uniform",
-)
-
-#: The learners of ``bochner fit``, and their classes.
-LEARNERS = {
-    "ridge": "KernelRidge",
-    "ridge-classifier": "KernelRidgeClassifier",
-    "gp": "GaussianProcessRegressor",
-    "svc": "SVC",
-    "logistic": "LogisticRegression",
-    "svr": "SVR",
-    "regressor": "KernelRegressor",
-    "one-class": "OneClassSVM",
-    "sgd-classifier": "KernelSGDClassifier",
-    "sgd-regressor": "KernelSGDRegressor",
-    "kmeans": "KernelKMeans",
-    "pca": "KernelPCA",
-}
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 import bochner
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
-from bochner.cli.commands import LEARNERS
+from bochner.cli.names import LEARNERS
 
 __all__ = ["learner", "needs_target", "outputs"]
 

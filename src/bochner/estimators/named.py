@@ -19,7 +19,9 @@ from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.estimators.rows import RowSample
-from bochner.features import IID, Fourier, Orthogonal
+from bochner.estimators.search import tune_kernel
+from bochner.estimators.tuned import Tuning
+from bochner.features import IID, Fourier, Method, Orthogonal
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (
     Cauchy,
@@ -48,8 +50,10 @@ Model = TypeVar("Model", bound=BaseEstimator)
 Scale = float | tuple[float, ...]
 Family = Callable[[Scale], Kernel]
 
-#: What a name stands for: the kernel of that family at a lengthscale.
+#: What a name stands for: the kernel of that family at a lengthscale. "auto" is searched among
+#: families; until it has been, it is the Gaussian.
 NAMED: dict[str, Family] = {
+    "auto": Gaussian,
     "gaussian": Gaussian,
     "laplace": Laplace,
     "exponential": Exponential,
@@ -69,6 +73,9 @@ ROUNDING = 1e-10
 
 #: Half-octaves from the median distance that the search goes at most: a factor of 16.
 FARTHEST = 8
+
+#: Fewer rows than this tell no family from another.
+FEW = 64
 
 #: Rows and features of the search.
 SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
@@ -123,13 +130,22 @@ class LengthscaleSearch:
 
 
 def choose_lengthscale(
-    name: str, sample: RowSample, n_features: int, seed: int, share: float | None = None
-) -> LengthscaleSearch:
+    name: str,
+    sample: RowSample,
+    n_features: int,
+    seed: int,
+    share: float | None = None,
+    method: Method | None = None,
+) -> LengthscaleSearch | Tuning:
     """Return the kernel of this family with the lengthscale that predicts the sample best.
 
     ``share`` is a given penalty a row (alpha/n); without it each lengthscale has its own best
-    penalty. Without targets it is the median heuristic: the median distance between rows.
+    penalty. Without targets it is the median heuristic: the median distance between rows. "auto"
+    is tuned, among the families that ``method`` serves (:mod:`bochner.estimators.search`); with
+    fewer than 64 rows it is "gaussian".
     """
+    if name == "auto" and len(sample) >= FEW:
+        return tune_kernel(name, sample, n_features, seed, method=method, share=share)
     family = NAMED[name]
     if name == "linear":
         return LengthscaleSearch(Linear())

@@ -1,51 +1,29 @@
 """Kernel ridge regression at any number of rows."""
 
-import warnings
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._ground.arrays import from_numpy, to_numpy
+from bochner._ground.arrays import from_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import one_of
-from bochner._ground.random import Seed, seed_of
+from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators import engine
+from bochner.estimators import engine, normal
+from bochner.estimators.engine import SMALL
+from bochner.estimators.exact import as_exact, fit_exact, predict_exact, takes_pieces
 from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.estimators.named import accepts_sparse, as_kernel, set_kernel_params
-from bochner.estimators.rows import Keeper, RowSample
+from bochner.estimators.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
-from bochner.features.draw import as_method
-from bochner.features.nystrom import NystromMap, Rounded
 from bochner.kernels import Kernel
-from bochner.moments import Moments, Precision
-from bochner.planning import Certificate, certify
-from bochner.solvers.direct import Eigen, decompose, decompose_rows
-from bochner.solvers.forecast import limited
-from bochner.solvers.ridge import as_alpha, solve_ridge
-from bochner.solvers.solution import Outcome, Solution
+from bochner.moments import Precision
+from bochner.planning import Certificate
+from bochner.solvers.solution import Solution
 
-__all__ = ["KernelRidge"]
-
-#: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
-SMALL = 4e9
-
-#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
-#: penalties are compared on the same rows, so that few decide.
-LOO_ROWS = 4096
-
-#: Rows that a forecast of the precision looks at.
-LOOK_ROWS = 2048
-
-#: Below this many, singular values of the rows are affordable.
-FEW = 2e8
+__all__ = ["SMALL", "KernelRidge"]
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -62,12 +40,22 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         with the lengthscale chosen from a sample of the rows by leave-one-out error.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`. "auto" measures the candidates on a
-        sample of rows and says in ``choice_`` what it took and why.
+        sample of rows and says in ``choice_`` what it took and why. "exact" takes no features but
+        the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
+        in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
+        the exact ones.
     n_features : int, default 1024
-        D. Error falls with D; time grows like n D² + D³ and memory like D².
-    alpha : float or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or how to choose it: by exact leave-one-out errors (of all rows up to 8192,
-        else of 4096 random ones), generalised cross-validation, or marginal likelihood.
+        D. Error falls with D; time grows like n D² + D³ and memory like D². With "exact" the
+        width of the preconditioner.
+    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
+        The penalty, or one for each target, or how to choose it: by exact leave-one-out errors
+        (of all rows up to 8192, else of 4096 random ones), generalised cross-validation, marginal
+        likelihood, or five folds, whose moments are taken out of the total one by one (memory
+        5 D²; folds go by row number, whatever the blocks). With "exact" it is chosen on the
+        features of the preconditioner. 0 is the solution of least norm.
+    alpha_per_target : bool, default False
+        Whether each target has the penalty that is best for it alone; one factorisation serves
+        all. ``alpha_`` is then (t,).
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
@@ -91,8 +79,11 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         What further rows, or other models, are added to.
     solution_ : Solution
         Coefficients, outcome, and criteria along the whole path of alpha.
-    alpha_ : float
+    alpha_ : float or (t,)
     coef_ : (D,) or (t, D)
+    dual_coef_ : (n,) or (n, t)
+        Of the kernel and each row of ``X_fit_``: only with ``method="exact"``, and then there are
+        no ``coef_``, ``moments_`` and ``certificate_``.
     intercept_ : float or (t,)
     certificate_ : Certificate
         How far φ(x)·φ(y) is from k on the rows of the fit; measured when first asked for.
@@ -107,6 +98,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n.
+
+    **alpha = 0.** Of the coefficients that fit best, those of least norm: the interpolant where
+    D ≥ n, least squares where D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
+    sweep, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
+    largest. After ``partial_fit`` or a merge of more than 8192 rows there are only moments, and
+    directions below √D·1.5e-8 are dropped.
 
     Examples
     --------
@@ -126,7 +123,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         *,
         method: Method | str = "auto",
         n_features: int = 1024,
-        alpha: float | str = "loo",
+        alpha: float | Sequence[float] | str = "loo",
+        alpha_per_target: bool = False,
         precision: str = "auto",
         fit_intercept: bool = True,
         random_state: Seed = None,
@@ -135,6 +133,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.method = method
         self.n_features = n_features
         self.alpha = alpha
+        self.alpha_per_target = alpha_per_target
         self.precision = precision
         self.fit_intercept = fit_intercept
         self.random_state = random_state
@@ -174,6 +173,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         note_columns(self, blocks, reset=True)
         return self._fit(blocks)
 
+    @available_if(takes_pieces)
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -188,128 +188,25 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
         if first:
             return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
-        self._check_targets(blocks)
-        keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
-        self.moments_ += engine.sweep(self.map_, blocks, self.feature_dtype_, "float64", keeper)
-        return self._finish(blocks, keeper)
+        normal.add_rows(self, blocks)
+        return self
 
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        self._choose(blocks)
-        self.rows_seen_ = 0
-        self.target_shape_ = _target_shape(blocks)
-        self.feature_dtype_ = precision or self._precision(blocks.n_rows)
-        self._finish(blocks, self._sweep(blocks))
-        if self.solution_.outcome is Outcome.FLOAT32_LIMITED and self.precision == "auto":
-            self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, "float64")
-            self.solution_ = self._solve()
-        return self._warn()
-
-    def _choose(self, blocks: Blocks) -> None:
-        """Check the arguments, choose what is open, draw the map."""
-        kernel, method = as_kernel(self.kernel), as_method(self.method)
-        one_of(self.precision, "KernelRidge", "precision", ("auto", "float32", "float64"))
-        alpha = as_alpha(self.alpha)
-        self.seed_ = seed_of(self.random_state)
-        rows = engine.presample(blocks, self.seed_) if engine.needs_rows(kernel, method) else None
-        share = (
-            None if isinstance(alpha, str) or rows is None else alpha / engine.count_rows(blocks)
-        )
-        recipe = engine.prepare(
-            kernel, method, self.n_features, blocks.n_columns, rows, self.seed_, share
-        )
-        self.kernel_, self.map_ = recipe.kernel, recipe.map
-        self.search_, self.choice_ = recipe.search, recipe.choice
-
-    def _precision(self, n: int | None) -> Precision:
-        """Return the precision of features and of their products in the first sweep."""
-        if self.precision != "auto":
-            return "float32" if self.precision == "float32" else "float64"
-        # A Nyström map of float32 features is that of K plus a jitter, which limits most fits;
-        # its float64 sweep costs 1.6 times as much, and a second sweep more.
-        small = n is not None and n * self.map_.n_features**2 <= SMALL
-        return "float64" if small or isinstance(self.map_, NystromMap) else "float32"
-
-    def _sweep(self, blocks: Blocks) -> Keeper:
-        """Sum up all rows; in float64 after all where a quarter of them shows the need."""
-        dtype = self.feature_dtype_
-        if self.precision == "auto" and dtype == "float32" and self._many(blocks.n_rows):
-            keeper = Keeper(self.seed_)
-            stop = partial(self._limited, keeper, blocks)
-            moments = engine.sweep_unless(stop, self.map_, blocks, dtype, dtype, keeper)
-            if moments is not None:
-                self.moments_ = moments
-                return keeper
-            dtype = "float64"
-        keeper = Keeper(self.seed_)
-        self.moments_ = engine.sweep(self.map_, blocks, self.feature_dtype_, dtype, keeper)
-        return keeper
-
-    def _many(self, n: int | None) -> bool:
-        """Whether the sweep is long beside a forecast."""
-        return n is not None and n >= 8 * self.map_.n_features
-
-    def _limited(self, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
-        """Whether float32 products will limit the answer, as far as the first rows tell."""
-        moments = first if self.fit_intercept else first.about_zero()
-        rows = self._centred_rows(moments, keeper.sample.lowest(LOOK_ROWS))
-        return limited(moments, engine.count_rows(blocks), as_alpha(self.alpha), rows)
-
-    def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
-        self.rows_seen_ += engine.count_rows(blocks)
-        self.sample_ = keeper.sample
-        self.solution_ = self._solve()
+        normal.forget(self)
+        exact = as_exact(self.method)
+        if exact is not None:
+            fit_exact(self, exact, blocks)
+        else:
+            normal.draw(self, blocks)
+            normal.fit(self, blocks, precision)
+        normal.warn(self, stacklevel=3)
         return self
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        self.solution_ = self._solve()
-        return self._warn()
-
-    def _solve(self) -> Solution:
-        self.__dict__.pop("_certificate", None)
-        moments = self.moments_ if self.fit_intercept else self.moments_.about_zero()
-        means = moments.feature_mean, moments.target_mean
-        eigen = self._decompose(moments)
-        complete = len(self.sample_) == moments.rows
-        sample = self.sample_ if complete else self.sample_.lowest(LOO_ROWS)
-        rows = self._centred_rows(moments, sample) if self.alpha == "loo" else ()
-        solution = solve_ridge(eigen, means, as_alpha(self.alpha), rows)
-        again = moments.precision != self.feature_dtype_
-        return _refined(solution) if again else solution
-
-    def _decompose(self, moments: Moments) -> Eigen:
-        """Decompose the rows themselves while they are few and at hand, else their moments."""
-        few = moments.rows * moments.n_features**2 <= FEW
-        if few and len(self.sample_) == moments.rows and self.feature_dtype_ == "float64":
-            Z, y, w = map(
-                np.concatenate, zip(*self._centred_rows(moments, self.sample_), strict=True)
-            )
-            return decompose_rows(Z, y, w, self.fit_intercept)
-        return decompose(moments, self.fit_intercept)
-
-    def _centred_rows(
-        self, moments: Moments, sample: RowSample
-    ) -> Iterator[tuple[Array, Array, Array]]:
-        """Give the rows' features and targets about the means, a block at a time."""
-        size = engine.block_rows(self.map_.n_features)
-        for start in range(0, len(sample), size):
-            rows = sample.take(np.arange(start, min(start + size, len(sample))))
-            Z = engine.as_features(self.map_, rows.X, self.feature_dtype_)
-            centred = Z - moments.feature_mean.astype(Z.dtype)
-            yield centred, rows.y - moments.target_mean, rows.w
-
-    def _warn(self) -> Self:
-        if self.solution_.outcome in (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR):
-            warnings.warn(str(self.solution_.outcome), SolutionWarning, stacklevel=3)
+        self.solution_ = normal.solve(self)
+        normal.warn(self, stacklevel=2)
         return self
-
-    def _check_targets(self, blocks: Blocks) -> None:
-        shape = _target_shape(blocks)
-        if shape != self.target_shape_:
-            raise InvalidInput(
-                "KernelRidge.partial_fit: y must have the same targets in every call; got rows of "
-                f"shape {self.target_shape_} before and {shape} now."
-            )
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -321,23 +218,32 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
         check_is_fitted(self)
-        for block in blocks.with_rows(engine.block_rows(self.map_.n_features)):
-            Z = engine.as_features(self.map_, block.X, self.feature_dtype_)
-            fitted = to_numpy(Z) @ self.solution_.coef + self.solution_.intercept
-            yield from_numpy(fitted.reshape(len(fitted), *self.target_shape_), like=block.X)
+        pairs = predict_exact if normal.is_exact_fit(self) else normal.predict_linear
+        for X, fitted in pairs(self, blocks):
+            yield from_numpy(fitted.reshape(len(fitted), *self.target_shape_), like=X)
 
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def alpha_(self) -> float:
-        """The penalty used."""
+    def alpha_(self) -> Any:
+        """The penalty used, or that of each target."""
         return self.solution_.alpha
 
     @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
+        if normal.is_exact_fit(self):
+            raise AttributeError("coef_: an exact fit has no features; see dual_coef_ and X_fit_.")
         coef = self.solution_.coef.T
         return coef if self.target_shape_ else coef[0]
+
+    @property
+    def dual_coef_(self) -> Float[Array, " n"]:
+        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
+        if not normal.is_exact_fit(self):
+            raise AttributeError('dual_coef_: only a fit with method="exact" has them; see coef_.')
+        dual = self.solution_.coef
+        return dual if self.target_shape_ else dual[:, 0]
 
     @property
     def intercept_(self) -> Any:
@@ -349,9 +255,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def certificate_(self) -> Certificate:
         """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
         check_is_fitted(self)
-        if "_certificate" not in self.__dict__:
-            self._certificate = self._certify(self.sample_.X, self.moments_.rows)
-        return self._certificate
+        return normal.certificate_of(self)
 
     def certify(self, X: Float[Array, "n d"]) -> Certificate:
         """Return the certificate of this map, kernel and penalty on other rows.
@@ -359,24 +263,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
         """
         check_is_fitted(self)
-        rows = engine.presample(predict_blocks_of(self, X), self.seed_)
-        return self._certify(rows.X, len(rows))
+        return normal.certified(self, predict_blocks_of(self, X))
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
         check_is_fitted(self)
-        rows = engine.presample(blocks, self.seed_)
-        return self._certify(rows.X, engine.count_rows(blocks))
-
-    def _certify(self, X: Array, n_rows: int) -> Certificate:
-        return certify(
-            Rounded(self.kernel_, self.map_, self.feature_dtype_),
-            X,
-            alpha=self.alpha_ * n_rows / self.moments_.rows,
-            kernel=self.kernel_,
-            n_rows=n_rows,
-            random_state=self.seed_,
-        )
+        return normal.certified(self, blocks)
 
     # --- scikit-learn ----------------------------------------------------------------------------
 
@@ -391,19 +283,3 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         return tags
-
-
-def _refined(solution: Solution) -> Solution:
-    solved = solution.outcome is Outcome.SOLVED
-    return replace(solution, outcome=Outcome.REFINED) if solved else solution
-
-
-def _target_shape(blocks: Blocks) -> tuple[int, ...]:
-    """Return the shape of one row of y: () or (t,)."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            "KernelRidge: requires y to be passed, but the target y is None; name it with "
-            "target=... where the blocks are made."
-        )
-    return tuple(y.shape[1:])

@@ -4,9 +4,32 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bochner._ground.schema import Schema
-from bochner.estimators import KernelFeatures, KernelRidge
+from bochner.estimators import (
+    SVC,
+    SVR,
+    ExactKernel,
+    GaussianProcessRegressor,
+    KernelCCA,
+    KernelFeatures,
+    KernelKMeans,
+    KernelPCA,
+    KernelRegressor,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelSGDClassifier,
+    KernelSGDRegressor,
+    LogisticRegression,
+    OneClassSVM,
+)
+from bochner.estimators.calibration import Calibration
+from bochner.estimators.clustering import KernelCost
+from bochner.estimators.intervals import Conformal
+from bochner.estimators.metric import LearnedMetric, Round
 from bochner.estimators.named import LengthscaleSearch
+from bochner.estimators.posterior import Posterior
+from bochner.estimators.predictive import LeftOut, Predictive
 from bochner.estimators.rows import RowSample
+from bochner.estimators.tuned import Step, Tuning
 from bochner.features.arccosine import ReLU, ReLUMap, Sign, SignMap
 from bochner.features.auto import Auto, Candidate, Choice
 from bochner.features.columnwise import ColumnwiseMap
@@ -35,6 +58,7 @@ from bochner.features.map import (
     TensorProduct,
 )
 from bochner.features.mercer import MercerHarmonic, MercerHarmonicMap
+from bochner.features.monomials import Expanded, MonomialMap
 from bochner.features.neural import NeuralMap, NeuralSketch, NeuralTangentFeatures
 from bochner.features.nystrom import Nystrom, NystromMap, Whitening
 from bochner.features.placements import IID, QMC, Grid, Orthogonal
@@ -95,6 +119,22 @@ from bochner.kernels import (
 from bochner.kernels.series import Binomial, ExponentialSeries
 from bochner.moments import Moments
 from bochner.planning import Certificate
+from bochner.planning.strategies import SgdTask, StrategyCost, StrategyPlan
+from bochner.solvers.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Gamma,
+    Huber,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+)
+from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
+from bochner.solvers.penalty_path import HeldOutPath
+from bochner.solvers.regression_losses import CustomLoss, Hubers
+from bochner.solvers.sgd import Walk
 from bochner.solvers.solution import Outcome, Path, Solution
 
 __all__ = ["ESTIMATORS", "KNOWN"]
@@ -153,6 +193,8 @@ _METHODS: tuple[type, ...] = (
     Candidate,
     Choice,
     Compressed,
+    ExactKernel,
+    Expanded,
     Explicit,
     Fastfood,
     Fourier,
@@ -204,6 +246,7 @@ _MAPS: tuple[type, ...] = (
     MercerHarmonicMap,
     ModulatedMap,
     MonomialFunctions,
+    MonomialMap,
     NeuralMap,
     NeuralSketch,
     Node,
@@ -225,15 +268,47 @@ _MAPS: tuple[type, ...] = (
     Weights,
     Whitening,
 )
+_LOSSES: tuple[type, ...] = (
+    Absolute,
+    CustomLoss,
+    EpsilonInsensitive,
+    Gamma,
+    Huber,
+    Hubers,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+)
 _FITTED: tuple[type, ...] = (
+    Calibration,
     Certificate,
+    Conformal,
+    Convergence,
+    Evidence,
+    EvidenceOutcome,
+    HeldOutPath,
+    LeftOut,
+    KernelCost,
+    LearnedMetric,
     LengthscaleSearch,
     Moments,
+    NewtonHistory,
+    Optimum,
     Outcome,
     Path,
+    Posterior,
+    Predictive,
+    Round,
     RowSample,
     Schema,
+    SgdTask,
     Solution,
+    Step,
+    StrategyCost,
+    StrategyPlan,
+    Tuning,
+    Walk,
 )
 
 
@@ -242,7 +317,22 @@ def _by_name(*classes: type) -> Mapping[str, type]:
 
 
 #: Built from parameters, then given their fitted state.
-ESTIMATORS = _by_name(KernelFeatures, KernelRidge)
+ESTIMATORS = _by_name(
+    GaussianProcessRegressor,
+    KernelCCA,
+    KernelFeatures,
+    KernelKMeans,
+    KernelPCA,
+    KernelRidge,
+    KernelRidgeClassifier,
+    LogisticRegression,
+    SVC,
+    KernelSGDClassifier,
+    KernelSGDRegressor,
+    KernelRegressor,
+    OneClassSVM,
+    SVR,
+)
 
 #: Built from their fields.
-KNOWN = _by_name(*_KERNELS, *_METHODS, *_MAPS, *_FITTED)
+KNOWN = _by_name(*_KERNELS, *_METHODS, *_MAPS, *_LOSSES, *_FITTED)

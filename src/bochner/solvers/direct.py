@@ -23,7 +23,20 @@ from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.solution import Path
 
-__all__ = ["Eigen", "decompose", "decompose_rows", "floor", "leave_one_out", "path_of", "penalties"]
+__all__ = [
+    "Eigen",
+    "Sums",
+    "decompose",
+    "decompose_rows",
+    "evidence_of",
+    "floor",
+    "gcv_of",
+    "leave_one_out",
+    "leave_one_out_each",
+    "path_of",
+    "penalties",
+    "pooled",
+]
 
 #: Smallest penalty of the path, as a share of ‖G‖.
 LOWEST = 1e-11
@@ -36,6 +49,9 @@ TINY = 1e-100
 
 #: Penalties per factor of ten of the path.
 PER_DECADE = 4
+
+#: Rounding of float64.
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +76,9 @@ class Eigen:
         Whether an intercept is fitted.
     rows : int
         n, the number of rows of positive weight.
+    resolution : float or None
+        Share of the largest eigenvalue below which rounding alone fills a direction; None: that of
+        a Gram in float64, Dε.
     """
 
     values: Float[Array, " D"]
@@ -70,6 +89,7 @@ class Eigen:
     precision: str
     centred: bool = True
     rows: int = 0
+    resolution: float | None = None
 
     @property
     def count(self) -> float:
@@ -79,21 +99,41 @@ class Eigen:
     @property
     def _noise(self) -> float:
         """What rounding leaves of an eigenvalue of zero."""
-        return len(self.values) * float(np.finfo(np.float64).eps) * float(self.values[-1])
+        share = len(self.values) * EPS if self.resolution is None else self.resolution
+        return share * float(self.values[-1])
 
-    def coefficients(self, alpha: float) -> Float[Array, "D t"]:
-        """Return β(alpha); directions that rounding alone fills take no part.
+    @property
+    def rank(self) -> int:
+        """Directions that are told from rounding."""
+        return int(np.count_nonzero(self.values > self._noise))
 
-        At alpha = 0 this is the solution of least norm.
+    @property
+    def full(self) -> bool:
+        """Whether the rank is as high as rows and features allow: alpha = 0 loses nothing."""
+        return self.rank >= min(self.rows - self.centred, len(self.vectors))
+
+    def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
+        """Return β(alpha), alpha one number or one a target.
+
+        Directions that rounding alone fills take no part: at alpha = 0 this is the solution of
+        least norm.
         """
-        weights = self.values + alpha
-        kept = weights > self._noise
-        return self.vectors[:, kept] @ (self.projected[kept] / weights[kept, None])
+        return self.vectors @ (self.projected * self._inverse(alpha))
+
+    def residual_power_at(self, alpha: float | Float[Array, " t"]) -> Float[Array, " t"]:
+        """Return RSS of each target, alpha one number or one a target."""
+        inverse = self._inverse(alpha)
+        explained = (inverse * (1 + alpha * inverse) * self.projected**2).sum(axis=0)
+        return np.maximum(self.power - explained, 0.0)
+
+    def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
+        """Return 1/(w + alpha), zero where rounding alone is left; one column, or one a target."""
+        weights = self.values[:, None] + alpha
+        return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self._noise)
 
     def residual_power(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
         """Return RSS at each penalty, for each target."""
-        weights = self.values[:, None] + alphas
-        inverse = np.divide(1, weights, out=np.zeros_like(weights), where=weights > self._noise)
+        inverse = self._inverse(alphas)
         explained = (inverse * (1 + alphas * inverse)).T @ self.projected**2
         return np.maximum(self.power - explained, 0.0)
 
@@ -135,17 +175,23 @@ def decompose_rows(
     y: Float[Array, "n t"],
     w: Float[Array, " n"],
     centred: bool = True,
+    *,
+    weight: float | None = None,
+    rows: int | None = None,
 ) -> Eigen:
     """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
 
-    For few rows: the smallest eigenvalues keep twice as many digits as those of G do.
+    The smallest eigenvalues keep twice as many digits as those of G do. The rows may be those of
+    a triangle that stands for others: then ``weight`` and ``rows`` are W and n of those others.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
     U, s, V = U[:, ::-1], s[::-1], Vt[::-1].T
     power = ((root * y) ** 2).sum(axis=0)
     projected = s[:, None] * (U.T @ (root * y))
-    return Eigen(s**2, V, projected, power, float(w.sum()), "float64", centred, len(w))
+    weight, rows = float(w.sum()) if weight is None else weight, len(w) if rows is None else rows
+    noise = (max(rows, Z.shape[1]) * EPS) ** 2
+    return Eigen(s**2, V, projected, power, weight, "float64", centred, rows, noise)
 
 
 def floor(eigen: Eigen) -> float:
@@ -158,7 +204,7 @@ def floor(eigen: Eigen) -> float:
     top = max(float(eigen.values[-1]), TINY)
     if eigen.precision == "float32":
         return FLOAT32_FLOOR * top
-    return 10 * len(eigen.values) * float(np.finfo(np.float64).eps) * top
+    return 10 * len(eigen.values) * EPS * top
 
 
 def penalties(eigen: Eigen) -> Float[Array, " p"]:
@@ -177,26 +223,37 @@ def path_of(
     alphas: Float[Array, " p"],
     loo: Float[Array, " p"] | None = None,
     loo_rows: int = 0,
+    kfold: Float[Array, " p"] | None = None,
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
-    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
-    d_eff = (w / (w + lam)).sum(axis=0)
-    rss = eigen.residual_power(alphas)
-    free = np.maximum(n - d_eff - eigen.centred, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gcv = (n / free) ** 2 * _pooled(rss, eigen.power) / eigen.weight
+    evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else loo,
-        np.where(free > 0, gcv, np.inf),
-        _evidence(eigen, alphas),
-        d_eff,
+        pooled(gcv_of(eigen, alphas), eigen.power),
+        evidence.sum(axis=1),
+        _effective_dimension(eigen, alphas),
         loo_rows,
+        kfold,
     )
 
 
-def _evidence(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
-    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a.
+def _effective_dimension(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
+    w = eigen.values[:, None]
+    return (w / (w + alphas)).sum(axis=0)
+
+
+def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+    """Generalised cross-validation of each target; infinite where no degree of freedom is left."""
+    n = eigen.count
+    free = np.maximum(n - _effective_dimension(eigen, alphas) - eigen.centred, 0.0)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gcv = (n / free) ** 2 * eigen.residual_power(alphas) / eigen.weight
+    return np.where(free > 0, gcv, np.inf)
+
+
+def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a, each target's.
 
     −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
     """
@@ -205,11 +262,10 @@ def _evidence(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
     left = np.maximum(eigen.power - explained, np.finfo(float).tiny)
     log_q = np.log(left) - np.log(alphas)[:, None]
     logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
-    per_target = -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
-    return per_target[:, eigen.power > 0].sum(axis=1) if np.any(eigen.power > 0) else 0.0 * alphas
+    return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
 
 
-def _pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
+def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
     """Mean over targets of relative errors, in units of the mean power: no target dominates."""
     varies = power > 0
     if not np.any(varies):
@@ -223,6 +279,19 @@ def leave_one_out(
     alphas: Float[Array, " p"],
 ) -> tuple[Float[Array, " p"], int]:
     """Return the leave-one-out mean squared error at every penalty, and the rows it is a mean of.
+
+    Several targets: the mean of their relative errors; see :func:`leave_one_out_each`.
+    """
+    errors, rows = leave_one_out_each(eigen, blocks, alphas)
+    return pooled(errors, eigen.power / eigen.weight), rows
+
+
+def leave_one_out_each(
+    eigen: Eigen,
+    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
+    alphas: Float[Array, " p"],
+) -> tuple[Float[Array, "p t"], int]:
+    """Return the leave-one-out mean squared errors of each target, and the rows of that mean.
 
     Parameters
     ----------
@@ -247,7 +316,7 @@ def leave_one_out(
         total += _squared_errors(A, y, w, inverse, eigen.projected[kept], eigen)
         weight += float(len(y) if w is None else w.sum())
         rows += len(y)
-    return _pooled(total / max(weight, np.finfo(float).tiny), eigen.power / eigen.weight), rows
+    return total / max(weight, np.finfo(float).tiny), rows
 
 
 def _squared_errors(

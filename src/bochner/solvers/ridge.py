@@ -1,33 +1,66 @@
 """Ridge regression: the penalty is chosen along a path, and the outcome says how that went."""
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from bochner._ground.checks import nonnegative
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.solvers.direct import Eigen, floor, leave_one_out, path_of, penalties
-from bochner.solvers.solution import Outcome, Path, Solution
+from bochner.solvers.direct import (
+    Eigen,
+    evidence_of,
+    floor,
+    gcv_of,
+    leave_one_out_each,
+    path_of,
+    penalties,
+    pooled,
+)
+from bochner.solvers.solution import Outcome, Path, Solution, best_of
 
-__all__ = ["CRITERIA", "Alpha", "as_alpha", "solve_ridge"]
+__all__ = ["CRITERIA", "Alpha", "as_alpha", "least_alpha", "solve_ridge"]
 
-Alpha = float | Literal["loo", "gcv", "evidence"]
+Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence", "kfold"]
 
 #: Ways to choose the penalty.
-CRITERIA = ("loo", "gcv", "evidence")
+CRITERIA = ("loo", "gcv", "evidence", "kfold")
+
+#: Errors of each target along the path, (p, t), or None where they were not computed.
+Errors = Float[Array, "p t"] | None
+
+#: From the worst: of several targets the worst outcome is told.
+WORST_FIRST = (
+    Outcome.FLOAT32_LIMITED,
+    Outcome.SINGULAR,
+    Outcome.EDGE_LOW,
+    Outcome.EDGE_HIGH,
+    Outcome.LEAST_NORM,
+    Outcome.SOLVED,
+)
 
 
 def as_alpha(alpha: object) -> Alpha:
-    """Return a criterion's name or a penalty ≥ 0."""
+    """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
         if alpha in CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
-            f'alpha must be "loo", "gcv", "evidence" or a number of 0 or above; got {alpha!r}.'
+            'alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or "kfold", or '
+            f"such a number for each target; got {alpha!r}."
         )
+    if isinstance(alpha, list | tuple) or getattr(alpha, "ndim", 0):
+        each = tuple(nonnegative(a, "KernelRidge", f"alpha[{i}]") for i, a in enumerate(alpha))
+        if not each:
+            raise InvalidInput("alpha must be a number for each target; got an empty sequence.")
+        return each
     return nonnegative(alpha, "KernelRidge", "alpha")
+
+
+def least_alpha(alpha: Alpha) -> Alpha:
+    """Return the smallest of given penalties, or the criterion."""
+    return min(alpha) if isinstance(alpha, tuple) else alpha
 
 
 def solve_ridge(
@@ -35,6 +68,9 @@ def solve_ridge(
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     alpha: Alpha,
     rows: Iterable[tuple[Array, Array, Array | None]] = (),
+    *,
+    kfold: Callable[[Float[Array, " p"]], Errors] | None = None,
+    per_target: bool = False,
 ) -> Solution:
     """Return the coefficients at a given penalty, or at the best of a path.
 
@@ -44,10 +80,15 @@ def solve_ridge(
         Decomposition of the moments.
     means : ((D,), (t,))
         Means that the moments are about: zero without an intercept.
-    alpha : float or {"loo", "gcv", "evidence"}
-        The penalty, or how to choose it.
+    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}
+        The penalty, or one for each target, or how to choose it.
     rows : iterable of (Z, y, w)
         Rows about the means, for the leave-one-out errors; without rows "loo" is "gcv".
+    kfold : callable, optional
+        Gives the errors of cross-validation at these penalties, (p, t); without it "kfold" is
+        "gcv".
+    per_target : bool, default False
+        Whether each target has the penalty that is best for it alone.
 
     Returns
     -------
@@ -55,34 +96,91 @@ def solve_ridge(
         With outcome FLOAT32_LIMITED where float32 moments do not resolve the penalty: form them
         in float64 and call again.
     """
+    given = None if isinstance(alpha, str) else _as_given(alpha, len(eigen.power))
     alphas = penalties(eigen)
-    if not isinstance(alpha, str) and alpha > 0:
-        alphas = np.unique(np.append(alphas, alpha))
-    loo, loo_rows = leave_one_out(eigen, rows, alphas)
-    path = path_of(eigen, alphas, loo if loo_rows else None, loo_rows)
-    criterion = "given" if not isinstance(alpha, str) else alpha
-    if criterion == "loo" and not loo_rows:
-        criterion = "gcv"
-    chosen = path.alphas[path.best(criterion)] if isinstance(alpha, str) else alpha
-    coef = eigen.coefficients(float(chosen))
+    if given is not None and np.any(given > 0):
+        alphas = np.unique(np.append(alphas, given[given > 0]))
+    loo, loo_rows = leave_one_out_each(eigen, rows, alphas)
+    errors = {"loo": loo if loo_rows else None, "kfold": None if kfold is None else kfold(alphas)}
+    power = eigen.power / eigen.weight
+    shared = {name: None if e is None else pooled(e, power) for name, e in errors.items()}
+    path = path_of(eigen, alphas, shared["loo"], loo_rows, shared["kfold"])
+    criterion = _criterion(alpha, errors)
+    if given is not None:
+        chosen = given
+    elif per_target:
+        chosen = _best_each(eigen, path, criterion, errors)
+    else:
+        chosen = np.array([path.alphas[path.best(criterion)]])
+    return _at(eigen, means, chosen, path, criterion)
+
+
+def _as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
+    if isinstance(alpha, tuple) and len(alpha) != targets:
+        raise InvalidInput(
+            f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."
+        )
+    return np.atleast_1d(np.asarray(alpha, np.float64))
+
+
+def _criterion(alpha: Alpha, errors: dict[str, Errors]) -> str:
+    """Return how the penalty is chosen: by "gcv" where what was asked for cannot be had."""
+    if not isinstance(alpha, str):
+        return "given"
+    return "gcv" if alpha in errors and errors[alpha] is None else alpha
+
+
+def _best_each(
+    eigen: Eigen, path: Path, criterion: str, errors: dict[str, Errors]
+) -> Float[Array, " t"]:
+    """Return the best penalty of each target; for a constant one, the largest."""
+    of_moments: dict[str, Any] = {"gcv": gcv_of, "evidence": evidence_of}
+    values = errors.get(criterion)
+    if values is None:
+        values = of_moments[criterion](eigen, path.alphas)
+    best = [best_of(column, criterion) for column in values.T]
+    return np.where(eigen.power > 0, path.alphas[best], path.alphas[-1])
+
+
+def _at(
+    eigen: Eigen,
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
+    chosen: Float[Array, " t"],
+    path: Path,
+    criterion: str,
+) -> Solution:
+    """Return the solution at one penalty, or one for each target."""
+    alpha = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
+    coef = eigen.coefficients(alpha)
     return Solution(
         coef,
         means[1] - means[0] @ coef,
-        float(chosen),
-        _outcome(eigen, path, float(chosen), criterion),
+        alpha,
+        _outcome(eigen, path, chosen, criterion),
         path,
         criterion,
-        eigen.residual_power(np.array([chosen]))[0] / eigen.weight,
+        eigen.residual_power_at(alpha) / eigen.weight,
     )
 
 
-def _outcome(eigen: Eigen, path: Path, alpha: float, criterion: str) -> Outcome:
-    if not np.any(eigen.power > 0):
+def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterion: str) -> Outcome:
+    """Return the worst outcome of the targets that vary."""
+    varies = eigen.power > 0
+    if not np.any(varies):
         return Outcome.CONSTANT_TARGET
+    alphas = chosen if len(chosen) == 1 else np.asarray(chosen)[varies]
+    found = {_outcome_at(eigen, path, float(alpha), criterion) for alpha in alphas}
+    return next(outcome for outcome in WORST_FIRST if outcome in found)
+
+
+def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str) -> Outcome:
+    single = eigen.precision == "float32"
     low = floor(eigen)
+    if criterion == "given" and alpha == 0 and not single and eigen.full:
+        return Outcome.SOLVED if eigen.rank == len(eigen.vectors) else Outcome.LEAST_NORM
     if criterion == "given":
-        limited = Outcome.FLOAT32_LIMITED if eigen.precision == "float32" else Outcome.SINGULAR
+        limited = Outcome.FLOAT32_LIMITED if single else Outcome.SINGULAR
         return limited if alpha < low and eigen.values[0] < low else Outcome.SOLVED
     if alpha <= path.alphas[0]:
-        return Outcome.FLOAT32_LIMITED if eigen.precision == "float32" else Outcome.EDGE_LOW
+        return Outcome.FLOAT32_LIMITED if single else Outcome.EDGE_LOW
     return Outcome.EDGE_HIGH if alpha >= path.alphas[-1] else Outcome.SOLVED

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["Outcome", "Path", "Solution"]
+__all__ = ["Outcome", "Path", "Solution", "best_of"]
 
 
 class Outcome(Enum):
@@ -36,16 +36,43 @@ class Outcome(Enum):
         "Solved in float64: float32 products of the features did not resolve the alpha that the "
         "data ask for, so the sweep was done again in float64."
     )
+    LEAST_NORM = (
+        "alpha is 0 and there are no more rows than features: of all coefficients that pass "
+        "through every row, those of least norm."
+    )
+    NOT_CONVERGED = (
+        "The iteration stopped before predictions were as close to the exact ones as was asked; "
+        "solution_.history says how close they are. Raise alpha, or n_features (the width of the "
+        "preconditioner), or ask for less with method=ExactKernel(tol=..., max_iter=...)."
+    )
     CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
 
     @property
     def good(self) -> bool:
         """Whether nothing needs to be done."""
-        return self in (Outcome.SOLVED, Outcome.REFINED, Outcome.CONSTANT_TARGET)
+        return self in (
+            Outcome.SOLVED,
+            Outcome.REFINED,
+            Outcome.LEAST_NORM,
+            Outcome.CONSTANT_TARGET,
+        )
 
     def __str__(self) -> str:
         """Return the sentence."""
         return self.value
+
+
+def best_of(values: Float[Array, " p"], criterion: str) -> int:
+    """Return the index of the best of a criterion, in rising order of alpha.
+
+    Of errors within one part in 10⁴ of the least, or 1e-10 of the largest, the largest alpha is
+    taken: the differences mean nothing, and on a plateau they are rounding.
+    """
+    if criterion == "evidence":
+        return int(np.argmax(values))
+    errors = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
+    largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
+    return int(np.flatnonzero(errors <= 1.0001 * errors.min() + 1e-10 * largest)[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +95,9 @@ class Path:
         d_λ = Tr G(G + λI)⁻¹.
     loo_rows : int
         Rows that the leave-one-out errors are a mean over.
+    kfold : (p,) or None
+        Mean squared error of five folds, each predicted from the other four; several targets as
+        in ``loo``. None if it was not asked for.
     """
 
     alphas: Float[Array, " p"]
@@ -76,28 +106,22 @@ class Path:
     evidence: Float[Array, " p"]
     effective_dimension: Float[Array, " p"]
     loo_rows: int = 0
+    kfold: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
         """Return the path as a table."""
-        names = ("alpha", "loo", "gcv", "evidence", "d_eff")
-        rows = zip(
-            self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension, strict=True
-        )
+        names = ["alpha", "loo", "gcv", "evidence", "d_eff"]
+        columns = [self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension]
+        if self.kfold is not None:
+            names, columns = [*names, "kfold"], [*columns, self.kfold]
+        rows = zip(*columns, strict=True)
         lines = ["".join(f"{name:>13}" for name in names)]
         lines += ["".join(f"{value:13.5g}" for value in row) for row in rows]
         return "\n".join(lines)
 
     def best(self, criterion: str) -> int:
-        """Return the index of the best alpha by "loo", "gcv" or "evidence".
-
-        Of errors within one part in 10⁴ of the least, or 1e-10 of the largest, the largest alpha
-        is taken: the differences mean nothing, and on a plateau they are rounding.
-        """
-        if criterion == "evidence":
-            return int(np.argmax(self.evidence))
-        errors = np.nan_to_num(getattr(self, criterion), nan=np.inf, posinf=np.inf)
-        largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
-        return int(np.flatnonzero(errors <= 1.0001 * errors.min() + 1e-10 * largest)[-1])
+        """Return the index of the best alpha by "loo", "gcv", "kfold" or "evidence"."""
+        return best_of(getattr(self, criterion), criterion)
 
     def to_dict(self) -> dict[str, Array]:
         """Return the columns by name."""
@@ -111,16 +135,16 @@ class Solution:
     Attributes
     ----------
     coef : (D, t) float64
-        β: predictions are Z β + intercept.
+        β: predictions are Z β + intercept. Of an exact fit (n, t): of the kernel and each row.
     intercept : (t,) float64
-    alpha : float
-        The penalty used.
+    alpha : float or (t,)
+        The penalty used, or that of each target.
     outcome : Outcome
         Its text is the remedy.
     path : Path
         Criteria at every alpha tried.
     criterion : str
-        "loo", "gcv", "evidence", or "given".
+        "loo", "gcv", "evidence", "kfold", or "given".
     residual_variance : (t,) float64
         Σ w (y − ŷ)² / W on the rows of the fit.
     history : tuple of str
@@ -129,7 +153,7 @@ class Solution:
 
     coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
-    alpha: float
+    alpha: float | Float[Array, " t"]
     outcome: Outcome
     path: Path
     criterion: str
@@ -138,7 +162,8 @@ class Solution:
 
     def __repr__(self) -> str:
         """Return one line."""
+        alphas = ", ".join(f"{alpha:.4g}" for alpha in np.atleast_1d(self.alpha))
         return (
-            f"Solution(alpha={self.alpha:.4g} by {self.criterion}, D={len(self.coef)}, "
+            f"Solution(alpha={alphas} by {self.criterion}, D={len(self.coef)}, "
             f"outcome={self.outcome.name})"
         )

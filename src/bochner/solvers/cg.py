@@ -1,0 +1,265 @@
+"""(A + αI)u = b for the kernel matrix of the rows: conjugate gradients, preconditioned by features.
+
+A is the kernel matrix as a fit sees it: weighted by √w on both sides, and without the direction
+√w where an intercept takes that direction up. With features Z of the same rows, seen the same
+way, the preconditioner is P = ZZᵀ + αI, applied through ZᵀZ = V diag(s) Vᵀ:
+
+    P⁻¹ r = (r − ZV (s + α)⁻¹ VᵀZᵀ r)/α.
+
+If ZZᵀ ⪯ A (Nyström, Mercer), κ(P⁻¹(A + α)) ≤ 1 + Tr(A − ZZᵀ)/α, and the residual bounds what is
+left: a solution u with residual r predicts, at any x, within
+
+    √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
+
+of the exact one, because the difference f has |f|² = eᵀAe ≤ rᵀ(A + α)⁻¹r, e = (A + α)⁻¹r, and
+eᵀAe ≤ |r|²/(4α). That bound, and not the residual, decides when to stop.
+
+Products may be cheap and a little wrong (tiles in float32): whenever the residual has fallen far
+enough for that to matter it is computed again, exactly (van der Vorst and Ye 2000), and only such
+a residual ends the iteration. A cheap product that no longer helps is not used again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bochner._ground.shapes import Array, Float
+
+__all__ = ["FeaturePreconditioner", "Found", "System", "solve_system"]
+
+Multiply = Callable[[Array], Array]
+
+#: Rounding of float32.
+SINGLE = float(np.finfo(np.float32).eps)
+
+#: Factor by which the residual falls between exact residuals, at least and at most.
+LEAST_DROP, MOST_DROP = 1e-4, 0.1
+
+#: Steps after which the residual is computed again, however slowly it falls.
+MOST_STEPS = 100
+
+#: Exact residuals that may fail to fall by a half.
+PATIENCE = 3
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """(A + α_j I) u_j = b_j for t targets.
+
+    Attributes
+    ----------
+    exact, rough : callable
+        (n, t) to A times it: exactly, and cheaply; the same one where there is no cheap way.
+    right : (n, t)
+        b.
+    alphas : (t,)
+    peak : float
+        Largest √k(x, x), by which the bound on predictions is scaled.
+    scale : (t,)
+        What a prediction's error is measured by: the spread of each target.
+    """
+
+    exact: Multiply
+    rough: Multiply
+    right: Float[Array, "n t"]
+    alphas: Float[Array, " t"]
+    peak: float
+    scale: Float[Array, " t"]
+
+    def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return b − (A + α)u."""
+        return self.right - self.exact(u) - self.alphas * u
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePreconditioner:
+    """P⁻¹ from features and the eigendecomposition of their Gram.
+
+    Attributes
+    ----------
+    Z : (n, r) float64
+        Features of the rows, as the system sees them.
+    values : (m,)
+        Eigenvalues of ZᵀZ.
+    vectors : (r, m)
+    alphas : (t,)
+    """
+
+    Z: Float[Array, "n r"]
+    values: Float[Array, " m"]
+    vectors: Float[Array, "r m"]
+    alphas: Float[Array, " t"]
+
+    def __call__(self, r: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return P⁻¹ r, in O(n r t)."""
+        inside = self.vectors.T @ (self.Z.T @ r)
+        inside /= self.values[:, None] + self.alphas
+        return (r - self.Z @ (self.vectors @ inside)) / self.alphas
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the iteration found.
+
+    Attributes
+    ----------
+    u : (n, t)
+    bound : (t,)
+        Predictions differ from the exact ones by no more, in units of ``scale``.
+    converged : bool
+    iterations : int
+    history : tuple of str
+        One line for each exact residual.
+    """
+
+    u: Float[Array, "n t"]
+    bound: Float[Array, " t"]
+    converged: bool
+    iterations: int
+    history: tuple[str, ...]
+
+
+def solve_system(
+    system: System,
+    precondition: Multiply,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    ordered: bool = True,
+) -> Found:
+    """Solve for all targets at once; each product with A serves all of them.
+
+    Parameters
+    ----------
+    system : System
+    precondition : callable
+        (n, t) to P⁻¹ times it.
+    tol : float, default 1e-6
+        Bound on the error of predictions, in units of the spread of the target.
+    max_iter : int, default 1000
+    ordered : bool, default True
+        Whether P ⪯ A + α, so that rᵀP⁻¹r bounds the error.
+
+    Returns
+    -------
+    Found
+        Not converged where ``max_iter`` was reached, or exact residuals stopped falling.
+    """
+    run = _Run(system, precondition, tol, ordered)
+    bound = run.bound()
+    while np.any(bound > tol) and run.iterations < max_iter and run.fails < PATIENCE:
+        moved = run.step(bound > tol)
+        if not moved or run.iterations == max_iter:
+            bound = run.replace()
+    return Found(run.u, bound, bool(np.all(bound <= tol)), run.iterations, tuple(run.history))
+
+
+@dataclass(eq=False)
+class _Run:
+    """The iterates, by directions each conjugate to the one before: residuals may be replaced.
+
+    A column whose residual has fallen as far as it can be trusted waits for the exact one.
+    """
+
+    system: System
+    precondition: Multiply
+    tol: float
+    ordered: bool
+    iterations: int = 0
+    steps: int = 0
+    fails: int = 0
+    history: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        right = self.system.right
+        self.cheap = self.system.rough is not self.system.exact
+        self.u, self.r = np.zeros_like(right), right.copy()
+        self._precondition()
+        self.p, self.q, self.since = 0 * right, 0 * right, self._length()
+        self.best = self.bound()
+        self.waiting = np.zeros(right.shape[1], bool)
+        self.kept = self.u.copy(), self.r
+
+    def step(self, active: Array) -> bool:
+        """Take a step in the active columns, and say whether another makes sense."""
+        system = self.system
+        multiply = system.rough if self.cheap else system.exact
+        p = self.z - _ratio(self.z, self.q, self.p) * self.p
+        q = multiply(p) + system.alphas * p
+        moves = active & ~self.waiting & ((p * q).sum(axis=0) > 0)
+        length = np.where(moves, _ratio(self.r, p, q), 0.0)
+        self.u, self.r = self.u + length * p, self.r - length * q
+        self.p, self.q = np.where(moves, p, self.p), np.where(moves, q, self.q)
+        self._precondition()
+        self.iterations, self.steps = self.iterations + 1, self.steps + 1
+        self.waiting |= self._far_enough() | ~moves
+        return not np.all(self.waiting) and self.steps < MOST_STEPS
+
+    def _far_enough(self) -> Array:
+        """Whether each residual has fallen as far as it can be trusted, or to the end."""
+        fallen = self._length() <= (self._drop() if self.cheap else LEAST_DROP) * self.since
+        return fallen | (self.bound() <= 0.5 * self.tol)
+
+    def replace(self) -> Array:
+        """Compute the residual again, exactly; give up cheap products, or all, where it is stuck.
+
+        Returns
+        -------
+        bound : (t,)
+        """
+        self.r = self.system.residual(self.u)
+        self._precondition()
+        bound = self.bound()
+        self._note(bound)
+        stuck = (bound > self.tol) & (bound > 0.5 * self.best)
+        if np.any(stuck):
+            self._go_back(bound >= self.best)
+            bound = self.bound()
+            self.fails += not self.cheap
+            self.cheap, self.p = False, 0 * self.p
+        self.best, self.since = np.minimum(self.best, bound), self._length()
+        self.kept = self.u.copy(), self.r.copy()
+        self.waiting[:], self.steps = False, 0
+        return bound
+
+    def _go_back(self, worse: Array) -> None:
+        """Take up again what was better."""
+        u, r = self.kept
+        self.u, self.r = np.where(worse, u, self.u), np.where(worse, r, self.r)
+        self._precondition()
+
+    def bound(self) -> Array:
+        """Bound on the error of any prediction, in units of the spread."""
+        system = self.system
+        norm = np.sqrt((self.r**2).sum(axis=0) / (4 * system.alphas))
+        norm = np.minimum(norm, self._length()) if self.ordered else norm
+        return np.divide(
+            system.peak * norm, system.scale, out=np.zeros_like(norm), where=system.scale > 0
+        )
+
+    def _precondition(self) -> None:
+        self.z = self.precondition(self.r)
+
+    def _length(self) -> Array:
+        """√(rᵀP⁻¹r)."""
+        return np.sqrt(np.maximum((self.r * self.z).sum(axis=0), 0.0))
+
+    def _drop(self) -> float:
+        """How far the residual may fall by products whose entries are rounded to float32."""
+        system = self.system
+        noise = SINGLE * system.peak**2 * np.sqrt(len(system.right)) / float(system.alphas.min())
+        return float(np.clip(noise, LEAST_DROP, MOST_DROP))
+
+    def _note(self, bound: Array) -> None:
+        kind = "float32" if self.cheap else "float64"
+        self.history.append(
+            f"iteration {self.iterations}: predictions within {bound.max():.2g} of the spread "
+            f"({kind} products)"
+        )
+
+
+def _ratio(a: Array, b: Array, c: Array) -> Array:
+    """Return a·b / b·c of each column; zero where b·c is."""
+    over = (b * c).sum(axis=0)
+    return np.divide((a * b).sum(axis=0), over, out=np.zeros_like(over), where=over != 0)

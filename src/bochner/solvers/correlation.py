@@ -1,0 +1,141 @@
+"""Canonical correlations from moments: two sides of features, and a penalty on both.
+
+With G the centred products of [Z_x, Z_y] side by side, directions a and b maximise a·G_xy b subject
+to a·(G_xx + λI)a = b·(G_yy + λI)b = 1: singular vectors of (G_xx + λI)^(−½) G_xy (G_yy + λI)^(−½).
+One eigendecomposition of each side serves all penalties.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg import eigh
+
+from bochner._ground.blas import product
+from bochner._ground.shapes import Array, Float
+
+__all__ = ["Directions", "Sides", "correlations"]
+
+#: Squares of singular values below this share of the largest are rounding.
+TINY = 1e-13
+
+#: Rounding of the products, as a share of the largest eigenvalue: times D in float64.
+ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
+
+
+class Sums(Protocol):
+    """What is decomposed: the moments of both sides' features, side by side."""
+
+    @property
+    def gram(self) -> Float[Array, "D D"]: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def precision(self) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Pairs of directions.
+
+    Attributes
+    ----------
+    a : (D_x, q)
+    b : (D_y, q)
+    values : (q,)
+        a·G_xy b of the directions of unit penalised length, falling.
+    """
+
+    a: Float[Array, "D q"]
+    b: Float[Array, "E q"]
+    values: Float[Array, " q"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Both sides in the coordinates of their eigenvectors.
+
+    Attributes
+    ----------
+    x, y : (D_x,), (D_y,)
+        Eigenvalues of G_xx and G_yy.
+    U, V : (D_x, D_x), (D_y, D_y)
+        Their eigenvectors.
+    cross : (D_x, D_y)
+        Uᵀ G_xy V.
+    weight : float
+        Σ w.
+    precision : str
+        Precision of the products.
+    """
+
+    x: Float[Array, " D"]
+    y: Float[Array, " E"]
+    U: Float[Array, "D D"]
+    V: Float[Array, "E E"]
+    cross: Float[Array, "D E"]
+    weight: float
+    precision: str
+
+    @staticmethod
+    def of(sums: Sums, width: int) -> "Sides":
+        """Decompose; the first ``width`` features are x's. O(D³)."""
+        G = sums.gram
+        x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
+        y, V = eigh(G[width:, width:], driver="evd", check_finite=False)
+        cross = product(product(np.ascontiguousarray(U.T), G[:width, width:].copy()), V.copy())
+        x, y = np.maximum(x, 0.0), np.maximum(y, 0.0)
+        return Sides(x, y, U, V, cross, sums.weight, sums.precision)
+
+    def penalties(self) -> Float[Array, " p"]:
+        """Return penalties to try: a factor of ten apart, up to the largest eigenvalue."""
+        top = max(float(self.x[-1]), float(self.y[-1])) or 1.0
+        return top * 10.0 ** np.arange(-10 if self.precision == "float64" else -6, 1)
+
+    def directions(self, count: int, alpha: float) -> Directions:
+        """Return the ``count`` best pairs, or as many as there are; scores have variance 1."""
+        left, right = self._root(self.x, alpha), self._root(self.y, alpha)
+        M = left[:, None] * self.cross * right
+        u, values, v = _leading(M, count)
+        a, b = self.U @ (left[:, None] * u), self.V @ (right[:, None] * v)
+        largest = np.argmax(np.abs(a), axis=0)
+        signs = np.where(a[largest, np.arange(a.shape[1])] < 0, -1.0, 1.0)
+        a = a * signs * self._unit(self.x, left[:, None] * u)
+        b = b * signs * self._unit(self.y, right[:, None] * v)
+        return Directions(a, b, values)
+
+    def _root(self, eigenvalues: Float[Array, " D"], alpha: float) -> Float[Array, " D"]:
+        """Return (w + alpha)^(−½); directions that rounding alone fills take no part."""
+        share = ROUNDING[self.precision] * len(eigenvalues) ** (self.precision == "float64")
+        weights = eigenvalues + alpha
+        kept = (weights > share * float(eigenvalues[-1])) & (weights > 0)
+        return np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=kept)
+
+    def _unit(self, eigenvalues: Float[Array, " D"], c: Float[Array, "D q"]) -> Float[Array, " q"]:
+        """Return what scales directions, in eigenvectors' coordinates, to scores of variance 1."""
+        variance = eigenvalues @ c**2 / self.weight
+        return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
+
+
+def correlations(sums: Sums, found: Directions) -> Float[Array, " q"]:
+    """Return the correlation of each pair of scores on the rows of these moments."""
+    width = len(found.a)
+    G = sums.gram
+    xx = np.einsum("ij,ij->j", found.a, G[:width, :width] @ found.a)
+    yy = np.einsum("ij,ij->j", found.b, G[width:, width:] @ found.b)
+    xy = np.einsum("ij,ij->j", found.a, G[:width, width:] @ found.b)
+    size = np.sqrt(np.maximum(xx, 0.0) * np.maximum(yy, 0.0))
+    return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
+
+
+def _leading(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
+    """Return the leading singular triplets whose values are above rounding."""
+    if M.shape[0] > M.shape[1]:
+        v, values, u = _leading(M.T, count)
+        return u, values, v
+    m = len(M)
+    squares, u = eigh(M @ M.T, subset_by_index=[max(0, m - count), m - 1], check_finite=False)
+    squares, u = squares[::-1], u[:, ::-1]
+    kept = squares > TINY * max(float(squares[0]), 0.0)
+    u, values = u[:, kept], np.sqrt(squares[kept])
+    return u, values, M.T @ u / values

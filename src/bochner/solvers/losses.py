@@ -1,0 +1,209 @@
+"""Losses of numbers: squared, robust, of quantiles, of support vectors, of counts and amounts.
+
+Those of classes are here too, from ``bochner.solvers.class_losses``.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import xlogy
+
+from bochner._ground.shapes import Array
+from bochner.solvers.class_losses import (
+    CrammerSinger,
+    Hinge,
+    Logistic,
+    Multinomial,
+    SquaredHinge,
+)
+from bochner.solvers.loss import Loss, positive, ramp, ramp_curvature, ramp_slope
+
+__all__ = [
+    "Absolute",
+    "CrammerSinger",
+    "EpsilonInsensitive",
+    "Gamma",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Poisson",
+    "Quantile",
+    "Squared",
+    "SquaredEpsilonInsensitive",
+    "SquaredHinge",
+]
+
+#: Above this exponent, exp times a weight may be no number: the value is then infinite.
+LARGEST_EXPONENT = 600.0
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """(y − f)²/2: then alpha is the penalty of ridge regression."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return (y - f) ** 2 / 2
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return f - y
+
+    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return np.ones_like(f)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f."""
+
+    threshold: float = 1.0
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = np.abs(y - f)
+        near = np.minimum(r, self.threshold)
+        return near * (r - near / 2)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return np.clip(f - y, -self.threshold, self.threshold)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return 1.0 * (np.abs(y - f) <= self.threshold)
+
+
+@dataclass(frozen=True)
+class Quantile(Loss):
+    """max(τ r, (τ − 1) r), r = y − f; one level τ, or one a column."""
+
+    level: float | tuple[float, ...] = 0.5
+    width: float = 0.0
+
+    @property
+    def kinked(self) -> bool:
+        return self.width == 0
+
+    def value(self, y: Array, f: Array) -> Array:
+        q, r = self._best(y - f), y - f
+        return q * r - self.width * q**2 / 2
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return -self._best(y - f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        if self.kinked:
+            return np.zeros_like(f)
+        q, tau = (y - f) / self.width, np.asarray(self.level)
+        return ((q > tau - 1) & (q < tau)) / self.width
+
+    def smooth(self, width: float) -> "Quantile":
+        return replace(self, width=width)
+
+    def at(self, columns: Array) -> "Quantile":
+        if isinstance(self.level, float):
+            return self
+        return replace(self, level=tuple(self.level[i] for i in columns.tolist()))
+
+    def _best(self, r: Array) -> Array:
+        """Return the q in [τ − 1, τ] of the largest q r − δq²/2."""
+        tau = np.asarray(self.level)
+        if self.kinked:
+            return np.where(r > 0, tau, tau - 1)
+        return np.clip(r / self.width, tau - 1, tau)
+
+
+@dataclass(frozen=True)
+class Absolute(Loss):
+    """|y − f|; with a width δ, Huber's."""
+
+    width: float = 0.0
+
+    @property
+    def kinked(self) -> bool:
+        return self.width == 0
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = np.abs(y - f)
+        return r if self.kinked else ramp(r, self.width)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        r = f - y
+        return np.sign(r) if self.kinked else np.clip(r / self.width, -1, 1)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return np.zeros_like(f) if self.kinked else (np.abs(y - f) < self.width) / self.width
+
+    def smooth(self, width: float) -> "Absolute":
+        return Absolute(width)
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(Loss):
+    """max(0, |y − f| − ε): the loss of support vector regression."""
+
+    epsilon: float = 0.1
+    width: float = 0.0
+
+    @property
+    def kinked(self) -> bool:
+        return self.width == 0
+
+    def value(self, y: Array, f: Array) -> Array:
+        return ramp(np.abs(y - f) - self.epsilon, self.width)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return np.sign(f - y) * ramp_slope(np.abs(y - f) - self.epsilon, self.width)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return ramp_curvature(np.abs(y - f) - self.epsilon, self.width)
+
+    def smooth(self, width: float) -> "EpsilonInsensitive":
+        return replace(self, width=width)
+
+
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(Loss):
+    """max(0, |y − f| − ε)²."""
+
+    epsilon: float = 0.1
+
+    def value(self, y: Array, f: Array) -> Array:
+        return positive(np.abs(y - f) - self.epsilon) ** 2
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return 2 * np.sign(f - y) * positive(np.abs(y - f) - self.epsilon)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return 2.0 * (np.abs(y - f) > self.epsilon)
+
+
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """exp(f) − y f + y log y − y: half the deviance of counts y ≥ 0 of mean exp(f)."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return _exp(f) - y * f + xlogy(y, y) - y
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return _exp(f) - y
+
+    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return _exp(f)
+
+
+@dataclass(frozen=True)
+class Gamma(Loss):
+    """f + y exp(−f) − log y − 1: half the deviance of y > 0 of mean exp(f)."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return f + y * _exp(-f) - np.log(y) - 1
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return 1 - y * _exp(-f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return y * _exp(-f)
+
+
+def _exp(f: Array) -> Array:
+    """Return exp(f), infinite where no weight could be put on it."""
+    return np.where(f > LARGEST_EXPONENT, np.inf, np.exp(np.minimum(f, LARGEST_EXPONENT)))

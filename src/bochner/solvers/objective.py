@@ -1,0 +1,232 @@
+"""Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² over re-iterable features: values and gradients."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bochner._ground.shapes import Array, Float
+from bochner.solvers.hessian import Bends, Rows, backward, forward
+from bochner.solvers.loss import Loss
+from bochner.solvers.shared_cg import inner
+
+__all__ = ["Line", "Objective", "Point", "Source"]
+
+#: Rows that are worked on at once where no features are needed.
+ROWS_AT_ONCE = 1 << 15
+
+#: Slopes looked at along a line, at most, and the share of the first that is next to none.
+LOOKS = 20
+FLAT = 0.05
+
+
+class Source(Protocol):
+    """Features that can be read again and again."""
+
+    @property
+    def cached(self) -> bool: ...
+    def __iter__(self) -> Iterator[Rows]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Parameters, their fit, and what the objective of each column is there.
+
+    Attributes
+    ----------
+    theta : (t, D + 1)
+        β and b of each column.
+    fitted : (n, t)
+        Z β + b.
+    value : (t,)
+        The objective; a joint one in every place.
+    gradient : (t, D + 1)
+    """
+
+    theta: Float[Array, "t p"]
+    fitted: Float[Array, "n t"]
+    value: Float[Array, " t"]
+    gradient: Float[Array, "t p"]
+
+    def at(self, columns: Array) -> "Point":
+        """Return the part of these columns."""
+        return Point(
+            self.theta[columns],
+            self.fitted[:, columns],
+            self.value[columns],
+            self.gradient[columns],
+        )
+
+    def where(self, mine: Array, other: "Point") -> "Point":
+        """Return these columns of mine, and the rest of the other's."""
+        return Point(
+            np.where(mine[:, None], self.theta, other.theta),
+            np.where(mine, self.fitted, other.fitted),
+            np.where(mine, self.value, other.value),
+            np.where(mine[:, None], self.gradient, other.gradient),
+        )
+
+    def put(self, columns: Array, part: "Point") -> "Point":
+        """Return the point with these columns replaced."""
+        if len(columns) == len(self.theta):
+            return part
+        self.fitted[:, columns] = part.fitted
+        for mine, new in (
+            (self.theta, part.theta),
+            (self.value, part.value),
+            (self.gradient, part.gradient),
+        ):
+            mine[columns] = new
+        return self
+
+
+class Objective:
+    """The rows, their targets and weights, and the penalty.
+
+    Parameters
+    ----------
+    features : Source
+    alpha : float
+    fit_intercept : bool
+    targets : callable, optional
+        From the blocks' y to what the loss compares with, (b, t).
+
+    Notes
+    -----
+    Targets and weights are read once and kept; memory O(n).
+    """
+
+    def __init__(
+        self,
+        features: Source,
+        alpha: float,
+        fit_intercept: bool,
+        targets: Callable[[Array], Array] | None = None,
+    ) -> None:
+        self.features = features
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self._targets = targets
+        ys, ws = [], []
+        for block in features:
+            ys.append(np.asarray(block.y, np.float64))
+            ws.append(np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64))
+            self.dtype, self.n_features = block.Z.dtype, block.Z.shape[1]
+        self._y, self.w = np.concatenate(ys), np.concatenate(ws)
+        self.n_columns = self.targets(slice(0, 1)).shape[1]
+
+    def targets(self, rows: slice) -> Float[Array, "b t"]:
+        """Return what the loss compares with, for these rows."""
+        y = self._y[rows]
+        return y.reshape(len(y), -1) if self._targets is None else self._targets(y)
+
+    def point(self, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
+        """Return value and gradient of these columns, by one sweep of all rows."""
+        gradient = self.alpha * theta
+        gradient[:, -1] = 0.0
+        fitted = np.empty((len(self.w), len(theta)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in self.features:
+                rows = slice(block.start, block.start + len(block.Z))
+                fitted[rows] = f = forward(block.Z, theta)
+                slope = loss.slope(self.targets(rows)[:, columns], f)
+                gradient += backward(block.Z, _weighted(self.w[rows], slope))
+        if not self.fit_intercept:
+            gradient[:, -1] = 0.0
+        return Point(theta, fitted, self.values(loss, theta, fitted, columns), gradient)
+
+    def values(
+        self,
+        loss: Loss,
+        theta: Float[Array, "u p"],
+        fitted: Float[Array, "n u"],
+        columns: Array,
+    ) -> Float[Array, " u"]:
+        """Return the objective of each of these columns, from their fit; no sweep."""
+        sums = np.zeros(len(theta))
+        for rows in self.chunks():
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = loss.value(self.targets(rows)[:, columns], fitted[rows])
+                sums += _weighted(self.w[rows], value).sum(axis=0)
+        norms = inner(theta[:, :-1], theta[:, :-1], loss.joint)
+        return np.where(np.isnan(sums), np.inf, sums) + 0.5 * self.alpha * norms
+
+    def bends(self, loss: Loss, fitted: Float[Array, "n u"], columns: Array) -> Bends:
+        """Return what bends each row."""
+        state = np.empty(fitted.shape)
+        for rows in self.chunks():
+            state[rows] = loss.curvature(self.targets(rows)[:, columns], fitted[rows])
+        return Bends(state, self.w)
+
+    def stiffening(self, loss: Loss, fitted: Float[Array, "n t"]) -> Float[Array, "t p"]:
+        """Return the part of the gradient that grows as the width of a smoothed loss shrinks."""
+        out = np.zeros((self.n_columns, self.n_features + 1))
+        for block in self.features:
+            rows = slice(block.start, block.start + len(block.Z))
+            grows = loss.stiffening(self.targets(rows), fitted[rows])
+            if np.any(grows):
+                out += backward(block.Z, _weighted(self.w[rows], grows))
+        if not self.fit_intercept:
+            out[:, -1] = 0.0
+        return out
+
+    def total(self, loss: Loss, point: Point) -> float:
+        """Return the objective over all columns together."""
+        columns = np.arange(self.n_columns)
+        values = self.values(loss, point.theta, point.fitted, columns)
+        return float(values[0] if loss.joint else values.sum())
+
+    def chunks(self) -> Iterator[slice]:
+        """Give the rows, some at a time."""
+        n = len(self.w)
+        return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
+
+
+class Line(NamedTuple):
+    """The objective along a direction, of which ``moves`` is the fit; no sweeps."""
+
+    objective: Objective
+    loss: Loss
+    columns: Array
+    point: Point
+    direction: Float[Array, "u p"]
+    moves: Float[Array, "n u"]
+
+    def least(self) -> Float[Array, " u"]:
+        """Return where the slope is next to zero, between nothing and the whole way."""
+        low, high = np.zeros(len(self.columns)), np.ones(len(self.columns))
+        first = -self.slopes(low)
+        at_low, at_high = -first, self.slopes(high)
+        for _ in range(LOOKS):
+            middle = 0.5 * (low + high)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                chord = low - at_low * (high - low) / (at_high - at_low)
+            inside = (chord > low + 0.05 * (high - low)) & (chord < high - 0.05 * (high - low))
+            trial = np.where(inside, chord, middle)
+            slope = self.slopes(trial)
+            if np.all(np.abs(slope) <= FLAT * first):
+                return trial
+            up = slope > 0
+            low, at_low = np.where(up, low, trial), np.where(up, at_low, slope)
+            high, at_high = np.where(up, trial, high), np.where(up, slope, at_high)
+        return low
+
+    def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
+        """Return the slope of each column at this share of the way; infinite past all numbers."""
+        objective, joint = self.objective, self.loss.joint
+        here = self.point.theta[:, :-1] + length[:, None] * self.direction[:, :-1]
+        sums = objective.alpha * inner(here, self.direction[:, :-1], joint)
+        rises = np.zeros(len(length))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in objective.chunks():
+                fitted = self.point.fitted[rows] + length * self.moves[rows]
+                slope = self.loss.slope(objective.targets(rows)[:, self.columns], fitted)
+                rises += _weighted(objective.w[rows], slope * self.moves[rows]).sum(axis=0)
+        rises = np.full(len(length), rises.sum()) if joint else rises
+        return np.where(np.isfinite(rises), rises, np.inf) + sums
+
+
+def _weighted(w: Float[Array, " b"], A: Float[Array, "b u"]) -> Float[Array, "b u"]:
+    """Return w A; rows of no weight take no part, whatever they hold."""
+    return np.where(w[:, None] > 0, w[:, None] * A, 0.0)

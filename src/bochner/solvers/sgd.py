@@ -1,0 +1,338 @@
+"""Stochastic gradient descent on rows of features, or on rows of the kernel matrix.
+
+Minimises (1/W) Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = φ(x)·β + b by steps on batches B of rows,
+
+    gᵢ = (η/|B|) (wᵢ/w̄) ℓ'(yᵢ, fᵢ),   β ← (1 − η alpha) β − Σ gᵢ φ(xᵢ),   b ← b − Σ gᵢ.
+
+From β = 0 on, β = Σ uᵢ φ(xᵢ) stays in the span of the rows, so that the same steps can be made on
+u: f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and Williamson 2004). Which of the two
+is made is one branch, and the models are equal to rounding.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._ground.shapes import Array, Float
+from bochner.solvers.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
+
+__all__ = [
+    "CLASS_LOSSES",
+    "NUMBER_LOSSES",
+    "Descent",
+    "ModifiedHuber",
+    "Patience",
+    "Perceptron",
+    "Schedule",
+    "Walk",
+    "as_loss",
+]
+
+#: Rates of "adaptive" below this end the descent.
+SLOWEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Perceptron(Loss):
+    """max(0, −y f)."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return np.maximum(-y * f, 0.0)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return np.where(y * f <= 0, -y, 0.0)
+
+    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return np.zeros_like(f)
+
+
+@dataclass(frozen=True)
+class ModifiedHuber(Loss):
+    """max(0, 1 − y f)² where y f ≥ −1, else −4 y f: Zhang (2004)."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        z = y * f
+        return np.where(z >= -1, np.maximum(1 - z, 0.0) ** 2, -4 * z)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        z = y * f
+        return -y * np.where(z >= -1, 2 * np.maximum(1 - z, 0.0), 4.0)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return 2.0 * (np.abs(y * f) < 1)
+
+
+CLASS_LOSSES = (
+    "hinge",
+    "squared_hinge",
+    "log_loss",
+    "modified_huber",
+    "perceptron",
+)
+NUMBER_LOSSES = (
+    "squared_error",
+    "huber",
+    "epsilon_insensitive",
+    "squared_epsilon_insensitive",
+    "quantile",
+)
+
+#: Largest curvature L of the losses that have no kinks.
+CURVATURE = {
+    "squared_hinge": 2.0,
+    "log_loss": 0.25,
+    "modified_huber": 2.0,
+    "squared_error": 1.0,
+    "huber": 1.0,
+    "squared_epsilon_insensitive": 2.0,
+}
+
+
+def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
+    """Return the loss of this name; scikit-learn's scale, so that alpha means the same there."""
+    losses: dict[str, Loss] = {
+        "hinge": Hinge(),
+        "squared_hinge": SquaredHinge(),
+        "log_loss": Logistic(),
+        "modified_huber": ModifiedHuber(),
+        "perceptron": Perceptron(),
+        "squared_error": Squared(),
+        "huber": Huber(epsilon),
+        "epsilon_insensitive": EpsilonInsensitive(epsilon),
+        "squared_epsilon_insensitive": SquaredEpsilonInsensitive(epsilon),
+        "quantile": Quantile(quantile),
+    }
+    return losses[name]
+
+
+# --- Rates ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Learning rates η of steps s = 0, 1, ....
+
+    Attributes
+    ----------
+    kind : {"constant", "optimal", "invscaling", "adaptive"}
+        η = eta0; 1/(alpha (first + s)); eta0/(s + 1)^power; or eta0, divided by 5 whenever the
+        loss no longer falls.
+    eta0, power, alpha : float
+    first : float
+        Of "optimal": 1/(alpha η₀), where η₀ is the rate at which one step from the typical
+        coefficient reaches zero (Bottou 2012), divided by the mean of k(x, x). With a
+        smooth loss that rate can diverge (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
+    """
+
+    kind: str
+    eta0: float
+    power: float
+    alpha: float
+    first: float = 0.0
+
+    @staticmethod
+    def of(
+        kind: str, loss: str, alpha: float, eta0: float | None, power: float, size: float
+    ) -> "Schedule":
+        """Return the schedule for rows of mean k(x, x) = ``size``; eta0 None is 1/(L (size + 1)).
+
+        L bounds the curvature of the loss: a step never overshoots the row that it is made for.
+        """
+        start = 1 / (CURVATURE.get(loss, 1.0) * (size + 1))
+        if kind != "optimal":
+            return Schedule(kind, start if eta0 is None else eta0, power, alpha)
+        typical = alpha**-0.25
+        y, f = np.ones((1, 1)), np.full((1, 1), -typical)
+        slope = float(as_loss(loss).slope(y, f)[0, 0])
+        rate = typical / max(1.0, slope) / max(size, 1e-300)
+        rate = min(rate, start) if loss in CURVATURE else rate
+        return Schedule(kind, start, power, alpha, 1 / (rate * alpha))
+
+    def rate(self, step: int, now: float) -> float:
+        """Return η of this step; ``now`` is the rate that "adaptive" has come to."""
+        if self.kind == "optimal":
+            return 1 / (self.alpha * (self.first + step))
+        if self.kind == "invscaling":
+            return self.eta0 / (step + 1) ** self.power
+        return now
+
+
+class Patience:
+    """Counts epochs that bring no improvement of at least ``tol``; smaller is better."""
+
+    def __init__(self, tol: float | None, epochs: int) -> None:
+        self._tol, self._epochs = tol, epochs
+        self._best, self._idle = math.inf, 0
+
+    def over(self, value: float) -> bool:
+        """Whether this value was the last that was waited for."""
+        if self._tol is None:
+            return False
+        self._idle = self._idle + 1 if value > self._best - self._tol else 0
+        self._best = min(self._best, value)
+        return self._idle >= self._epochs
+
+    def again(self) -> None:
+        """Begin to count anew."""
+        self._idle = 0
+
+
+# --- Steps ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Where a descent has come to.
+
+    Attributes
+    ----------
+    coef : (D, t) or (n, t) float64
+        β of features, or u of rows.
+    intercept : (t,) float64
+    mean_coef, mean_intercept : float64
+        Their means over the steps that are averaged; of no rows and columns where none are.
+    steps, averaged : int
+        Steps made, and how many of them are in the means.
+    rate : float
+        What "adaptive" has come to.
+    """
+
+    coef: Float[Array, "D t"]
+    intercept: Float[Array, " t"]
+    mean_coef: Float[Array, "D t"]
+    mean_intercept: Float[Array, " t"]
+    steps: int = 0
+    averaged: int = 0
+    rate: float = 0.0
+
+    @staticmethod
+    def start(width: int, t: int, rate: float, average: bool) -> "Walk":
+        """Return the walk at zero."""
+        mean = np.zeros((width, t)) if average else np.zeros((0, t))
+        return Walk(np.zeros((width, t)), np.zeros(t), mean, np.zeros(t), rate=rate)
+
+    @property
+    def result(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
+        """Coefficients and intercept to predict with: the means, once there are any."""
+        if self.averaged:
+            return self.mean_coef, self.mean_intercept
+        return self.coef, self.intercept
+
+    @property
+    def support(self) -> Array:
+        """Which rows of the coefficients are not all zero."""
+        used = self.coef.any(axis=1)
+        return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
+
+
+class Descent:
+    """Makes the steps, on copies of its own.
+
+    Parameters
+    ----------
+    loss : Loss
+    schedule : Schedule
+    walk : Walk
+        Where to go on from.
+    fit_intercept : bool
+    average_from : int
+        Step from which on coefficients are averaged, counted from 1; 0 for never.
+    batch_size : int
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        schedule: Schedule,
+        walk: Walk,
+        fit_intercept: bool = True,
+        average_from: int = 0,
+        batch_size: int = 1,
+    ) -> None:
+        self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
+        self._from, self._batch = average_from, batch_size
+        self.coef, self.mean = walk.coef.copy(), walk.mean_coef.copy()
+        self._intercept, self._mean_intercept = walk.intercept.copy(), walk.mean_intercept.copy()
+        self._steps, self._averaged, self.rate = walk.steps, walk.averaged, walk.rate
+        self.total, self.weight = 0.0, 0.0
+
+    @property
+    def walk(self) -> Walk:
+        """Where it has come to; holds the arrays that the next steps change."""
+        return Walk(
+            self.coef,
+            self._intercept,
+            self.mean,
+            self._mean_intercept,
+            self._steps,
+            self._averaged,
+            self.rate,
+        )
+
+    def on_features(
+        self, Z: Float[Array, "c D"], y: Float[Array, "c t"], w: Float[Array, " c"]
+    ) -> None:
+        """Make the steps of these rows, a batch at a time; w has mean one over all rows."""
+        self._sweep(Z, y, w, self.coef, self.mean, None)
+
+    def on_kernels(
+        self,
+        K: Float[Array, "c m"],
+        y: Float[Array, "c t"],
+        w: Float[Array, " c"],
+        columns: Array,
+        own: Array,
+    ) -> None:
+        """Make the steps of these rows of the kernel matrix.
+
+        ``columns`` (m,) are the rows of u that K's columns stand for, all that are not zero among
+        them; ``own`` (c,) the columns of the rows themselves.
+        """
+        coef, mean = self.coef[columns], self.mean[columns] if len(self.mean) else self.mean
+        self._sweep(K, y, w, coef, mean, own)
+        self.coef[columns] = coef
+        if len(self.mean):
+            self.mean[columns] = mean
+
+    def _sweep(
+        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, own: Array | None
+    ) -> None:
+        for first in range(0, len(y), self._batch):
+            batch = slice(first, first + self._batch)
+            rows = R[batch].astype(np.float64, copy=False)
+            eta = self._schedule.rate(self._steps, self.rate)
+            g = eta * self._slopes(rows @ coef, y[batch], w[batch])
+            # Never through zero: a penalty too large for the rate makes coefficients zero.
+            coef *= max(0.0, 1 - eta * self._schedule.alpha)
+            if own is None:
+                coef -= rows.T @ g
+            else:
+                coef[own[batch]] -= g
+            if self._fit_intercept:
+                self._intercept -= g.sum(axis=0)
+            self._steps += 1
+            if 0 < self._from <= self._steps:
+                self._average(coef, mean)
+
+    def _slopes(self, f: Array, y: Array, w: Array) -> Float[Array, "b t"]:
+        """Return (w/|B|) ℓ'(y, f + b), and add the losses to the total."""
+        f = f + self._intercept
+        self.total += float(w @ self._loss.value(y, f).mean(axis=1))
+        self.weight += float(w.sum())
+        return self._loss.slope(y, f) * (w / len(y))[:, None]
+
+    def _average(self, coef: Array, mean: Array) -> None:
+        self._averaged += 1
+        mean += (coef - mean) / self._averaged
+        self._mean_intercept += (self._intercept - self._mean_intercept) / self._averaged

@@ -1,0 +1,161 @@
+"""Conjugate gradients on the kernel matrix: operator, preconditioner, bound, and their planted faults."""
+
+import numpy as np
+import pytest
+from tolerance import assert_close
+
+from bochner import draw
+from bochner.kernels import Gaussian, Linear, Matern
+from bochner.solvers.cg import FeaturePreconditioner, System, solve_system
+from bochner.solvers.operator import KernelOperator
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (301, 3))
+KERNEL = Matern(1.5, 1.0)
+K = KERNEL(X)
+B = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1] * X[:, 2], np.zeros(301)])
+SPREAD = B.std(axis=0)
+
+
+# ---- the operator
+
+
+@pytest.mark.parametrize("tile", [1, 64, 300, 301, 1000])
+def test_products_by_tiles_are_products_with_the_matrix(tile):
+    rows, exact = (X, K) if tile > 1 else (X[:20], K[:20, :20])
+    operator = KernelOperator(KERNEL.evaluate, rows, tile)
+    V = RNG.normal(size=(len(rows), 4)) * [1.0, 1e200, 1e-200, 0.0]
+    for precision in ("float64", "float32"):
+        found = operator.product(V, precision)
+        assert found.dtype == np.float64
+        scale = np.abs(exact @ V).max(axis=0) + 1e-300
+        assert_close(found / scale, exact @ V / scale, precision, factor=30)
+
+
+def test_it_counts_what_was_asked_and_each_pair_once():
+    operator = KernelOperator(KERNEL.evaluate, X, 100)
+    operator.product(B)
+    operator.product(B, "float32")
+    assert operator.products == {"float32": 1, "float64": 1}
+    n, diagonal = 301, 3 * 100**2 + 1
+    assert operator.entries == 2 * ((n**2 - diagonal) // 2 + diagonal)
+
+
+def test_rows_far_from_the_origin_keep_their_digits_in_float32_where_the_kernel_allows():
+    V = RNG.normal(size=(301, 1))
+    far = KernelOperator(KERNEL.evaluate, X + 1e6, 100, moved=True)
+    assert_close(far.product(V, "float32"), K @ V, "float32", factor=50)
+    rounded = KernelOperator(KERNEL.evaluate, X + 1e6, 100).product(V, "float32")
+    assert np.abs(rounded - K @ V).max() > 1e-3 * np.abs(K @ V).max()
+    linear = KernelOperator(Linear().evaluate, X + 3.0, 100).product(V, "float32")
+    assert_close(linear, Linear()(X + 3.0) @ V, "float32", factor=100)
+
+
+def test_rows_beyond_float32_are_known_as_such():
+    assert KernelOperator(KERNEL.evaluate, X).single
+    assert KernelOperator(KERNEL.evaluate, X + 1e6, moved=True).single
+    assert not KernelOperator(KERNEL.evaluate, X + 1e9).single
+    for scale in (1e200, 1e-200):
+        assert not KernelOperator(Gaussian(scale).evaluate, X * scale).single
+
+
+# ---- the iteration
+
+
+def features(method, width, kernel=KERNEL):
+    phi = draw(kernel, method, n_features=width, X=X, random_state=0)
+    return phi(X)
+
+
+def solve(alphas, Z, rough=None, right=B, **options):
+    values, vectors = np.linalg.eigh(Z.T @ Z)
+    alphas = np.broadcast_to(np.asarray(alphas, float), (right.shape[1],))
+    exact = K.__matmul__
+    system = System(exact, rough or exact, right, alphas, 1.0, right.std(axis=0))
+    precondition = FeaturePreconditioner(Z, np.maximum(values, 0), vectors, alphas)
+    return solve_system(system, precondition, **options)
+
+
+def error(found, alphas, right=B):
+    """The largest error of a prediction on 2000 other rows, in units of the spread."""
+    new = np.random.default_rng(1).uniform(-2, 2, (2000, 3))
+    alphas = np.broadcast_to(np.asarray(alphas, float), (right.shape[1],))
+    exact = [np.linalg.solve(K + a * np.eye(301), b) for a, b in zip(alphas, right.T, strict=True)]
+    wrong = np.abs(KERNEL(new, X) @ (found.u - np.column_stack(exact))).max(axis=0)
+    return wrong / np.where(SPREAD > 0, SPREAD, 1.0)
+
+
+def single(V):
+    """Products of a kernel matrix rounded to float32."""
+    return (K.astype(np.float32) @ V.astype(np.float32)).astype(np.float64)
+
+
+@pytest.mark.parametrize("rough", [None, single], ids=["float64", "float32"])
+@pytest.mark.parametrize("alphas", [1e-4, 0.1, (0.01, 10.0, 1.0)], ids=str)
+def test_predictions_are_within_the_bound_of_the_exact_ones(alphas, rough):
+    found = solve(alphas, features("nystrom", 60), rough, tol=1e-6)
+    assert found.converged
+    assert (found.bound <= 1e-6).all()
+    assert (error(found, alphas) <= found.bound + 1e-13).all()
+    assert (found.u[:, 2] == 0).all()
+    assert f"iteration {found.iterations}: predictions within" in found.history[-1]
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_the_bound_holds_where_the_iteration_is_cut_short(tol):
+    found = solve(1e-3, features("nystrom", 40), tol=tol)
+    assert (error(found, 1e-3) <= found.bound).all()
+    assert 1e-4 * tol < error(found, 1e-3).max()
+    cut = solve(1e-3, features("nystrom", 40), tol=1e-9, max_iter=7)
+    assert not cut.converged
+    assert cut.iterations == 7
+    assert (error(cut, 1e-3) <= cut.bound).all()
+
+
+def test_planted_fault_products_that_are_only_rough_miss_the_tolerance():
+    """Without exact residuals the answer is that of the rounded matrix."""
+    Z = features("nystrom", 60)
+    values, vectors = np.linalg.eigh(Z.T @ Z)
+    alphas = np.full(3, 1e-4)
+    system = System(single, single, B, alphas, 1.0, SPREAD)
+    precondition = FeaturePreconditioner(Z, np.maximum(values, 0), vectors, alphas)
+    assert error(solve_system(system, precondition, tol=1e-6), 1e-4).max() > 1.5e-6
+    assert error(solve(1e-4, Z, single, tol=1e-6), 1e-4).max() < 1e-6
+
+
+def test_rough_products_that_mislead_are_given_up():
+    found = solve(1e-3, features("nystrom", 60), lambda V: 0.5 * (K @ V), tol=1e-6)
+    assert found.converged
+    assert "float32" in found.history[0]
+    assert "float64" in found.history[-1]
+
+
+def test_a_preconditioner_is_the_inverse_of_its_matrix():
+    Z = features("nystrom", 30)
+    values, vectors = np.linalg.eigh(Z.T @ Z)
+    r = RNG.normal(size=(301, 2))
+    found = FeaturePreconditioner(Z, values, vectors, np.array([0.1, 3.0]))(r)
+    for j, alpha in enumerate((0.1, 3.0)):
+        assert_close(
+            found[:, j], np.linalg.solve(Z @ Z.T + alpha * np.eye(301), r[:, j]), factor=1e5
+        )
+
+
+def test_deterministic_features_precondition_and_random_ones_hardly_do():
+    """MATHS: Nyström with pivots takes a fraction of the iterations of Fourier features."""
+    plain = solve(0.01, 1e-8 * features("nystrom", 30), tol=1e-6).iterations
+    fourier = solve(0.01, features("orthogonal", 120), tol=1e-6, ordered=False).iterations
+    nystrom = solve(0.01, features("nystrom", 120), tol=1e-6).iterations
+    assert nystrom < 0.6 * fourier
+    assert nystrom < 0.5 * plain
+
+
+def test_a_matrix_that_is_not_positive_ends_without_converging_and_finite():
+    def indefinite(V):
+        return K @ V - 5.0 * V
+
+    alphas = np.full(3, 0.01)
+    system = System(indefinite, indefinite, B, alphas, 1.0, SPREAD)
+    found = solve_system(system, lambda r: r / 0.01, tol=1e-6, max_iter=200)
+    assert not found.converged
+    assert np.isfinite(found.u).all()

@@ -1,0 +1,203 @@
+"""Marginal likelihood from moments: against dense normal densities, differences and brute force."""
+
+import numpy as np
+import pytest
+from scipy.linalg import null_space
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from tolerance import assert_close, bar
+
+from bochner.errors import InvalidInput, InvalidType
+from bochner.moments import Moments
+from bochner.solvers.direct import decompose, decompose_rows, floor
+from bochner.solvers.evidence import (
+    EvidenceOutcome,
+    as_variance,
+    log_evidence,
+    maximise_evidence,
+)
+
+
+def data(n=30, D=7, t=1, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, D)) * np.logspace(0, -1, D)
+    return Z, Z @ rng.standard_normal((D, t)) + noise * rng.standard_normal((n, t)) + 2
+
+
+def eigen_of(Z, y, w=None, centred=True):
+    moments = Moments.of(Z, y, w)
+    return decompose(moments if centred else moments.about_zero(), centred)
+
+
+def dense(Z, y, noise, amplitude, centred):
+    """Log density of y, or of contrasts of y that no constant changes."""
+    Q = null_space(np.ones((1, len(y)))) if centred else np.eye(len(y))
+    K = Q.T @ (amplitude * Z @ Z.T + noise * np.eye(len(y))) @ Q
+    return multivariate_normal.logpdf(Q.T @ y, np.zeros(len(K)), K)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("D", [7, 50])
+def test_it_is_the_normal_density_of_the_targets(D, centred):
+    Z, y = data(D=D)
+    for alpha, amplitude in [(0.1, 2.0), (3.0, 0.5)]:
+        value, _ = log_evidence(eigen_of(Z, y, centred=centred), alpha, amplitude)
+        assert_close(value[0], dense(Z, y[:, 0], alpha * amplitude, amplitude, centred), factor=1e3)
+
+
+def test_few_rows_decomposed_themselves_give_the_same():
+    Z, y = data(n=12, D=20)
+    Zc, yc = Z - Z.mean(axis=0), y - y.mean(axis=0)
+    few = log_evidence(decompose_rows(Zc, yc, np.ones(12)), 0.3)
+    all_of_them = log_evidence(eigen_of(Z, y), 0.3)
+    assert_close(np.array(few), np.array(all_of_them), factor=1e3)
+
+
+@pytest.mark.parametrize("amplitude", [None, 0.7])
+@pytest.mark.parametrize("centred", [True, False])
+def test_its_slope_is_that_of_differences(centred, amplitude):
+    eigen, step = eigen_of(*data(t=2), centred=centred), 1e-4
+    for alpha in (1e-2, 1.0, 30.0):
+        up, down = (log_evidence(eigen, alpha * np.exp(s), amplitude)[0] for s in (step, -step))
+        slope = log_evidence(eigen, alpha, amplitude)[1]
+        difference = (up - down) / (2 * step)
+        assert np.abs(slope / difference - 1).max() < 1e-5
+
+
+@pytest.mark.parametrize("given", [{}, {"noise": 0.2}, {"amplitude": 0.7}])
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_maximum_is_that_of_brute_force(centred, given):
+    Z, y = data()
+    found = maximise_evidence(eigen_of(Z, y, centred=centred), **given)
+
+    def loss(logs):
+        noise, amplitude = np.exp(logs)
+        values = {"noise": noise, "amplitude": amplitude} | given
+        return -dense(Z, y[:, 0], **values, centred=centred)
+
+    options = {"xatol": 1e-8, "fatol": 1e-10, "maxiter": 2000}
+    best = minimize(loss, [0.0, 0.0], method="Nelder-Mead", options=options)
+    expected = dict(zip(("noise", "amplitude"), np.exp(best.x), strict=True)) | given
+    assert abs(found.noise[0] / expected["noise"] - 1) < 1e-5
+    assert abs(found.amplitude[0] / expected["amplitude"] - 1) < 1e-5
+    assert_close(found.log_likelihood[0], -best.fun, factor=1e5)
+    assert_close(found.alpha, found.noise / found.amplitude)
+    assert found.outcome is EvidenceOutcome.SOLVED
+
+
+def test_given_numbers_are_kept():
+    Z, y = data()
+    found = maximise_evidence(eigen_of(Z, y), noise=0.2, amplitude=0.7)
+    assert (found.noise[0], found.amplitude[0]) == (0.2, 0.7)
+    assert_close(found.log_likelihood[0], dense(Z, y[:, 0], 0.2, 0.7, True), factor=1e3)
+
+
+def test_each_target_has_its_own_noise_and_amplitude():
+    Z, y = data(t=3)
+    y *= [1.0, 10.0, 0.1]
+    together = maximise_evidence(eigen_of(Z, y))
+    for i in range(3):
+        alone = maximise_evidence(eigen_of(Z, y[:, [i]]))
+        assert_close(together.noise[i] / alone.noise[0], 1.0, factor=1e6)
+        assert_close(together.amplitude[i] / alone.amplitude[0], 1.0, factor=1e6)
+
+
+def test_a_row_of_weight_two_is_two_rows():
+    Z, y = data()
+    w = np.random.default_rng(1).integers(1, 4, len(y))
+    weighted = maximise_evidence(eigen_of(Z, y, w.astype(float)))
+    repeated = maximise_evidence(eigen_of(np.repeat(Z, w, axis=0), np.repeat(y, w, axis=0)))
+    assert_close(weighted.noise / repeated.noise, [1.0], factor=1e6)
+    assert_close(weighted.log_likelihood, repeated.log_likelihood, factor=1e5)
+
+
+def test_the_slope_is_zero_on_average_at_the_truth_and_nowhere_else():
+    """Score identity, z of the mean of 2000 draws; false alarms 1e-6; faults: λ off by a half."""
+    rng = np.random.default_rng(3)
+    Z, alpha = rng.standard_normal((25, 4)), 0.5
+    y = Z @ rng.standard_normal((4, 2000)) + alpha**0.5 * rng.standard_normal((25, 2000)) + 1
+    eigen = eigen_of(Z, y)
+
+    def z(at):
+        slopes = log_evidence(eigen, at, 1.0)[1]
+        return slopes.mean() / slopes.std() * 2000**0.5
+
+    assert abs(z(alpha)) < bar(1)
+    assert abs(z(1.5 * alpha)) > bar(1)
+    assert abs(z(alpha / 1.5)) > bar(1)
+
+
+# ---- outcomes
+
+
+def test_a_target_without_noise_is_at_the_low_edge():
+    Z, y = data(noise=0.0)
+    found = maximise_evidence(eigen_of(Z, y))
+    assert found.outcome is EvidenceOutcome.EDGE_LOW
+    assert "no noise" in str(found.outcome)
+    assert not found.outcome.good
+
+
+def test_a_target_the_features_do_not_explain_is_at_the_high_edge():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((40, 3))
+    y = rng.standard_normal((40, 1))
+    Q = np.linalg.qr(np.column_stack([np.ones(40), Z]))[0]
+    found = maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y)))
+    assert found.outcome is EvidenceOutcome.EDGE_HIGH
+    assert "next to nothing" in str(found.outcome)
+
+
+def test_float32_moments_that_limit_the_answer_say_so():
+    Z, y = data(noise=1e-6)
+    found = maximise_evidence(decompose(Moments.of(Z, y, precision="float32")))
+    assert found.outcome is EvidenceOutcome.FLOAT32_LIMITED
+    assert 'precision="float64"' in str(found.outcome)
+
+
+def test_a_given_noise_that_float64_does_not_resolve_says_so():
+    Z, y = data(D=3)
+    eigen = eigen_of(np.hstack([Z, Z]), y)
+    found = maximise_evidence(eigen, noise=1e-20, amplitude=1.0)
+    assert found.outcome is EvidenceOutcome.SINGULAR
+    assert found.alpha[0] == 0.1 * floor(eigen)
+    assert "Raise noise" in str(found.outcome)
+
+
+def test_a_constant_target_has_neither_noise_nor_amplitude():
+    Z, y = data(t=2)
+    y[:, 0] = 5.0
+    found = maximise_evidence(eigen_of(Z, y))
+    assert found.noise[0] == found.amplitude[0] == 0
+    assert found.noise[1] > 0
+    assert found.outcome is EvidenceOutcome.SOLVED
+    alone = maximise_evidence(eigen_of(Z, y[:, :1]), noise=0.1)
+    assert alone.outcome is EvidenceOutcome.CONSTANT_TARGET
+    assert alone.noise[0] == 0.1
+    assert "nothing to measure" in str(alone.outcome)
+    assert alone.outcome.good
+    assert "CONSTANT_TARGET" in repr(alone)
+
+
+def test_noise_zero_takes_the_best_amplitude():
+    Z, y = data(n=10, D=20, noise=0.0)
+    found = maximise_evidence(eigen_of(Z, y, centred=False), noise=0.0)
+    K = Z @ Z.T
+    assert found.noise[0] == 0
+    assert abs(found.amplitude[0] / (y.T @ np.linalg.solve(K, y) / 10).item() - 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "error", "message"),
+    [
+        ("loo", "noise", InvalidInput, r'noise must be "evidence" or a number.*got \'loo\''),
+        (-1.0, "noise", InvalidInput, r"noise must be a non-negative finite number; got -1.0"),
+        (0.0, "amplitude", InvalidInput, r"amplitude must be a positive finite number; got 0.0"),
+        (None, "amplitude", InvalidType, r"amplitude must be a positive finite number; got None"),
+    ],
+)
+def test_what_is_no_variance_is_refused(value, name, error, message):
+    with pytest.raises(error, match=message):
+        as_variance(value, name)
+    assert as_variance("evidence", name) is None
+    assert as_variance(2, name) == 2.0

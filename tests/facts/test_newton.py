@@ -1,0 +1,316 @@
+"""Newton's method on features: derivatives of every loss, and minima against other routes."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC, LinearSVC
+
+from bochner.moments import Moments
+from bochner.solvers import newton
+from bochner.solvers.losses import (
+    Absolute,
+    CrammerSinger,
+    EpsilonInsensitive,
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
+from bochner.solvers.newton import Convergence, minimise
+
+K, C = 4, 0.5
+
+
+class Block(NamedTuple):
+    Z: np.ndarray
+    y: np.ndarray
+    w: np.ndarray | None
+    start: int
+
+
+class Source(list):
+    """Blocks of rows, as often as asked, which counts how often that was."""
+
+    cached = True
+    sweeps = 0
+
+    def __iter__(self):
+        self.sweeps += 1
+        return super().__iter__()
+
+
+def source(Z, y, w=None, size=97, dtype="float64"):
+    Z = Z.astype(dtype)
+    cut = [slice(i, i + size) for i in range(0, len(Z), size)]
+    return Source(Block(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
+
+
+def ones(codes):
+    return (codes[:, None] == np.arange(K)).astype(float)
+
+
+def signs(codes):
+    return 2 * ones(codes) - 1
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((300, 20))
+    return Z, np.argmax(Z[:, :K] + 0.7 * rng.standard_normal((300, K)), axis=1).astype(float)
+
+
+# ---- losses
+
+SIGNED = [SquaredHinge(), Hinge(0.3), Logistic()]
+REAL = [
+    Squared(),
+    Huber(0.7),
+    Quantile(0.2, 0.3),
+    Absolute(0.4),
+    EpsilonInsensitive(0.2, 0.3),
+    SquaredEpsilonInsensitive(0.2),
+]
+COUNTS = [Poisson(), Gamma()]
+JOINT = [Multinomial(), CrammerSinger(False, 0.3), CrammerSinger(True, 0.3)]
+
+
+def targets_of(loss, rng, n=40):
+    if loss in JOINT:
+        return ones(rng.integers(K, size=n))
+    y = rng.standard_normal((n, K))
+    return np.sign(y) if loss in SIGNED else np.exp(y) if loss in COUNTS else y
+
+
+@pytest.mark.parametrize("loss", [*SIGNED, *REAL, *COUNTS, *JOINT], ids=repr)
+def test_slopes_and_curvatures_are_differences_of_values_and_slopes(loss):
+    rng = np.random.default_rng(1)
+    y = targets_of(loss, rng)
+    f, v, h = 1.5 * rng.standard_normal(y.shape), rng.standard_normal(y.shape), 1e-6
+    rise = (loss.value(y, f + h * v) - loss.value(y, f - h * v)).sum() / (2 * h)
+    assert abs(rise / (loss.slope(y, f) * v).sum() - 1) < 1e-6
+    turn = (loss.slope(y, f + h * v) - loss.slope(y, f - h * v)) / (2 * h)
+    bent = loss.bend(loss.curvature(y, f), v)
+    same = np.abs(turn - bent).max(axis=1) < 1e-5
+    assert same.mean() >= 0.95  # a row in 10⁵ lies within h of a kink of the slope
+    assert np.all(loss.value(y, f) >= 0)
+
+
+@pytest.mark.parametrize("loss", [*SIGNED, *JOINT], ids=repr)
+def test_diagonals_are_those_of_the_hessians(loss):
+    rng = np.random.default_rng(2)
+    y = targets_of(loss, rng)
+    state = loss.curvature(y, 1.5 * rng.standard_normal(y.shape))
+    for k in range(K):
+        unit = np.zeros(y.shape)
+        unit[:, k] = 1
+        np.testing.assert_allclose(loss.diagonal(state)[:, k], loss.bend(state, unit)[:, k])
+
+
+KINKED = [
+    Hinge(),
+    Quantile((0.1, 0.5, 0.8, 0.9)),
+    Absolute(),
+    EpsilonInsensitive(0.2),
+    CrammerSinger(),
+    CrammerSinger(True),
+]
+
+
+@pytest.mark.parametrize("loss", KINKED, ids=repr)
+@pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
+def test_a_smoothed_loss_is_below_its_own_by_at_most_its_width(loss, width):
+    rng = np.random.default_rng(3)
+    y = ones(rng.integers(K, size=200)) if loss.joint else np.sign(rng.standard_normal((200, K)))
+    f = 2 * rng.standard_normal(y.shape)
+    smooth = loss.smooth(width)
+    assert loss.kinked
+    assert not smooth.kinked
+    above = loss.value(y, f) - smooth.value(y, f)
+    most = width * (2 * loss.value(y, f) + 1 if loss == CrammerSinger(True) else 0.5)
+    assert np.all(above >= -1e-10)
+    assert np.all(above <= most + 1e-10)
+    stiff = (smooth.slope(y, f) - loss.smooth(width * (1 + 1e-6)).slope(y, f)) / 1e-6
+    moved = np.abs(smooth.stiffening(y, f) - stiff).max(axis=1) < 1e-4
+    assert moved.mean() >= 0.98
+
+
+def test_quantiles_of_chosen_columns_keep_their_levels():
+    loss = Quantile((0.1, 0.5, 0.9), 0.1)
+    assert loss.at(np.array([0, 2])).level == (0.1, 0.9)
+    assert Quantile(0.3).at(np.array([1])) == Quantile(0.3)
+
+
+# ---- minima
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Huber(0.5), Squared()], ids=repr)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept):
+    Z, codes = rows
+    w = np.random.default_rng(4).uniform(0.2, 2, len(Z))
+    found = minimise(
+        source(Z, codes, w), loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12
+    )
+    y = signs(codes)
+
+    def objective(theta, k):
+        f = (Z @ theta[:-1] + intercept * theta[-1])[:, None]
+        slope = w * loss.slope(y[:, [k]], f)[:, 0]
+        gradient = np.append(Z.T @ slope + theta[:-1] / C, intercept * slope.sum())
+        value = w @ loss.value(y[:, [k]], f)[:, 0] + 0.5 / C * (theta[:-1] ** 2).sum()
+        return value, gradient
+
+    total = 0.0
+    for k in range(K):
+        general = minimize(objective, np.zeros(21), (k,), jac=True, options={"gtol": 1e-9})
+        np.testing.assert_allclose(found.coef[:, k], general.x[:-1], atol=1e-6)
+        np.testing.assert_allclose(found.intercept[k], general.x[-1], atol=1e-6)
+        total += general.fun
+    assert found.objective == pytest.approx(total, rel=1e-9)
+    assert found.outcome is Convergence.CONVERGED
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_multinomial_is_scikit_learns(rows, dtype):
+    Z, codes = rows
+    found = minimise(source(Z, codes, dtype=dtype), Multinomial(), 1 / C, targets=ones, tol=1e-10)
+    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=5000).fit(Z, codes)
+    atol = 1e-6 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(found.coef.T, theirs.coef_, atol=atol)
+    np.testing.assert_allclose(
+        found.intercept, theirs.intercept_ - theirs.intercept_.mean(), atol=atol
+    )
+
+
+@pytest.mark.parametrize("size", [300, 41])
+def test_hinge_is_the_exact_support_vector_machine(rows, size):
+    Z, codes = rows
+    found = minimise(source(Z, codes, size=size), Hinge(), 1 / C, targets=signs, tol=1e-7)
+    assert 0 <= found.gap <= 1e-7 * found.objective
+    for k in range(K):
+        theirs = SVC(kernel="linear", C=C, tol=1e-8).fit(Z, codes == k)
+        np.testing.assert_allclose(found.coef[:, k], theirs.coef_[0], atol=2e-4)
+        np.testing.assert_allclose(found.intercept[k], theirs.intercept_[0], atol=2e-4)
+
+
+def test_squared_hinge_is_liblinears(rows):
+    Z, codes = rows
+    found = minimise(
+        source(Z, codes), SquaredHinge(), 1 / C, targets=signs, fit_intercept=False, tol=1e-12
+    )
+    theirs = LinearSVC(C=C, fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
+    np.testing.assert_allclose(found.coef.T, theirs.fit(Z, codes).coef_, atol=1e-5)
+
+
+def test_crammer_singer_is_liblinears(rows):
+    """liblinear's own objective is the higher of the two, by no more than its tolerance."""
+    Z, codes = rows[0][:80], rows[1][:80]
+    found = minimise(
+        source(Z, codes), CrammerSinger(), 1 / C, targets=ones, fit_intercept=False, tol=1e-3
+    )
+    theirs = LinearSVC(
+        multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-4, max_iter=10**5
+    )
+    coef = theirs.fit(Z, codes).coef_
+    value = CrammerSinger().value(ones(codes), Z @ coef.T).sum() + 0.5 / C * (coef**2).sum()
+    assert found.objective == pytest.approx(value, rel=2e-3)
+    assert found.objective - found.gap <= value
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
+def test_a_poorer_direction_is_told_from_the_minimum(rows, loss):
+    """The planted fault: one class's coefficients a percent too long."""
+    Z, codes = rows
+    found = minimise(source(Z, codes), loss, 1 / C, targets=signs)
+    value = lambda coef: (
+        loss.value(signs(codes), Z @ coef + found.intercept).sum() + 0.5 / C * (coef**2).sum()
+    )
+    assert value(found.coef * [1.01, 1, 1, 1]) > found.objective * (1 + 1e-6)
+    assert value(found.coef) == pytest.approx(found.objective, rel=1e-12)
+
+
+def test_rows_of_weight_zero_take_no_part_and_whole_weights_are_copies(rows):
+    Z, codes = rows
+    counts = np.random.default_rng(5).integers(0, 3, len(Z))
+    weighted = minimise(
+        source(Z, codes, counts.astype(float)), Logistic(), 1 / C, targets=signs, tol=1e-12
+    )
+    copied = minimise(
+        source(np.repeat(Z, counts, axis=0), np.repeat(codes, counts)),
+        Logistic(),
+        1 / C,
+        targets=signs,
+        tol=1e-12,
+    )
+    np.testing.assert_allclose(weighted.coef, copied.coef, atol=1e-7)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_moments_precondition_and_change_nothing_else(rows, cached):
+    Z, codes = rows
+    moments = Moments.of(Z, signs(codes))
+    features = source(Z, codes)
+    features.cached = cached
+    plain = minimise(source(Z, codes), SquaredHinge(), 1 / C, targets=signs, tol=1e-12)
+    found = minimise(features, SquaredHinge(), 1 / C, targets=signs, tol=1e-12, moments=moments)
+    np.testing.assert_allclose(found.coef, plain.coef, atol=1e-7)
+    assert found.history.products[0] <= 2  # from zero all rows bend alike: H is the moments'
+
+
+def test_a_start_at_the_minimum_takes_one_step(rows):
+    Z, codes = rows
+    first = minimise(source(Z, codes), Logistic(), 1 / C, targets=signs)
+    again = minimise(source(Z, codes), Logistic(), 1 / C, targets=signs, start=first)
+    assert len(again.history) == 1 < len(first.history)
+    assert again.objective <= first.objective * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
+def test_separable_classes_without_a_penalty_end_in_a_sentence(loss):
+    Z = np.linspace(-1, 1, 20)[:, None]
+    found = minimise(source(Z, np.sign(Z[:, 0])), loss, 0.0)
+    assert found.outcome is Convergence.UNBOUNDED
+    assert "separable" in str(found.outcome)
+    assert np.all(np.isfinite(found.coef))
+    assert np.all(np.sign(Z @ found.coef + found.intercept)[:, 0] == np.sign(Z[:, 0]))
+
+
+def test_too_few_steps_end_in_a_sentence(rows):
+    Z, codes = rows
+    found = minimise(source(Z, codes), Logistic(), 1e-3, targets=signs, max_iter=1)
+    assert found.outcome is Convergence.MOST_STEPS
+    assert "Raise max_iter" in str(found.outcome)
+    assert not found.outcome.good
+
+
+def test_a_step_that_overshoots_is_cut():
+    """Poisson from a constant far below: Newton's first step is to e¹⁰⁰ and more."""
+    rng = np.random.default_rng(6)
+    Z = rng.standard_normal((200, 3))
+    y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
+    start = minimise(source(Z, y), Poisson(), 1.0)
+    low = newton.Optimum(
+        np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, start.history
+    )
+    found = minimise(source(Z, y), Poisson(), 1.0, start=low, tol=1e-10)
+    np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
+    assert found.outcome.good
+    assert np.all(np.diff(found.history.objective) <= 1e-9 * found.objective)
+
+
+def test_rows_that_do_not_bend_are_left_out_of_products(rows):
+    Z, codes = rows
+    one = lambda codes: signs(codes)[:, :1]
+    found = minimise(source(Z, codes), SquaredHinge(), 1e-3, targets=one)
+    assert found.history.bending[0] == 1
+    assert found.history.bending[-1] < 0.9

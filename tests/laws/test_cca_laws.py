@@ -1,0 +1,193 @@
+"""KernelCCA: the generalised eigenproblem, scikit-learn's CCA, blocks, pieces and weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.linalg import eigh
+from sklearn.cross_decomposition import CCA
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import InvalidInput, SolutionWarning
+from bochner.kernels import Gaussian, Linear, Matern
+
+KERNEL = Gaussian(1.5)
+
+
+def pairs(n=300, seed=0):
+    """Two tables that share one hidden number through a square, and noise besides."""
+    rng = np.random.default_rng(seed)
+    t = rng.uniform(-1, 1, n)
+    X = np.column_stack([t, rng.standard_normal(n)])
+    return X, np.column_stack([rng.standard_normal(n), t**2 + 0.02 * rng.standard_normal(n)])
+
+
+def model(kernel=KERNEL, n_components=2, **changes):
+    options = dict(method="orthogonal", n_features=32, alpha=0.5, random_state=0) | changes
+    return bo.KernelCCA(n_components, kernel, **options)
+
+
+def brute(A, B, alpha, q):
+    """Generalised eigenvalues of [[0, C], [Cᵀ, 0]] against the penalised blocks."""
+    A, B = A - A.mean(axis=0), B - B.mean(axis=0)
+    m = A.shape[1]
+    full = np.hstack([A, B]).T @ np.hstack([A, B])
+    left, right = np.zeros_like(full), alpha * np.eye(len(full))
+    left[:m, m:], left[m:, :m] = full[:m, m:], full[m:, :m]
+    right[:m, :m] += full[:m, :m]
+    right[m:, m:] += full[m:, m:]
+    values, vectors = eigh(left, right)
+    return values[::-1][:q], vectors[:m, ::-1][:, :q], vectors[m:, ::-1][:, :q]
+
+
+def columns(A, B):
+    return np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(A.T, B.T, strict=True)])
+
+
+# ---- equal to the eigenproblem, and to scikit-learn's
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5])
+@pytest.mark.parametrize("kernel_y", [None, Matern(1.5, 2.0)], ids=repr)
+def test_it_is_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
+    X, Y = pairs()
+    ours = model(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
+    A, B = ours.map_(X), ours.map_y_(Y)
+    values, a, b = brute(A, B, alpha, 2)
+    assert_close(ours.singular_values_, values, factor=1e4)
+    for scores, expected in zip(ours.transform(X, Y), (A @ a, B @ b), strict=True):
+        assert np.abs(np.abs(columns(scores, expected)) - 1).max() < 1e-6
+        assert_close(scores.var(axis=0), np.ones(2), factor=1e4)
+        assert_close(scores.mean(axis=0), np.zeros(2), factor=1e4)
+
+
+@pytest.mark.parametrize("side", [1, 3])
+def test_with_linear_kernels_it_has_the_correlations_of_scikit_learns(side):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)) + 5
+    Y = X[:, :side] @ rng.standard_normal((side, side)) + rng.standard_normal((300, side))
+    ours = model(Linear(), side, alpha=0.0).fit(X, Y)
+    plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
+    assert_close(ours.correlations_, columns(*plain.transform(X, Y)), factor=1e7)
+    assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
+
+
+def test_correlations_are_those_of_the_scores_and_score_is_their_mean():
+    X, Y = pairs()
+    ours = model().fit(X, Y)
+    assert_close(ours.correlations_, columns(*ours.transform(X, Y)), factor=1e4)
+    assert_close(ours.score(X, Y), ours.correlations_.mean(), factor=1e4)
+    new = pairs(seed=1)
+    assert_close(ours.score(*new), columns(*ours.transform(*new)).mean(), factor=1e4)
+    np.testing.assert_array_equal(ours.transform(X), ours.transform(X, Y)[0])
+
+
+# ---- the penalty
+
+
+def test_the_penalty_is_chosen_by_rows_left_out():
+    """Without a penalty, unrelated tables correlate nearly perfectly, and fail on new rows."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 200, 2))
+    fooled = model(n_features=128, alpha=1e-8).fit(X, Y)
+    assert fooled.correlations_[0] > 0.95
+    chosen = model(n_features=128, alpha="cv").fit(X, Y)
+    assert chosen.alpha_ in dict(chosen.path_)
+    assert abs(chosen.score(*rng.standard_normal((2, 200, 2)))) < 0.3
+    X, Y = pairs(600)
+    found = model(n_features=128, alpha="cv").fit(X, Y)
+    assert found.score(*pairs(600, seed=1)) > 0.6
+    best = max(value for _, value in found.path_)
+    assert dict(found.path_)[found.alpha_] >= best - 1e-6
+
+
+# ---- the same from blocks, pieces and weights
+
+
+def same(a, b, factor=1e6):
+    new = pairs(50, seed=9)
+    assert_close(a.singular_values_, b.singular_values_, factor=factor)
+    for ours, theirs in zip(a.transform(*new), b.transform(*new), strict=True):
+        assert_close(ours, theirs, factor=factor)
+
+
+@pytest.mark.parametrize("alpha", [0.5, "cv"])
+@pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
+def test_fit_is_fit_blocks_for_any_block_size(alpha, kernel):
+    X, Y = pairs()
+    whole = model(kernel, alpha=alpha, method="auto").fit(X, Y)
+    for size in (37, 300):
+        blocks = bo.Blocks.from_arrays(X, Y, block_rows=size)
+        same(model(kernel, alpha=alpha, method="auto").fit_blocks(blocks), whole)
+
+
+@pytest.mark.parametrize("alpha", [0.5, "cv"])
+def test_pieces_are_one_fit_and_whole_weights_are_repeated_rows(alpha):
+    X, Y = pairs()
+    w = np.random.default_rng(0).integers(0, 3, 300)
+    whole = model(alpha=alpha).fit(np.repeat(X, w, axis=0)[::-1], np.repeat(Y, w, axis=0)[::-1])
+    same(model(alpha=alpha).fit(X, Y, w.astype(float)), whole)
+    pieces = model(alpha=alpha)
+    for part in (slice(0, 120), slice(120, 121), slice(121, 300)):
+        pieces.partial_fit(X[part], Y[part], w[part])
+    same(pieces, whole)
+
+
+# ---- libraries, files
+
+
+def test_tensors_vectors_and_sparse_rows():
+    X, Y = pairs()
+    t = model().fit(torch.asarray(X), torch.asarray(Y))
+    assert type(t.transform(torch.asarray(X))) is torch.Tensor
+    same(t, model().fit(X, Y))
+    one = model(n_components=1).fit(X, Y[:, 1])
+    assert one.transform(X, Y[:, 1])[1].shape == (300, 1)
+    X[X < 0] = 0
+    sparse = model(alpha="cv").fit(scipy.sparse.csr_array(X), Y)
+    same(sparse, model(alpha="cv").fit(X, Y))
+
+
+def test_a_saved_model_gives_the_same_bits_and_goes_on(tmp_path):
+    X, Y = pairs()
+    fitted = model(alpha="cv").fit(X, Y)
+    bo.save(fitted, tmp_path / "m")
+    again = bo.load(tmp_path / "m")
+    for a, b in zip(again.transform(X, Y), fitted.transform(X, Y), strict=True):
+        np.testing.assert_array_equal(a, b)
+    same(again.partial_fit(X, Y), fitted.partial_fit(X, Y))
+
+
+# ---- refusals and warnings
+
+
+def test_more_components_than_there_are_is_said():
+    X, Y = pairs()
+    text = r"n_components=2, but 300 rows have 1 pairs of directions above rounding"
+    with pytest.warns(SolutionWarning, match=text):
+        fitted = model(kernel_y=Linear()).fit(X, Y[:, 1])
+    assert fitted.transform(X).shape == (300, 1)
+    with pytest.warns(SolutionWarning, match=r"have 0 pairs"):
+        assert model(alpha="cv").fit(X, np.zeros(300)).score(X, np.zeros(300)) == 0
+
+
+def test_refusals():
+    X, Y = pairs()
+    with pytest.raises(InvalidInput, match=r"KernelCCA: requires y to be passed"):
+        model().fit(X, None)
+    with pytest.raises(InvalidInput, match=r"name its columns with target=\[...\]"):
+        model().fit_blocks(bo.Blocks.from_arrays(X))
+    with pytest.raises(InvalidInput, match=r"KernelCCA: alpha must be a non-negative finite"):
+        model(alpha=-1.0).fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"n_components must be an integer, 1 or above"):
+        model(n_components=0).fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+        model().fit_blocks(bo.Blocks.from_arrays(X, Y, np.zeros(300)))
+    fitted = model().fit(X, Y)
+    with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):
+        fitted.transform(X, Y[:, 0])
+    with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):
+        fitted.partial_fit(X, Y[:, 0])
+    with pytest.raises(InvalidInput, match=r"same number of rows; got 300 and 299"):
+        fitted.score(X, Y[1:])

@@ -1,0 +1,364 @@
+"""SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_moons
+from sklearn.linear_model import LogisticRegression as Linear
+from sklearn.metrics import log_loss
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC as Exact
+from sklearn.svm import LinearSVC
+from sklearn.utils.class_weight import compute_sample_weight
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType, SolutionWarning
+from bochner.estimators import feature_blocks
+from bochner.estimators.calibration import agreeing, calibrate, fold_numbers
+from bochner.features import Nystrom
+from bochner.features.landmarks import Pivoted
+from bochner.kernels import Gaussian
+from bochner.solvers.newton import Convergence
+
+KERNEL = Gaussian(lengthscale=0.7)
+GAMMA = 0.5 / 0.7**2
+
+BOTH = pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression])
+
+
+def table(n=160, K=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.3 * rng.standard_normal(n) + np.pi
+    return X, np.floor(angle * K / (2 * np.pi)).astype(int) % K
+
+
+def options(**changes):
+    return dict(method="orthogonal", n_features=64, random_state=0, tol=1e-8) | changes
+
+
+def exact(cls, n=160, **changes):
+    """A model whose features have all rows for landmarks, so that they are the kernel."""
+    return cls(KERNEL, **options(method=Nystrom(Pivoted()), n_features=n, **changes))
+
+
+# ---- scikit-learn's answers with exact features
+
+
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_hinge_with_exact_features_is_the_exact_svc(C):
+    X, y = table()
+    new = table(60, seed=1)[0]
+    ours = exact(bo.SVC, C=C, loss="hinge", tol=1e-7).fit(X, y)
+    theirs = Exact(C=C, gamma=GAMMA, tol=1e-8).fit(X, y)
+    expected = theirs.decision_function(new)
+    np.testing.assert_allclose(ours.decision_function(new), expected, atol=1e-3)
+    clear = np.abs(expected) > 1e-3
+    assert (ours.predict(new) == theirs.predict(new))[clear].all()
+    assert ours.solution_.outcome is Convergence.CONVERGED
+
+
+def test_several_classes_with_exact_features_are_scikit_learns_one_vs_rest():
+    X, y = table(K=3)
+    w = np.random.default_rng(2).uniform(0.5, 2, len(y))
+    new = table(60, seed=1)[0]
+    ours = exact(bo.SVC, loss="hinge", tol=1e-7).fit(X, y, w)
+    for k in range(3):
+        theirs = Exact(gamma=GAMMA, tol=1e-8).fit(X, y == k, w).decision_function(new)
+        np.testing.assert_allclose(ours.decision_function(new)[:, k], theirs, atol=1e-3)
+    plain = exact(bo.SVC, loss="hinge").fit(X, y)
+    votes = OneVsRestClassifier(Exact(gamma=GAMMA, tol=1e-6)).fit(X, y)
+    assert (plain.predict(new) == votes.predict(new)).mean() > 0.98
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("weight", [None, "balanced"])
+def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, weight):
+    X, y = table(K=K)
+    w = compute_sample_weight(weight, y)
+    ours = bo.SVC(KERNEL, **options(fit_intercept=False, class_weight=weight)).fit(X, y)
+    Z = ours.map_(X)
+    theirs = LinearSVC(fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
+    np.testing.assert_allclose(ours.coef_, theirs.fit(Z, y, w).coef_, atol=1e-4)
+    ours = bo.LogisticRegression(KERNEL, **options(C=2.0, class_weight=weight)).fit(X, y)
+    theirs = Linear(C=2.0, class_weight=weight, tol=1e-10, max_iter=5000).fit(Z, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-5)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    assert (ours.predict(X) == theirs.predict(Z)).all()
+
+
+def test_one_against_the_rest_is_a_binary_fit_for_each_class():
+    X, y = table(K=3)
+    apart = bo.LogisticRegression(KERNEL, **options(multinomial=False)).fit(X, y)
+    ps = []
+    for k in range(3):
+        one = bo.LogisticRegression(KERNEL, **options()).fit(X, y == k)
+        np.testing.assert_allclose(apart.coef_[k], one.coef_[0], atol=1e-5)
+        ps.append(one.predict_proba(X)[:, 1])
+    p = np.stack(ps, axis=1)
+    np.testing.assert_allclose(apart.predict_proba(X), p / p.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_crammer_singer_decides_as_one_vs_rest_mostly_and_is_ovr_for_two_classes():
+    X, y = table(300, K=3)
+    joint = bo.SVC(KERNEL, **options(multi_class="crammer_singer", tol=1e-3)).fit(X, y)
+    apart = bo.SVC(KERNEL, **options()).fit(X, y)
+    assert (joint.predict(X) == apart.predict(X)).mean() > 0.9
+    assert joint.score(X, y) > 0.8
+    X, y = table()
+    two = bo.SVC(KERNEL, **options(multi_class="crammer_singer")).fit(X, y)
+    np.testing.assert_array_equal(two.coef_, bo.SVC(KERNEL, **options()).fit(X, y).coef_)
+
+
+# ---- probabilities
+
+
+@pytest.mark.parametrize("K", [2, 4])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bo.SVC(KERNEL, **options(probability=True, tol=1e-4)),
+        lambda: bo.SVC(KERNEL, **options(probability=True, loss="hinge", tol=1e-2)),
+        lambda: bo.LogisticRegression(KERNEL, **options(C=1e3, tol=1e-4)),
+        lambda: bo.LogisticRegression(KERNEL, **options(C=1e3, tol=1e-4, multinomial=False)),
+    ],
+    ids=["squared", "hinge", "multinomial", "apart"],
+)
+def test_the_largest_probability_is_that_of_the_class_predicted(make, K):
+    X, y = table(K=K)
+    model = make().fit(X, y)
+    new = np.concatenate([np.random.default_rng(1).uniform(-3, 3, (2000, 2)), 1e3 * X])
+    p, q = model.predict_proba(new), model.predict_log_proba(new)
+    assert (model.classes_[p.argmax(axis=1)] == model.predict(new)).all()
+    assert (model.classes_[q.argmax(axis=1)] == model.predict(new)).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(np.exp(q), p, atol=1e-12)
+    assert p.min() >= 0
+    assert p.shape == (len(new), K)
+
+
+def test_equal_decisions_go_to_the_class_predicted():
+    p = agreeing(np.array([[0.5, 0.5], [0.2, 0.8]]), np.array([1, 1]))
+    assert p.argmax(axis=1).tolist() == [1, 1]
+    np.testing.assert_allclose(p, [[0.5, 0.5], [0.2, 0.8]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_calibration_finds_the_slopes_that_labels_were_drawn_with(K):
+    """Labels drawn with p ∝ exp(2 f): slopes within five deviations (false alarm 1e-6 each).
+
+    The deviation is about 1/√(information of n rows); the planted fault, slopes of 1, is caught.
+    """
+    rng = np.random.default_rng(0)
+    n = 10_000
+    f = rng.uniform(-2, 2, (n, 1 if K == 2 else K))
+    scores = np.column_stack([0 * f, 2 * f]) if K == 2 else 2 * f
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    codes = (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1).astype(float)
+    found = calibrate(f, codes, np.ones(n))
+    assert np.abs(found.slopes - 2).max() < 0.6
+    true = log_loss(codes, p)
+    assert abs(found.log_loss - true) < 1e-2
+    flat = np.exp(scores / 2) / np.exp(scores / 2).sum(axis=1, keepdims=True)
+    assert log_loss(codes, flat) > true + 2e-2
+    np.testing.assert_allclose(found.probabilities(f), p, atol=0.05)
+
+
+def test_probabilities_are_as_good_as_platts():
+    """Log loss on 2000 new rows, against scikit-learn's five folds with a sigmoid."""
+    X, y = make_moons(2400, noise=0.35, random_state=0)
+    new, labels = X[400:], y[400:]
+    ours = bo.SVC(KERNEL, **options(probability=True, tol=1e-4)).fit(X[:400], y[:400])
+    theirs = CalibratedClassifierCV(LinearSVC(tol=1e-6, max_iter=10**5), ensemble=False, cv=5)
+    theirs.fit(ours.map_(X[:400]), y[:400])
+    rival = log_loss(labels, theirs.predict_proba(ours.map_(new)))
+    assert log_loss(labels, ours.predict_proba(new)) < 1.05 * rival
+
+
+def test_folds_depend_on_the_numbers_of_a_row_alone():
+    X = np.random.default_rng(0).standard_normal((5000, 3))
+    folds = fold_numbers(bo.Blocks.from_arrays(X, block_rows=77), 0)
+    order = np.random.default_rng(1).permutation(5000)
+    again = fold_numbers(bo.Blocks.from_arrays(X[order], block_rows=5000), 0)
+    np.testing.assert_array_equal(again, folds[order])
+    assert (fold_numbers(bo.Blocks.from_arrays(X), 1) != folds).mean() > 0.7
+    # five standard deviations of a binomial count: a false alarm in two million a fold
+    assert np.abs(np.bincount(folds.astype(int)) - 1000).max() < 5 * np.sqrt(800)
+
+
+# ---- the same from any blocks, weights, labels
+
+
+@BOTH
+def test_fit_is_fit_blocks_for_any_block_size(cls):
+    X, y = table(K=3)
+    whole = cls(KERNEL, **options(tol=1e-12)).fit(X, y)
+    for size in (7, 160):
+        blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
+        again = cls(KERNEL, **options(tol=1e-12)).fit_blocks(blocks)
+        np.testing.assert_allclose(again.coef_, whole.coef_, atol=1e-6)
+        assert (again.classes_ == whole.classes_).all()
+
+
+@BOTH
+def test_class_weights_are_sample_weights(cls):
+    X, y = table(K=3)
+    factors = {0: 1.0, 1: 3.0, 2: 0.5}
+    a = cls(KERNEL, **options(class_weight=factors, tol=1e-12)).fit(X, y)
+    b = cls(KERNEL, **options(tol=1e-12)).fit(X, y, np.vectorize(factors.get)(y))
+    np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-7)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "name", [lambda y: np.array(["no", "yes"])[y], lambda y: y == 1, lambda y: y * 2.0 - 1.0]
+)
+def test_labels_of_any_type_are_given_back(cls, name):
+    X, y = table()
+    model = cls(KERNEL, **options()).fit(X, name(y))
+    plain = cls(KERNEL, **options()).fit(X, y)
+    assert (model.predict(X) == name(plain.predict(X))).all()
+    assert model.predict(X).dtype == name(y).dtype
+    assert model.decision_function(X).shape == (160,)
+    assert model.coef_.shape == (1, 64)
+    assert model.intercept_.shape == (1,)
+
+
+@BOTH
+def test_warm_start_goes_on_from_the_solution_before(cls):
+    X, y = table(400, K=3)
+    model = cls(KERNEL, **options(warm_start=True, C=1.0)).fit(X, y)
+    first, phi = model.n_iter_, model.map_
+    model.set_params(C=1.1).fit(X, y)
+    assert model.n_iter_ < first
+    assert model.map_ is phi
+    cold = cls(KERNEL, **options(C=1.1)).fit(X, y)
+    np.testing.assert_allclose(model.coef_, cold.coef_, atol=1e-4)
+    model.set_params(n_features=32).fit(X, y)
+    assert model.coef_.shape == (3, 32)
+
+
+def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):
+    X, y = table(K=3)
+    kept = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
+    monkeypatch.setattr(feature_blocks, "free_bytes", lambda: 0)
+    made = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
+    np.testing.assert_allclose(made.coef_, kept.coef_, atol=1e-6)
+
+
+@BOTH
+def test_float32_decides_as_float64(cls):
+    X, y = table(K=3)
+    single = cls(KERNEL, **options(precision="float32", tol=1e-5)).fit(X, y)
+    double = cls(KERNEL, **options(precision="float64")).fit(X, y)
+    assert single.feature_dtype_ == "float32"
+    a, b = single.decision_function(X), double.decision_function(X)
+    np.testing.assert_allclose(a, b, atol=1e-2)
+    assert (single.predict(X) == double.predict(X)).mean() > 0.99
+
+
+@BOTH
+def test_saved_models_predict_the_same_bits(cls, tmp_path):
+    X, y = table(K=3)
+    extra = {"probability": True} if cls is bo.SVC else {}
+    model = cls(KERNEL, **options(tol=1e-4, **extra)).fit(X, np.array(["a", "b", "c"])[y])
+    bo.save(model, tmp_path / "model.bochner")
+    for again in (bo.load(tmp_path / "model.bochner"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.solution_.outcome is model.solution_.outcome
+
+
+@BOTH
+def test_a_table_with_text_columns(cls):
+    X, y = table()
+    frame = pd.DataFrame({"a": X[:, 0], "side": np.where(X[:, 1] > 0, "up", "down")})
+    model = cls(KERNEL, **options()).fit(frame, y)
+    assert model.score(frame, y) > 0.8
+    assert model.feature_names_in_.tolist() == ["a", "side"]
+
+
+# ---- refusals and warnings
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"C": 0.0}, InvalidInput, r": C must be a positive finite number; got 0"),
+        ({"C": -np.inf}, InvalidInput, r": C must be a positive finite number"),
+        ({"tol": 0}, InvalidInput, r": tol must be a positive"),
+        ({"max_iter": 0}, InvalidInput, r": max_iter must be an integer, 1 or above"),
+        ({"precision": "half"}, InvalidInput, r": precision must be one of 'auto'"),
+        ({"warm_start": "yes"}, InvalidType, r": warm_start must be True or False; got 'yes'"),
+        ({"class_weight": "even"}, InvalidInput, r"class_weight must be None, \"balanced\""),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(cls, change, error, text):
+    with pytest.raises(error, match=cls.__name__ + r".*" + text.removeprefix(":")):
+        cls(KERNEL, **options(**change)).fit(*table())
+
+
+def test_words_that_are_not_known_are_refused():
+    with pytest.raises(InvalidInput, match=r"SVC: loss must be one of 'squared_hinge', 'hinge'"):
+        bo.SVC(KERNEL, **options(loss="log")).fit(*table())
+    with pytest.raises(InvalidInput, match=r"SVC: multi_class must be one of 'ovr'"):
+        bo.SVC(KERNEL, **options(multi_class="ovo")).fit(*table())
+    with pytest.raises(InvalidType, match=r"multinomial must be True or False; got 'auto'"):
+        bo.LogisticRegression(KERNEL, **options(multinomial="auto")).fit(*table())
+
+
+@BOTH
+def test_data_that_cannot_be_classified_are_refused(cls):
+    X, y = table()
+    with pytest.raises(ValueError, match=r"at least 2 classes; got the 1 class 0 only"):
+        cls(KERNEL, **options()).fit(X, 0 * y)
+    with pytest.raises(ValueError, match=r"at least one non-zero number"):
+        cls(KERNEL, **options()).fit(X, y, np.zeros(160))
+    blocks = bo.Blocks.from_arrays(X, y, np.zeros(160))
+    with pytest.raises(InvalidInput, match=r"at least one row must have a positive weight"):
+        cls(KERNEL, **options()).fit_blocks(blocks)
+    with pytest.raises(ValueError, match=r"requires y to be passed"):
+        cls(KERNEL, **options()).fit(X, None)
+
+
+def test_probabilities_that_were_not_asked_for_are_refused():
+    X, y = table()
+    model = bo.SVC(KERNEL, **options()).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError, match=r"predict_proba"):
+        model.predict_proba(X)
+    with pytest.raises(InvalidInput, match=r"fitted with probability=False; fit again"):
+        model.set_params(probability=True).predict_proba(X)
+    equal = np.ones((20, 2))
+    with pytest.raises(InvalidInput, match=r"needs rows that differ"):
+        bo.SVC(KERNEL, **options(probability=True)).fit(equal, np.arange(20) % 2)
+
+
+@BOTH
+def test_separable_classes_without_a_penalty_warn_what_to_do(cls):
+    X = np.array([[-1.0], [-0.8], [0.8], [1.0]])
+    with pytest.warns(SolutionWarning, match=r"separable.*Set a penalty: a finite C"):
+        model = cls(KERNEL, **options(C=np.inf)).fit(X, [0, 0, 1, 1])
+    assert (model.predict(X) == [0, 0, 1, 1]).all()
+    assert np.isfinite(model.coef_).all()
+
+
+@BOTH
+def test_too_few_steps_warn_what_to_do(cls):
+    X, y = table(K=3)
+    with pytest.warns(SolutionWarning, match=r"Not converged: .*Raise max_iter"):
+        model = cls(KERNEL, **options(C=1e4, max_iter=1)).fit(X, y)
+    assert model.n_iter_ == 1
+
+
+@BOTH
+def test_a_class_that_one_block_lacks_is_learned_all_the_same(cls):
+    X, y = table(K=3)
+    order = np.argsort(y, kind="stable")
+    blocks = bo.Blocks.from_arrays(X[order], y[order], block_rows=30)
+    model = cls(KERNEL, **options()).fit_blocks(blocks)
+    assert model.score(X, y) == pytest.approx(cls(KERNEL, **options()).fit(X, y).score(X, y))

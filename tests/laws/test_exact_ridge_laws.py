@@ -1,0 +1,284 @@
+"""Penalties by fold and by target, and the exact answer by conjugate gradients."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.kernel_ridge import KernelRidge as Exact
+from sklearn.linear_model import Ridge
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.estimators.folds import fold_numbers
+from bochner.kernels import Gaussian, Linear, Matern
+from bochner.moments import Moments
+from bochner.solvers.folds import kfold_errors
+from bochner.solvers.solution import Outcome
+
+KERNEL = Gaussian(lengthscale=0.8)
+
+
+def table(n=300, d=2, t=None, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
+    return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
+
+
+def model(kernel=KERNEL, **changes):
+    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
+    return bo.KernelRidge(kernel, **options)
+
+
+# ---- folds
+
+
+def test_folds_depend_on_row_numbers_alone_and_are_equal_in_size():
+    whole = fold_numbers(3, 0, 1003)
+    for start, count in ((0, 1), (4, 3), (17, 500), (1000, 3)):
+        assert (fold_numbers(3, start, count) == whole[start : start + count]).all()
+    assert np.ptp(np.bincount(whole, minlength=5)) <= 1
+    assert (fold_numbers(4, 0, 1003) != whole).mean() > 0.7
+    assert len({tuple(group) for group in whole[:1000].reshape(-1, 5)}) > 60  # no period
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_errors_of_folds_are_those_of_refits(centred):
+    X, y = table(83, t=2)
+    w = np.random.default_rng(1).uniform(0.2, 3, 83)
+    Z, number, alphas = (
+        np.cos(X @ np.ones((2, 6)) * range(1, 7)),
+        fold_numbers(0, 0, 83),
+        [0.1, 9.0],
+    )
+    folds = [Moments.of(Z[number == k], y[number == k], w[number == k]) for k in range(5)]
+    found = kfold_errors(Moments.of(Z, y, w), folds, np.array(alphas), centred)
+    for errors, alpha in zip(found, alphas, strict=True):
+        total = np.zeros(2)
+        for k in range(5):
+            own = number == k
+            refit = Ridge(alpha, fit_intercept=centred).fit(Z[~own], y[~own], w[~own])
+            total += w[own] @ (y[own] - refit.predict(Z[own])) ** 2
+        assert_close(errors, total / w.sum(), factor=1e4)
+
+
+def test_one_fold_alone_is_no_cross_validation():
+    X, y = table(30, t=1)
+    one = Moments.of(X, y)
+    assert kfold_errors(one, [one], np.array([1.0])) is None
+    single = model(alpha="kfold").fit(X[:1], y[:1, 0])
+    assert single.predict(X[:1]) == y[0, 0]
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32"])
+def test_kfold_chooses_the_penalty_of_least_error_whatever_the_blocks(precision):
+    X, y = table(noise=0.5)
+    whole = model(alpha="kfold", precision=precision).fit(X, y)
+    path = whole.solution_.path
+    assert whole.solution_.criterion == "kfold"
+    assert path.kfold[path.alphas == whole.alpha_] <= path.kfold.min() * 1.0002
+    assert "kfold" in str(path).splitlines()[0]
+    assert sum(fold.rows for fold in whole.folds_) == whole.moments_.rows == 300
+    for size in (7, 100):
+        streamed = model(alpha="kfold", precision=precision)
+        streamed.fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=size))
+        assert_close(streamed.solution_.path.kfold / path.kfold, 1 + 0 * path.kfold, factor=1e8)
+        assert streamed.alpha_ == pytest.approx(whole.alpha_)
+
+
+def test_kfold_goes_on_with_further_rows_and_refuses_rows_without_folds():
+    X, y = table(noise=0.5)
+    pieces = model(alpha="kfold").partial_fit(X[:123], y[:123]).partial_fit(X[123:], y[123:])
+    whole = model(alpha="kfold").fit(X, y)
+    assert_close(pieces.solution_.path.kfold, whole.solution_.path.kfold, factor=1e6)
+    other = model(alpha="loo").fit(X, y).set_params(alpha="kfold")
+    with pytest.raises(IncompatibleModels, match=r"needs the moments of each fold.*Fit anew"):
+        other.solve_again()
+    with pytest.raises(IncompatibleModels, match=r"needs the moments of each fold.*Fit anew"):
+        other.partial_fit(X, y)
+
+
+# ---- a penalty for each target
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence", "kfold"])
+@pytest.mark.parametrize("method", ["orthogonal", "exact"])
+def test_each_target_has_the_penalty_it_would_have_alone(criterion, method):
+    X, y = table(t=3)
+    y += np.random.default_rng(2).normal(size=y.shape) * [0.0, 1.0, 5.0]
+    options = dict(alpha=criterion, method=method, alpha_per_target=True)
+    together = model(**options).fit(X, y)
+    assert together.alpha_.shape == (3,)
+    assert together.alpha_[0] < together.alpha_[2]
+    for i in range(3):
+        alone = model(**options | {"alpha_per_target": False}).fit(X, y[:, i])
+        assert_close(together.alpha_[i] / alone.alpha_, 1.0, factor=1e4)
+        close = 1e7 if method == "orthogonal" else 1e9
+        assert_close(together.predict(X)[:, i], alone.predict(X), factor=close)
+    shared = model(alpha=criterion, method=method).fit(X, y)
+    assert np.ndim(shared.alpha_) == 0
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "exact"])
+def test_a_list_of_penalties_is_one_for_each_target(method):
+    X, y = table(t=2)
+    together = model(alpha=[0.1, 5.0], method=method).fit(X, y)
+    for i, alpha in enumerate((0.1, 5.0)):
+        alone = model(alpha=alpha, method=method).fit(X, y[:, i])
+        assert_close(together.predict(X)[:, i], alone.predict(X), factor=1e9)
+        assert_close(
+            together.solution_.residual_variance[i],
+            alone.solution_.residual_variance[0],
+            factor=1e8,
+        )
+    assert "alpha=0.1, 5 by given" in repr(together.solution_)
+    if method == "orthogonal":
+        assert together.certificate_.alpha == 0.1
+    with pytest.raises(InvalidInput, match=r"one for each of the 2 targets; got 3"):
+        model(alpha=[0.1, 1.0, 2.0], method=method).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"alpha must be a number for each target; got an empty"):
+        model(alpha=[]).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"alpha\[1\] must be a non-negative finite number"):
+        model(alpha=[1.0, -1.0]).fit(X, y)
+
+
+# ---- the kernel itself
+
+
+def dual(kernel, X, y, alpha, w):
+    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
+    n = len(X)
+    system = np.block([[kernel(X) + alpha * np.diag(1 / w), np.ones((n, 1))], [np.ones((1, n)), 0]])
+    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
+    return found[:-1], found[-1]
+
+
+KERNELS = [KERNEL, Matern(1.5, 1.0) + Linear() * 0.3, Gaussian(0.1) * 2.0]
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_exact_without_intercept_is_scikit_learns_kernel_ridge(kernel, alpha):
+    X, y = table(400, t=2)
+    w = np.random.default_rng(1).uniform(0.1, 2, 400)
+    ours = model(kernel, method="exact", alpha=alpha, fit_intercept=False).fit(X, y, w)
+    theirs = Exact(kernel="precomputed", alpha=alpha).fit(kernel(X), y, w)
+    new = table(200, seed=1)[0]
+    difference = np.abs(ours.predict(new) - theirs.predict(kernel(new, X)))
+    assert (difference <= 1e-6 * np.sqrt((w @ y**2) / w.sum())).all()
+    assert ours.solution_.outcome is Outcome.SOLVED
+    assert_close(ours.dual_coef_, theirs.dual_coef_, factor=1e9 / alpha)
+    assert (ours.intercept_ == 0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_exact_with_intercept_is_the_bordered_system(kernel):
+    X, y = table(400, t=2)
+    w = np.random.default_rng(1).uniform(0.1, 2, 400)
+    w[::5] = 0
+    ours = model(kernel, method="exact", alpha=0.01).fit(X, y, w)
+    kept = w > 0
+    c, b = dual(kernel, X[kept], y[kept], 0.01, w[kept])
+    new = table(200, seed=1)[0]
+    assert np.abs(ours.predict(new) - kernel(new, X[kept]) @ c - b).max() < 1e-6 * y.std()
+    assert_close(ours.intercept_, b, factor=1e8)
+    residual = y[kept] - kernel(X[kept]) @ c - b
+    assert_close(ours.solution_.residual_variance, w[kept] @ residual**2 / w.sum(), factor=1e8)
+    assert abs(ours.dual_coef_.sum(axis=0)).max() < 1e-9 * np.abs(ours.dual_coef_).sum()
+    assert len(ours.X_fit_) == kept.sum()
+
+
+@pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
+def test_any_features_precondition(preconditioner):
+    X, y = table(300)
+    method = bo.ExactKernel(preconditioner=preconditioner, tol=1e-7)
+    found = model(method=method, alpha=0.05).fit(X, y)
+    assert found.solution_.outcome is Outcome.SOLVED
+    assert found.choice_.reason.startswith("The exact kernel, by conjugate gradients")
+    expected = model(method="exact", alpha=0.05).fit(X, y)
+    assert np.abs(found.predict(X) - expected.predict(X)).max() < 1e-6
+
+
+def test_sparse_rows_tables_and_blocks_give_the_same():
+    X, y = table(300, d=3)
+    X[np.abs(X) < 1] = 0
+    whole = model(method="exact").fit(X, y)
+    sparse = model(method="exact").fit(scipy.sparse.csr_array(X), y)
+    assert np.abs(sparse.predict(scipy.sparse.csr_array(X)) - whole.predict(X)).max() < 1e-6
+    streamed = model(method="exact").fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=77))
+    assert_close(streamed.predict(X), whole.predict(X), factor=1e4)
+    single = model(method="exact").fit(X.astype(np.float32), y)
+    assert np.abs(single.predict(X.astype(np.float32)) - whole.predict(X)).max() < 1e-5
+
+
+def test_an_exact_fit_is_kept_in_a_file_bit_for_bit(tmp_path):
+    X, y = table(200)
+    for method in ("exact", bo.ExactKernel(tol=1e-4)):
+        fitted = model("gaussian", method=method).fit(X, y)
+        bo.save(fitted, tmp_path / "m.bochner")
+        assert (bo.load(tmp_path / "m.bochner").predict(X) == fitted.predict(X)).all()
+
+
+def test_an_iteration_that_does_not_converge_says_what_to_do():
+    X, y = table(400)
+    method = bo.ExactKernel(max_iter=3)
+    with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
+        fitted = model(method=method, alpha=1e-6, n_features=8).fit(X, y)
+    assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
+    assert not fitted.solution_.outcome.good
+    assert "iteration 3: predictions within" in fitted.solution_.history[-1]
+    assert np.isfinite(fitted.predict(X)).all()
+
+
+def test_constant_targets_and_one_row_need_no_iteration():
+    X, y = table(50)
+    for rows, targets in ((X, 0 * y + 5.0), (X[:1], y[:1])):
+        fitted = model(method="exact").fit(rows, targets)
+        assert fitted.solution_.outcome is Outcome.CONSTANT_TARGET
+        assert_close(fitted.predict(rows), targets)
+
+
+def test_columns_that_float32_cannot_hold_are_solved_in_float64():
+    X, y = table(200)
+    for scale in (1e200, 1e-200):
+        fitted = model(Gaussian(scale), method="exact", alpha=0.1).fit(X * scale, y)
+        expected = model(Gaussian(1.0), method="exact", alpha=0.1).fit(X, y)
+        assert np.abs(fitted.predict(X * scale) - expected.predict(X)).max() < 1e-6
+
+
+def test_what_an_exact_fit_has_not_is_said():
+    X, y = table(60)
+    exact, features = model(method="exact").fit(X, y), model().fit(X, y)
+    for name in ("coef_", "certificate_", "moments_"):
+        assert not hasattr(exact, name)
+        assert hasattr(features, name)
+    with pytest.raises(AttributeError, match=r"exact fit has no features; see dual_coef_"):
+        exact.coef_  # noqa: B018
+    with pytest.raises(AttributeError, match=r'only a fit with method="exact" has them'):
+        features.dual_coef_  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has the kernel itself, and nothing to certify"):
+        exact.certificate_  # noqa: B018
+    with pytest.raises(InvalidInput, match=r"nothing to certify; fit with features"):
+        exact.certify(X)
+    with pytest.raises(AttributeError, match=r"no attribute 'partial_fit'") as refusal:
+        model(method="exact").partial_fit(X, y)
+    assert 'method="exact" needs all rows at once; call fit' in str(refusal.value.__cause__)
+    with pytest.raises(InvalidInput, match=r'method="exact" requires alpha above 0; got 0'):
+        model(method="exact", alpha=0).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"ExactKernel: tol must be a positive finite number"):
+        bo.ExactKernel(tol=0.0)
+    refitted = exact.set_params(method="orthogonal").fit(X, y)
+    assert (refitted.predict(X) == features.predict(X)).all()
+    assert hasattr(refitted, "coef_")
+
+
+def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
+    X, y = table(300, noise=0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolutionWarning)
+        exact = model(Matern(1.5, 2.0), method="exact", alpha="loo").fit(X, y)
+        features = model(Matern(1.5, 2.0), method="nystrom", alpha="loo").fit(X, y)
+    assert_close(exact.alpha_ / features.alpha_, 1.0, factor=1e6)
+    assert_close(exact.solution_.path.loo, features.solution_.path.loo, factor=1e6)

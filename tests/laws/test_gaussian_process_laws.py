@@ -1,0 +1,397 @@
+"""GaussianProcessRegressor: the exact process with exact features, and what must hold with others."""
+
+import array_api_strict as xp
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor as Exact
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from tolerance import assert_close, bar
+
+import bochner as bo
+from bochner.errors import InvalidInput, SolutionWarning
+from bochner.estimators import gaussian_process
+from bochner.estimators.functions import Functions
+from bochner.estimators.intervals import Conformal
+from bochner.kernels import Gaussian, Linear, Matern, Polynomial
+
+KERNEL = Gaussian(lengthscale=0.8)
+METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
+FAR = np.full((1, 2), 50.0)
+
+
+def table(n=80, t=None, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 3
+    return X, (y if t is None else np.column_stack([(i + 1) * y + X[:, 0] ** i for i in range(t)]))
+
+
+def model(kernel=KERNEL, **changes):
+    options = dict(method="nystrom", n_features=30, random_state=0) | changes
+    return bo.GaussianProcessRegressor(kernel, **options)
+
+
+def law(m, X):
+    """Mean, standard deviation and covariance."""
+    mean, std = m.predict(X, return_std=True)
+    return mean, std, m.predict(X, return_cov=True)[1]
+
+
+def same(a, b, factor=1e6):
+    X = np.vstack([table(20, seed=9)[0], FAR])
+    for ours, theirs in zip(law(a, X), law(b, X), strict=True):
+        assert_close(ours, theirs, factor=factor)
+    assert_close(a.noise_variance_, b.noise_variance_, factor=factor)
+    assert_close(a.calibration_.scores, b.calibration_.scores, factor=factor)
+    assert a.rows_seen_ == b.rows_seen_
+
+
+# ---- the exact process, with exact features
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_with_all_rows_as_landmarks_it_is_the_exact_process(t):
+    X, y = table(t=t)
+    new = np.vstack([table(20, seed=1)[0], FAR])
+    ours = model(method="auto", n_features=128, noise=0.01, amplitude=2.0, fit_intercept=False)
+    exact = Exact(ConstantKernel(2.0) * RBF(0.8), alpha=0.01, optimizer=None).fit(X, y)
+    ours.fit(X, y)
+    assert "exact kernel" in ours.choice_.reason
+    mean, std = exact.predict(new, return_std=True)
+    cov = exact.predict(new, return_cov=True)[1]
+    for a, b in zip(law(ours, new), (mean, std, cov), strict=True):
+        assert np.abs(a - b).max() < 1e-6
+    expected = exact.log_marginal_likelihood_value_
+    assert abs(ours.log_marginal_likelihood_value_ / expected - 1) < 1e-8
+
+
+def test_its_evidence_has_its_maximum_where_the_exact_one_has():
+    X, y = table(60)
+    ours = model(method="auto", n_features=64, fit_intercept=False).fit(X, y)
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(0.8, "fixed")
+    best = -np.inf
+    for noise in ours.noise_variance_ * np.exp([-0.1, 0.0, 0.1]):
+        exact = Exact(kernel, alpha=noise, random_state=0).fit(X, y)
+        best = max(best, exact.log_marginal_likelihood_value_)
+        if noise == ours.noise_variance_:
+            assert abs(exact.kernel_.k1.constant_value / ours.amplitude_ - 1) < 1e-3
+    assert abs(ours.log_marginal_likelihood_value_ - best) < 1e-5
+
+
+def test_an_intercept_has_a_flat_prior():
+    """Generalised least squares, from the textbook (Rasmussen and Williams, eq. 2.41, 2.42)."""
+    X, y = table(40)
+    ours = model(method="auto", n_features=64, noise=0.02, amplitude=1.5).fit(X, y)
+    new = table(10, seed=1)[0]
+    K, k = 1.5 * KERNEL(X) + 0.02 * np.eye(40), 1.5 * KERNEL(new, X)
+    ones, inverse = np.ones(40), np.linalg.inv(K)
+    b = ones @ inverse @ y / (ones @ inverse @ ones)
+    gap = 1 - k @ inverse @ ones
+    cov = 1.5 * KERNEL(new) - k @ inverse @ k.T + np.outer(gap, gap) / (ones @ inverse @ ones)
+    mean, std, covariance = law(ours, new)
+    assert np.abs(mean - (b + k @ inverse @ (y - b))).max() < 1e-6
+    assert np.abs(covariance - cov).max() < 1e-6
+    assert np.abs(std - np.sqrt(np.diag(cov))).max() < 1e-6
+
+
+def test_leave_one_out_scores_are_those_of_refits():
+    X, y = table(30)
+    ours = model(method="auto", n_features=64, noise=0.02, amplitude=1.5, fit_intercept=False)
+    scores = []
+    for i in range(30):
+        rest = np.arange(30) != i
+        k, inverse = 1.5 * KERNEL(X[[i]], X[rest])[0], np.eye(29) * 0.02
+        inverse = np.linalg.inv(1.5 * KERNEL(X[rest]) + inverse)
+        spread = 1.5 - k @ inverse @ k + 0.02
+        scores.append(abs(y[i] - k @ inverse @ y[rest]) / np.sqrt(spread))
+    assert np.abs(ours.fit(X, y).calibration_.scores[:, 0] - np.sort(scores)).max() < 1e-6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_mean_is_that_of_kernel_ridge_regression(method):
+    X, y = table(t=2)
+    ours = model(method=method).fit(X, y)
+    for i, alpha in enumerate(ours.alpha_):
+        ridge = bo.KernelRidge(KERNEL, method=method, n_features=30, alpha=alpha, random_state=0)
+        assert_close(ours.predict(X)[:, i], ridge.fit(X, y[:, i]).predict(X), factor=1e6)
+
+
+# ---- no variance starves
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_far_from_the_data_the_deviation_is_that_of_the_kernel(method):
+    """Features alone would leave no doubt there: less than half of the deviation."""
+    X, y = table(400)
+    ours = model(method=method, fit_intercept=False).fit(X, y)
+    std = ours.predict(FAR, return_std=True)[1][0]
+    assert abs(std / ours.amplitude_**0.5 - 1) < 1e-3
+    posterior = ours.predictive_.posterior
+    Z = ours.map_(FAR)
+    alone = np.sqrt(posterior.floor * posterior.leverage(Z))[0, 0]
+    assert alone < 0.5 * std
+    assert ours.predict(X, return_std=True)[1].mean() < 0.5 * std
+
+
+@pytest.mark.parametrize("t", [None, 2])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_covariance_is_one_and_has_the_variances_on_its_diagonal(method, t):
+    ours = model(method=method).fit(*table(t=t))
+    _, std, cov = law(ours, np.vstack([table(15, seed=2)[0], FAR]))
+    std, cov = std.reshape(16, -1), cov.reshape(16, 16, -1)
+    for i in range(std.shape[1]):
+        assert_close(np.diag(cov[:, :, i]), std[:, i] ** 2, factor=1e3)
+        assert np.linalg.eigvalsh(cov[:, :, i]).min() > -1e-10 * cov.max()
+
+
+# ---- functions
+
+
+def deviations(functions, m, X):
+    """|z| of means and of products of deviations, against the model's mean and covariance."""
+    mean, _, cov = law(m, X)
+    values = functions(X)
+    n, left = values.shape[1], values - mean[:, None]
+    pairs = left[:, None] * left[None]
+    means = left.mean(axis=1) / np.sqrt(np.diag(cov) / n)
+    spread = pairs.std(axis=2) / n**0.5
+    with np.errstate(divide="ignore", invalid="ignore"):  # functions that are all alike
+        products = np.nan_to_num((pairs.mean(axis=2) - cov) / spread, posinf=1e9, neginf=-1e9)
+    return np.concatenate([means, products[np.triu_indices(len(mean))]])
+
+
+@pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
+def test_functions_have_the_mean_and_the_covariance_of_the_process(method):
+    """1000 functions at 5 rows: 20 z-scores, false alarms 1e-6.
+
+    Faults that must show: functions of the features alone, and a third more of the rest.
+    """
+    ours = model(method=method, fit_intercept=False, n_features=20).fit(*table(200))
+    X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
+    drawn = ours.sample_functions(1000, random_state=1)
+    allowed = bar(20)
+    assert np.abs(deviations(drawn, ours, X)).max() < allowed
+    alone = Functions(drawn.model, drawn.coef, drawn.offset, None, ())
+    assert np.abs(deviations(alone, ours, X)).max() > allowed
+    louder = Functions(drawn.model, drawn.coef, drawn.offset, drawn.landmarks, louder_(drawn))
+    assert np.abs(deviations(louder, ours, X)).max() > allowed
+
+
+def louder_(drawn):
+    return tuple((f0, 1.33 * weights, 1.33 * at) for f0, weights, at in drawn.priors)
+
+
+def test_a_map_without_landmarks_borrows_some_for_its_functions():
+    """Their variance is the process' own: 5 z-scores, false alarms 1e-6."""
+    ours = model(method="hermite", fit_intercept=False, n_features=12).fit(*table(200))
+    X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
+    mean, std = ours.predict(X, return_std=True)
+    squares = (ours.sample_functions(500, random_state=1)(X) - mean[:, None]) ** 2
+    z = (squares.mean(axis=1) - std**2) / (squares.std(axis=1) / 500**0.5)
+    assert np.abs(z).max() < bar(5)
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_a_function_has_one_value_at_a_row(t):
+    ours = model().fit(*table(t=t))
+    X = table(40, seed=4)[0]
+    f = ours.sample_functions(3, random_state=5)
+    assert f(X).shape == ((40, 3) if t is None else (40, 2, 3))
+    assert len(f) == 3
+    assert_close(f(X)[7:9], f(X[7:9]), factor=10)
+    np.testing.assert_array_equal(f(X), ours.sample_functions(3, random_state=5)(X))
+    np.testing.assert_array_equal(f(X), ours.sample_y(X, 3, random_state=5))
+    before = f(X)
+    ours.partial_fit(*table(t=t, seed=8))
+    np.testing.assert_array_equal(f(X), before)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2)])
+def test_functions_of_kernels_that_are_not_stationary_are_those_of_the_features(kernel):
+    ours = model(kernel, method="auto").fit(*table())
+    X = table(6, seed=3)[0]
+    assert np.abs(deviations(ours.sample_functions(2000, 0), ours, X)).max() < bar(27)
+
+
+# ---- the same from any blocks and pieces
+
+
+@pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
+def test_blocks_pieces_and_merged_models_are_one_fit(method):
+    X, y = table(200)
+    options = dict(method=method) if method == "orthogonal" else dict(method=given_landmarks(X))
+    whole = model(**options).fit(X, y)
+    for size in (1, 37):
+        same(whole, model(**options).fit_blocks(bo.Blocks.from_arrays(X, y, block_rows=size)))
+    pieces = model(**options).partial_fit(X[:150], y[:150]).partial_fit(X[150:], y[150:])
+    same(whole, pieces)
+
+
+def given_landmarks(X):
+    return bo.Nystrom(bo.Given(X[:30]))
+
+
+def test_a_row_of_weight_two_is_two_rows():
+    X, y = table(60)
+    w = np.random.default_rng(1).integers(0, 3, 60)
+    kept = dict(method=given_landmarks(X))
+    weighted = model(**kept).fit(X, y, w)
+    repeated = model(**kept).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    new = np.vstack([table(20, seed=9)[0], FAR])
+    for a, b in zip(law(weighted, new), law(repeated, new), strict=True):
+        assert_close(a, b, factor=1e6)
+
+
+def test_float32_is_float64_to_its_precision():
+    X, y = table(300)
+    new = np.vstack([table(20, seed=9)[0], FAR])
+    single, double = (
+        model(method="orthogonal", noise=0.01, amplitude=1.0, precision=p).fit(X, y)
+        for p in ("float32", "float64")
+    )
+    for a, b in zip(law(single, new), law(double, new), strict=True):
+        assert_close(a, b, np.float32, factor=100)
+
+
+def test_noise_below_what_float32_resolves_is_found_in_float64_or_warned_of():
+    X, y = table(300, noise=0.0)
+    options = dict(method="orthogonal", n_features=64)
+    with pytest.warns(SolutionWarning, match=r"float32 products.*precision=\"float64\""):
+        model(**options, precision="float32").fit(X, y)
+    again = model(**options).fit_blocks(bo.Blocks.from_iterable(lambda: iter([(X, y)])))
+    assert again.feature_dtype_ == "float32"
+    assert again.moments_.precision == "float64"
+
+
+def test_saved_and_loaded_it_predicts_the_same_bits(tmp_path):
+    X, y = table(100, t=2)
+    ours = model(method="orthogonal").fit(X, y)
+    bo.save(ours, tmp_path / "m.bochner")
+    again = bo.load(tmp_path / "m.bochner")
+    for a, b in zip(law(ours, X), law(again, X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(ours.predict_interval(X), again.predict_interval(X))
+    np.testing.assert_array_equal(ours.sample_y(X, 2), again.sample_y(X, 2))
+    same(ours.partial_fit(*table(t=2, seed=3)), again.partial_fit(*table(t=2, seed=3)))
+
+
+# ---- intervals and densities
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_densities_and_gaussian_intervals_are_those_of_the_normal_law(t):
+    ours = model().fit(*table(t=t))
+    X, y = table(30, t=t, seed=6)
+    mean, std = ours.predict(X, return_std=True)
+    spread = np.sqrt(std**2 + ours.noise_variance_)
+    assert_close(ours.log_predictive_density(X, y), norm.logpdf(y, mean, spread), factor=1e3)
+    middle, lower, upper = ours.predict_interval(X, 0.9, calibrated=False)
+    assert_close(middle, mean)
+    assert_close(lower, norm.ppf(0.05, mean, spread), factor=10)
+    assert_close(upper, norm.ppf(0.95, mean, spread), factor=10)
+
+
+def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
+    ours = model().fit(*table(200))
+    X, y = table(99, seed=6)
+    _, lower, upper = ours.calibrate(X, y).predict_interval(X, 0.9)
+    rounding = 1e-9
+    assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
+    assert ours.calibration_.source == "held out"
+    assert "exchangeable" in ours.calibration_.guarantee
+    assert "none for a finite number" in model().fit(X, y).calibration_.guarantee
+
+
+def test_split_conformal_intervals_cover_as_asked_though_the_model_is_wrong():
+    """2000 calibrations of 19 rows, one new row each: coverage 18/20, z-score, alarms 1e-6.
+
+    Fault that must show: Gaussian intervals of that model.
+    """
+    X, y = table(100, noise=0.5)
+    ours = model(noise=1e-3, amplitude=1.0).fit(X, y)
+    new, target = table(40_000, seed=7, noise=0.5)
+    mean, std = ours.predict(new, return_std=True)
+    scores = (np.abs(target - mean) / np.sqrt(std**2 + 1e-3)).reshape(2000, 20)
+
+    def z(covered):
+        return (np.mean(covered) - 0.9) / np.sqrt(0.09 / 2000)
+
+    reach = [Conformal.of(s[:19, None], np.ones((19, 1)), "held out").quantile(0.9) for s in scores]
+    assert abs(z(scores[:, 19] <= np.ravel(reach))) < bar(1)
+    assert abs(z(scores[:, 19] <= norm.ppf(0.95))) > bar(1)
+
+
+def test_nominal_intervals_cover_targets_drawn_from_the_process():
+    """Noise of a tenth: 4000 new rows, 94 to 96 in 100; a model without its noise has far less."""
+    ours = model(n_features=60).fit(*table(2000))
+    X, y = table(4000, seed=11)
+    mean, lower, upper = ours.predict_interval(X, 0.95, calibrated=False)
+    assert 0.94 < np.mean((lower <= y) & (y <= upper)) < 0.97
+    std = ours.predict(X, return_std=True)[1]
+    assert np.mean(np.abs(y - mean) < 1.96 * std) < 0.6
+    _, lower, upper = ours.predict_interval(X, 0.95)
+    assert 0.935 < np.mean((lower <= y) & (y <= upper)) < 0.965
+
+
+# ---- refusals, and data that say little
+
+
+def test_a_constant_target_is_predicted_without_doubt():
+    X = table(50)[0]
+    ours = model("gaussian").fit(X, np.full(50, 2.5))
+    mean, std = ours.predict(X, return_std=True)
+    assert np.all(mean == 2.5)
+    assert np.all(std == 0)
+    assert np.all(np.array(ours.predict_interval(X)) == 2.5)
+    assert np.all(np.isfinite(ours.log_predictive_density(X, np.full(50, 2.5))))
+
+
+def test_one_row_is_enough():
+    ours = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
+    assert ours.predict([[5.0, 5.0]])[0] == 3.0
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 95, "most", True])
+def test_what_is_no_coverage_is_refused(coverage):
+    ours = model().fit(*table())
+    with pytest.raises(InvalidInput, match=r"coverage must be a number above 0 and below 1"):
+        ours.predict_interval(FAR, coverage)
+
+
+def test_refusals(monkeypatch):
+    X, y = table()
+    ours = model().fit(X, y)
+    with pytest.raises(InvalidInput, match=r"return_std or return_cov, not both"):
+        ours.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(InvalidInput, match=r"9 rows cannot calibrate a coverage of 0.95.*takes 19"):
+        ours.calibrate(X[:9], y[:9]).predict_interval(X)
+    with pytest.raises(InvalidInput, match=r"same targets in every call; got rows of shape \(2,\)"):
+        ours.partial_fit(*table(t=2))
+    with pytest.raises(InvalidInput, match=r"same targets in every call"):
+        ours.calibrate(*table(t=2))
+    with pytest.raises(InvalidInput, match=r"noise must be \"evidence\" or a number"):
+        model(noise="loo").fit(X, y)
+    with pytest.raises(InvalidInput, match=r"amplitude must be a positive finite number"):
+        model(amplitude=0).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"precision must be one of"):
+        model(precision="half").fit(X, y)
+    with pytest.raises(InvalidInput, match=r"the target y is None; name it with target="):
+        model().fit_blocks(bo.Blocks.from_arrays(X))
+    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+        model(method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(len(y))))
+    monkeypatch.setattr(gaussian_process, "MOST_ROWS", 10)
+    with pytest.raises(InvalidInput, match=r"covariance is given for 10 rows at most; got 80"):
+        ours.predict(X, return_cov=True)
+
+
+def test_arrays_of_other_libraries_stay_in_them():
+    X, y = table()
+    ours = model(Matern(1.5, 1.0), method="orthogonal")
+    mean, std = ours.fit(X, y).predict(X, return_std=True)
+    there, target = xp.asarray(X), xp.asarray(y)
+    moved = ours.fit(there, target).predict(there, return_std=True)
+    assert_close(np.asarray(moved[0]), mean, factor=1e5)
+    assert_close(np.asarray(moved[1]), std, factor=1e5)
+    found = (*moved, *ours.predict_interval(there), ours.sample_functions(2, 0)(there))
+    assert {type(a) for a in found} == {type(there)}

@@ -1,0 +1,157 @@
+"""KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import RidgeClassifier
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import InvalidInput
+from bochner.kernels import Gaussian
+
+KERNEL = Gaussian(lengthscale=1.0)
+NAMES = np.array(["ash", "elm", "oak", "yew"])
+
+
+def table(n=300, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.2 * rng.normal(size=n)
+    return X, NAMES[np.floor((angle / (2 * np.pi) % 1) * K).astype(int)]
+
+
+def model(kernel=KERNEL, **changes):
+    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
+    return bo.KernelRidgeClassifier(kernel, **options)
+
+
+@pytest.mark.parametrize("weight", [None, "balanced", {"ash": 3.0}], ids=str)
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):
+    X, y = table(K=K)
+    w = np.random.default_rng(1).uniform(0.2, 2, 300)
+    ours = model(class_weight=weight).fit(X, y, w)
+    theirs = RidgeClassifier(0.3, class_weight=weight).fit(ours.map_(X), y, w)
+    new = table(100, K, seed=1)[0]
+    if weight == "balanced":  # ours counts weights, theirs rows: the weights of classes differ
+        theirs = RidgeClassifier(0.3).fit(ours.map_(X), y, w * balanced(y, w))
+    assert_close(ours.decision_function(new), theirs.decision_function(ours.map_(new)), factor=1e6)
+    assert (ours.predict(new) == theirs.predict(ours.map_(new))).all()
+    assert_close(ours.coef_, np.atleast_2d(theirs.coef_), factor=1e6)
+    assert_close(ours.intercept_, np.atleast_1d(theirs.intercept_), factor=1e6)
+    assert (ours.classes_ == theirs.classes_).all()
+
+
+def balanced(y, w):
+    sizes = {label: w[y == label].sum() for label in np.unique(y)}
+    return np.array([w.sum() / (len(sizes) * sizes[label]) for label in y])
+
+
+@pytest.mark.parametrize("alpha", ["loo", "gcv", "evidence", "kfold"])
+def test_a_chosen_penalty_classifies_nearly_all(alpha):
+    X, y = table(600)
+    fitted = model("gaussian", alpha=alpha, alpha_per_target=True).fit(X, y)
+    assert fitted.score(*table(400, seed=3)) > 0.85
+    assert fitted.alpha_.shape == (3,)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_exact_kernel_classifies_as_its_regression_does(K):
+    X, y = table(K=K)
+    ours = model(method="exact").fit(X, y)
+    targets = np.where(y[:, None] == NAMES[:K], 1.0, -1.0)
+    values = bo.KernelRidge(KERNEL, method="exact", alpha=0.3, random_state=0)
+    values = values.fit(X, targets).predict(X)
+    expected = values[:, 1] if K == 2 else values
+    assert np.abs(ours.decision_function(X) - expected).max() < 2e-6
+    assert not hasattr(ours, "coef_")
+    assert hasattr(model(), "partial_fit")
+    assert not hasattr(model(method="exact"), "partial_fit")
+
+
+# ---- blocks, pieces, merging, files
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_blocks_and_pieces_are_one_fit(K):
+    X, y = table(K=K)
+    whole = model(alpha="loo").fit(X, y).decision_function(X)
+    codes = np.searchsorted(NAMES, y)
+    for size in (7, 300):
+        blocks = bo.Blocks.from_arrays(X, codes, block_rows=size)
+        streamed = model(alpha="loo").fit_blocks(blocks)
+        assert_close(streamed.decision_function(X), whole, factor=1e6)
+        assert (streamed.classes_ == np.arange(K)).all()
+    order = np.argsort(y, kind="stable")  # classes come one after the other
+    pieces = model(alpha="loo")
+    for part in np.array_split(order, 4):
+        pieces.partial_fit(X[part], y[part], classes=NAMES[:K])
+    assert_close(pieces.decision_function(X), whole, factor=1e6)
+    assert (pieces.predict(X) == model(alpha="loo").fit(X, y).predict(X)).all()
+
+
+def test_a_table_with_labels_of_text_is_fitted_by_blocks():
+    X, y = table()
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "tree": y})
+    fitted = model().fit_blocks(bo.Blocks.from_table(frame, target="tree"))
+    assert (fitted.predict(frame[["a", "b"]]) == model().fit(X, y).predict(X)).all()
+    assert list(fitted.feature_names_in_) == ["a", "b"]
+
+
+def test_merged_models_are_one_fit():
+    X, y = table()
+    parts = slice(0, 130), slice(130, 300)
+    merged = bo.merge(*(model(alpha="loo").fit(X[p], y[p]) for p in parts))
+    whole = model(alpha="loo").fit(X, y)
+    assert_close(merged.decision_function(X), whole.decision_function(X), factor=1e6)
+    assert (merged.predict(X) == whole.predict(X)).all()
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "exact"])
+def test_a_file_keeps_labels_and_predictions(method, tmp_path):
+    X, y = table()
+    fitted = model(method=method).fit(X, y)
+    bo.save(fitted, tmp_path / "m.bochner")
+    loaded = bo.load(tmp_path / "m.bochner")
+    assert (loaded.decision_function(X) == fitted.decision_function(X)).all()
+    assert (loaded.predict(X) == fitted.predict(X)).all()
+    assert loaded.predict(X).dtype == fitted.predict(X).dtype
+
+
+# ---- labels
+
+
+@pytest.mark.parametrize("labels", [[False, True], [-1, 1], [0.0, 2.0], ["no", "yes"]], ids=str)
+def test_labels_of_any_type_come_back(labels):
+    X, y = table(K=2)
+    named = np.array(labels)[(y == "elm").astype(int)]
+    fitted = model().fit(X, named)
+    assert fitted.predict(X).dtype == named.dtype
+    assert (fitted.predict(X) == named).mean() > 0.9
+    assert fitted.decision_function(X).shape == (300,)
+
+
+def test_what_cannot_be_classified_is_refused_in_a_sentence():
+    X, y = table()
+    with pytest.raises(InvalidInput, match=r"y must have at least 2 classes; got the 1 class"):
+        model().fit(X, np.full(300, "ash"))
+    with pytest.raises(InvalidInput, match=r"every label must be one of the classes.*yew"):
+        model().partial_fit(X, y).partial_fit(X, np.full(300, "yew"))
+    with pytest.raises(InvalidInput, match=r"Name all classes in the first call"):
+        model().partial_fit(X[:9], y[:9], classes=["ash", "elm"])
+    with pytest.raises(ValueError, match=r"Unknown label type: continuous"):
+        model().fit(X, X[:, 0])
+    with pytest.raises(InvalidInput, match=r'class_weight must be None, "balanced" or a dict'):
+        model(class_weight="even").fit(X, y)
+    assert not hasattr(model(), "predict_proba")
+
+
+def test_the_certificate_is_that_of_the_regression():
+    X, y = table()
+    regression = bo.KernelRidge(
+        KERNEL, method="orthogonal", n_features=64, alpha=0.3, random_state=0
+    )
+    ours, theirs = model().fit(X, y), regression.fit(X, X[:, 0])
+    assert ours.certificate_.epsilon == pytest.approx(theirs.certificate_.epsilon)
+    assert ours.certify(X[:100]).n_rows == 100

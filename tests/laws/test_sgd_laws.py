@@ -1,0 +1,547 @@
+"""Stochastic gradient descent: six strategies, one model; scikit-learn's steps on linear features.
+
+The second route is scikit-learn's `SGDClassifier` and `SGDRegressor` with the same order of rows,
+the steps of the paper written out one by one, and the minimum itself, found by Newton's method.
+"""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
+
+from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
+from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
+from bochner.features.monomials import exact_map
+from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
+from bochner.planning.strategies import (
+    DUAL,
+    EXACT,
+    STRATEGIES,
+    SgdTask,
+    StrategyCost,
+    StrategyPlan,
+    plan_strategies,
+)
+from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, Patience, as_loss
+
+PRIMAL = [s for s in STRATEGIES if s not in DUAL]
+FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Unit rows, two and three classes, a number."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    two = (X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0).astype(int)
+    return X, two, two + (X[:, 3] > 0.5), 3 * X[:, 0] + X[:, 1] ** 2
+
+
+def walked(estimator, X, y, **fit):
+    return clone(estimator).fit(X, y, **fit)
+
+
+# ---- the six strategies
+
+
+@pytest.mark.parametrize("loss", CLASS_LOSSES)
+def test_the_first_four_strategies_give_one_model(rows, loss):
+    X, _, y, _ = rows
+    options = {"loss": loss, "alpha": 1e-3, "batch_size": 7, **FIXED}
+    exact, *others = (
+        KernelSGDClassifier(Polynomial(3), strategy=s, **options).fit(X, y).decision_function(X)
+        for s in (*EXACT, *DUAL)
+    )
+    for other in others:
+        np.testing.assert_allclose(other, exact, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", NUMBER_LOSSES)
+def test_the_first_four_strategies_give_one_regression(rows, loss):
+    X, *_, y = rows
+    options = {"loss": loss, "average": 5, "learning_rate": "adaptive", **FIXED}
+    exact, *others = (
+        KernelSGDRegressor(Linear() * Linear(), strategy=s, **options).fit(X, y).predict(X)
+        for s in (*EXACT, *DUAL)
+    )
+    for other in others:
+        np.testing.assert_allclose(other, exact, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("kernel", [Gaussian(0.8), Laplace(2.0)])
+def test_a_strategy_gives_the_same_model_on_the_fly_and_cached(rows, kernel, average):
+    X, _, y, _ = rows
+    for pair in (STRATEGIES[2:4], STRATEGIES[4:]):
+        options = {"n_features": 50, "method": "iid", "average": average, **FIXED}
+        fly, cached = (
+            KernelSGDClassifier(kernel, strategy=s, **options).fit(X, y).decision_function(X)
+            for s in pair
+        )
+        np.testing.assert_allclose(fly, cached, rtol=1e-9, atol=1e-9)
+
+
+def test_approximate_features_of_all_rows_are_the_kernel(rows):
+    X, y, *_ = rows
+    options = {"method": "nystrom", "n_features": len(X), **FIXED}
+    dual, features = (
+        KernelSGDClassifier(Gaussian(0.5), strategy=s, **options).fit(X, y).decision_function(X)
+        for s in ("gram_cached", "approximate_cached")
+    )
+    np.testing.assert_allclose(features, dual, rtol=1e-6, atol=1e-6)
+
+
+def test_a_fault_in_the_steps_would_be_seen(rows):
+    """The last four at other orders of rows differ by far more than the tolerance above."""
+    X, _, y, _ = rows
+    model = KernelSGDClassifier(Gaussian(0.5), strategy="gram_cached", **FIXED)
+    first = walked(model, X, y).decision_function(X)
+    second = walked(model.set_params(random_state=1), X, y).decision_function(X)
+    assert np.abs(first - second).max() > 1e-3
+
+
+# ---- scikit-learn's steps, and the paper's
+
+
+@pytest.mark.parametrize("rate", ["constant", "invscaling", "optimal"])
+@pytest.mark.parametrize("loss", CLASS_LOSSES)
+def test_steps_on_linear_features_are_those_of_scikit_learn(rows, loss, rate):
+    if rate == "optimal" and loss not in ("hinge", "perceptron"):
+        return  # with smooth losses its first rates are too large, and ours are cut
+    X, y, *_ = rows
+    options = {"loss": loss, "alpha": 1e-3, "shuffle": False, "learning_rate": rate, "eta0": 0.1}
+    options |= {"max_iter": 3, "tol": None, "average": 11, "power_t": 0.5}
+    w = np.random.default_rng(1).uniform(0, 2, len(y))
+    w /= w.mean()
+    theirs = SGDClassifier(**options).fit(X, y, sample_weight=w)
+    for strategy in ("exact_cached", "kernel_on_the_fly"):
+        ours = KernelSGDClassifier(Linear(), strategy=strategy, batch_size=1, **options)
+        ours.fit(X, y, sample_weight=w)
+        f = theirs.decision_function(X)
+        np.testing.assert_allclose(ours.decision_function(X), f, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", NUMBER_LOSSES[:-1])
+def test_steps_of_regression_are_those_of_scikit_learn(rows, loss):
+    X, *_, y = rows
+    options = {"loss": loss, "alpha": 1e-3, "shuffle": False, "eta0": 0.1, "max_iter": 3}
+    theirs = SGDRegressor(**options, tol=None).fit(X, y)
+    ours = KernelSGDRegressor(
+        Linear(), strategy="exact_on_the_fly", batch_size=1, tol=None, **options
+    ).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_[0], rtol=1e-9)
+
+
+def test_dual_steps_are_those_of_the_paper(rows):
+    """One row a step: u ← (1 − ηα)u, u_i ← u_i − η ℓ'(Σ_j u_j K_ij + b, y_i)."""
+    X, y, *_ = rows
+    K, sign = Gaussian(0.7)(X), 2 * y - 1
+    u, b, eta, alpha = np.zeros(len(y)), 0.0, 0.3, 0.01
+    for i in range(len(y)):
+        slope = -sign[i] * expit(-sign[i] * (K[i] @ u + b))
+        u *= 1 - eta * alpha
+        u[i] -= eta * slope
+        b -= eta * slope
+    model = KernelSGDClassifier(
+        Gaussian(0.7), loss="log_loss", strategy="kernel_on_the_fly", batch_size=1, shuffle=False,
+        alpha=alpha, learning_rate="constant", eta0=eta, tol=None, max_iter=1,
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_allclose(model.decision_function(X), K @ u + b, rtol=1e-10, atol=1e-12)
+
+
+def test_it_comes_to_the_minimum(rows):
+    """Full batches: gradient descent, to the minimum that Newton's method finds."""
+    X, y, _, number = rows
+    n, alpha, options = len(y), 0.05, {"batch_size": len(y), "tol": None, "max_iter": 3000}
+    ours = KernelSGDClassifier(
+        Linear(), loss="log_loss", alpha=alpha, learning_rate="constant", **options
+    ).fit(X, y)
+    newton = LogisticRegression(C=1 / (alpha * n), tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, newton.coef_, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours.predict_proba(X), newton.predict_proba(X), atol=1e-5)
+    ridge = Ridge(alpha=alpha * n).fit(X, number)
+    ours = KernelSGDRegressor(Linear(), alpha=alpha, learning_rate="constant", **options)
+    np.testing.assert_allclose(ours.fit(X, number).predict(X), ridge.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [*CLASS_LOSSES, *NUMBER_LOSSES])
+def test_slopes_are_the_derivatives_of_the_losses(loss):
+    rng = np.random.default_rng(0)
+    f = rng.uniform(-3, 3, (200, 1))
+    y = (
+        np.sign(rng.standard_normal((200, 1)))
+        if loss in CLASS_LOSSES
+        else f + rng.normal(size=f.shape)
+    )
+    h = 1e-6
+    ours = as_loss(loss, epsilon=0.3, quantile=0.2)
+    numeric = (ours.value(y, f + h) - ours.value(y, f - h)) / (2 * h)
+    np.testing.assert_allclose(ours.slope(y, f), numeric, atol=1e-5)
+
+
+# ---- order, weights, streams
+
+
+def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
+    X, _, y, _ = rows
+    model = KernelSGDClassifier(
+        Gaussian(0.7), strategy="approximate_cached", method="iid", n_features=32, **FIXED
+    )
+    whole = walked(model, X, y)
+    for size in (7, 50, 120):
+        blocks = Blocks.from_arrays(X, y, block_rows=size)
+        streamed = clone(model).fit_blocks(blocks)
+        again = clone(model).set_params(strategy="approximate_on_the_fly").fit_blocks(blocks)
+        np.testing.assert_allclose(streamed.coef_, again.coef_, rtol=1e-9, atol=1e-12)
+        if size == 7:
+            first = streamed
+        np.testing.assert_array_equal(streamed.coef_, first.coef_)
+    np.testing.assert_allclose(whole.coef_, first.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_are_copies_and_zero_weights_no_rows(rows):
+    X, _, y, _ = rows
+    w = np.random.default_rng(0).integers(0, 3, len(y))
+    model = KernelSGDClassifier(Polynomial(2), batch_size=1000, **FIXED)
+    weighted = walked(model, X, y, sample_weight=w).decision_function(X)
+    copied = walked(model, np.repeat(X, w, axis=0), np.repeat(y, w)).decision_function(X)
+    scaled = walked(model, X, y, sample_weight=5.0 * w).decision_function(X)
+    np.testing.assert_allclose(weighted, copied, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(weighted, scaled, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_stream_of_one_call_is_one_epoch(rows, strategy):
+    X, _, y, _ = rows
+    model = KernelSGDClassifier(
+        Polynomial(2), strategy=strategy, method="nystrom", n_features=60, tol=None, random_state=0
+    )
+    epoch = clone(model).set_params(max_iter=1).fit(X, y)
+    call = clone(model).partial_fit(X, y)
+    np.testing.assert_allclose(
+        call.decision_function(X), epoch.decision_function(X), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Polynomial(3)])
+def test_a_long_stream_learns_whatever_the_strategy(rows, kernel):
+    X, _, y, _ = rows
+    models = [
+        KernelSGDClassifier(kernel, strategy=s, loss="log_loss", random_state=0)
+        for s in (STRATEGIES if isinstance(kernel, Polynomial) else STRATEGIES[2:])
+    ]
+    for start in range(0, 1200, 60):
+        part = np.arange(start, start + 60) % len(y)
+        for model in models:
+            model.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert min(model.score(X, y) for model in models) > 0.8
+    dual = [m.decision_function(X) for m in models if m.strategy_ in DUAL]
+    np.testing.assert_allclose(*dual, rtol=1e-8, atol=1e-8)
+    assert all(len(m.support_vectors_) <= len(y) for m in models if m.strategy_ in DUAL)
+    assert models[0].t_ == 20 * 2
+
+
+def test_auto_on_a_stream_takes_what_needs_no_memory(rows):
+    X, _, y, _ = rows
+    assert KernelSGDClassifier(Polynomial(2)).partial_fit(X, y).strategy_ == EXACT[0]
+    stream = KernelSGDClassifier(n_features=64).partial_fit(X, y)
+    assert stream.strategy_ == "approximate_on_the_fly"
+    assert stream.coef_.shape == (3, stream.map_.n_features)
+
+
+def test_a_warm_start_goes_on_where_it_was(rows):
+    X, *_, y = rows
+    for strategy in ("exact_cached", "gram_cached"):
+        model = KernelSGDRegressor(Polynomial(2), strategy=strategy, tol=None, random_state=0)
+        whole = clone(model).set_params(max_iter=6).fit(X, y)
+        parts = clone(model).set_params(max_iter=3, warm_start=True).fit(X, y).fit(X, y)
+        assert parts.t_ == whole.t_
+        np.testing.assert_allclose(parts.predict(X), whole.predict(X), rtol=1e-9, atol=1e-9)
+    assert len(parts.support_vectors_) == len(X)
+
+
+# ---- stopping
+
+
+def test_it_stops_when_the_loss_no_longer_falls(rows):
+    X, y, *_ = rows
+    model = KernelSGDClassifier(Linear(), tol=0.5, n_iter_no_change=3, max_iter=50).fit(X, y)
+    assert model.n_iter_ <= 5
+    assert len(model.loss_curve_) == model.n_iter_
+    with pytest.warns(SolutionWarning, match="still fell after max_iter=2 epochs"):
+        KernelSGDClassifier(Linear(), max_iter=2).fit(X, y)
+
+
+def test_early_stopping_judges_on_rows_of_every_class(rows):
+    X, _, y, number = rows
+    model = KernelSGDClassifier(
+        Gaussian(0.7), early_stopping=True, validation_fraction=0.3, random_state=0
+    ).fit(X, y)
+    assert len(model.validation_scores_) == model.n_iter_
+    assert max(model.validation_scores_) > 0.7
+    scores = [
+        KernelSGDRegressor(
+            Polynomial(2), strategy=s, early_stopping=True, max_iter=5, tol=None, random_state=0
+        ).fit(X, number).validation_scores_
+        for s in (*EXACT, *DUAL)
+    ]  # fmt: skip
+    np.testing.assert_allclose(scores, [scores[0]] * 4, rtol=1e-9)
+
+
+def test_patience_counts_epochs_without_improvement():
+    patience = Patience(0.1, 2)
+    assert [patience.over(v) for v in (1.0, 0.5, 0.45, 0.3, 0.29, 0.28)] == [False] * 5 + [True]
+    assert not any(Patience(None, 1).over(1.0) for _ in range(9))
+
+
+# ---- the plan
+
+
+@pytest.fixture(scope="module")
+def plan(rows):
+    X, _, y, _ = rows
+    return KernelSGDClassifier(Polynomial(2), n_features=30, random_state=0).plan(X, y, measure=9)
+
+
+def test_the_plan_prints_six_strategies_with_predictions_and_measurements(plan):
+    assert [row.name for row in plan.rows] == list(STRATEGIES)
+    assert [row.width for row in plan.rows] == [15, 15, 120, 120, *[plan.rows[4].width] * 2]
+    for row in plan.rows:
+        assert 0 < row.seconds < 60
+        assert 0 < row.measured_seconds < 60
+        assert 0 < row.measured_bytes < 1e8
+    text = str(plan)
+    assert all(name in text for name in (*STRATEGIES, "measured s", "120 rows of 4 columns"))
+    assert f"{plan.best} *" in text
+
+
+def test_auto_follows_the_plan(rows):
+    X, _, y, _ = rows
+    for kernel in (Polynomial(2), Gaussian(0.7)):
+        model = KernelSGDClassifier(kernel, n_features=30, **FIXED).fit(X, y)
+        assert model.strategy_ == model.plan_.best
+        assert hasattr(model, "map_") == (model.strategy_ not in DUAL)
+
+
+def test_the_plan_names_what_cannot_be_run(rows):
+    X = rows[0]
+    plan = KernelSGDRegressor(Gaussian(), n_features=20).plan(X)
+    assert [bool(row.refused) for row in plan.rows] == [True, True, *[False] * 4]
+    assert "no finite features of its own" in str(plan)
+
+
+def costs(*seconds, size=(1.0,) * 6):
+    rows = zip(STRATEGIES, seconds, size, strict=True)
+    return tuple(StrategyCost(name, 1, s, b) for name, s, b in rows)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "best"),
+    [
+        ((9, 9, 9, 9, 9, 5.0), (1,) * 6, "approximate_cached"),
+        ((9, 9, 9, 7, 9, 5.0), (1,) * 6, "gram_cached"),
+        ((9, 9, 9, 7, 9, 5.0), (1, 1, 1, 99, 1, 1), "approximate_cached"),
+        ((9, 9, 9, 7, 8, 5.0), (99,) * 4 + (1, 99), "approximate_on_the_fly"),
+        ((9, 9, 9, 7, 8, 5.0), (99, 98, 97, 96, 95, 99), "approximate_on_the_fly"),
+        ((9, 0.1, 9, 7, 8, 0.001), (1,) * 6, "exact_cached"),
+    ],
+)
+def test_the_best_is_the_fastest_that_fits_and_exact_where_that_is_as_fast(seconds, size, best):
+    task = SgdTask(10, 2, 1, 5, 4)
+    assert StrategyPlan(task, 10, costs(*seconds, size=size)).best == best
+
+
+def test_costs_grow_as_the_counts_say(rows):
+    """Doubling the epochs doubles what a step needs, and leaves what is made once."""
+    X = rows[0]
+    phi = exact_map(Polynomial(3), 4)
+
+    def cost(epochs, n):
+        task = SgdTask(n, 4, 1, epochs, 32)
+        return {r.name: r for r in plan_strategies(task, X, Polynomial(3), phi, phi).rows}
+
+    short, long, wide = cost(10, 10**4), cost(20, 10**4), cost(10, 2 * 10**4)
+    assert long["exact_on_the_fly"].seconds == pytest.approx(2 * short["exact_on_the_fly"].seconds)
+    assert long["exact_cached"].seconds < 2 * short["exact_cached"].seconds
+    ratio = wide["gram_cached"].bytes / short["gram_cached"].bytes
+    assert 3.9 < ratio <= 4
+    assert wide["approximate_cached"].bytes < 2.1 * short["approximate_cached"].bytes
+    assert short["kernel_on_the_fly"].bytes < short["gram_cached"].bytes / 50
+
+
+# ---- exact features
+
+
+@pytest.mark.parametrize(
+    ("kernel", "width"),
+    [
+        (Polynomial(3), 35),
+        (Polynomial(2, offset=0.0), 10),
+        (DotProduct((1.0, 0.0, 0.5)), 11),
+        (2.0 * Polynomial(2) + Linear(), 15),
+        (Linear() * Polynomial(2), 60),
+        ((Linear() + 1.0) ** 2, 25),
+        (Columns(Polynomial(2), (0, 2)), 6),
+    ],
+    ids=repr,
+)
+def test_exact_features_are_the_kernel(rows, kernel, width):
+    X = rows[0]
+    phi = exact_map(kernel, 4)
+    assert phi.n_features == width
+    np.testing.assert_allclose(phi(X) @ phi(X).T, kernel(X), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (Gaussian(), "strategy='exact_cached' requires a kernel with finitely many features"),
+        (Gaussian() * Linear(), "no finite features of its own, as Linear"),
+        (Polynomial(30), "more than 1,048,576 features of its own"),
+    ],
+)
+def test_exact_features_are_refused_where_there_are_none(rows, kernel, message):
+    X, y, *_ = rows
+    X = np.tile(X, 5)
+    with pytest.raises(UnsupportedKernel, match=message):
+        KernelSGDClassifier(kernel, strategy="exact_cached").fit(X, y)
+
+
+# ---- probabilities, labels, files, arrays
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "modified_huber"])
+@pytest.mark.parametrize("classes", [1, 2])
+def test_probabilities_agree_with_predictions(rows, loss, classes):
+    X, y = rows[0], rows[classes]
+    model = KernelSGDClassifier(Gaussian(0.5), loss=loss, **FIXED).fit(X, y)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    agree = model.classes_[p.argmax(axis=1)] == model.predict(X)
+    assert agree.mean() > (0.99 if loss == "log_loss" else 0.9)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), p, atol=1e-12)
+
+
+def test_hinge_has_no_probabilities(rows):
+    X, y, *_ = rows
+    model = KernelSGDClassifier(Linear(), **FIXED).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+
+
+@pytest.mark.parametrize("strategy", ["auto", *STRATEGIES])
+def test_a_saved_model_predicts_the_same_bits(rows, strategy, tmp_path):
+    X, _, y, _ = rows
+    names = np.array(["a", "b", "c"])[y]
+    model = KernelSGDClassifier(Polynomial(2), strategy=strategy, n_features=20, **FIXED)
+    model.fit(X, names)
+    save(model, tmp_path / "m.bochner")
+    for again in (load(tmp_path / "m.bochner"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.partial_fit(X, names).t_ > model.t_
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sparse_rows_and_float32_rows_give_the_same_model(rows, strategy):
+    X, *_, y = rows
+    model = KernelSGDRegressor(
+        Polynomial(2), strategy=strategy, method="nystrom", n_features=20, **FIXED
+    )
+    dense = walked(model, X, y).predict(X)
+    sparse = walked(model, scipy.sparse.csr_array(X), y).predict(scipy.sparse.csr_array(X))
+    narrow = walked(model, X.astype(np.float32), y.astype(np.float32)).predict(X)
+    np.testing.assert_allclose(sparse, dense, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(narrow, dense, atol=2e-3)
+
+
+def test_several_targets_share_the_steps(rows):
+    X, y, _, number = rows
+    model = KernelSGDRegressor(Gaussian(0.7), strategy="gram_cached", **FIXED)
+    both = walked(model, X, np.column_stack([number, y])).predict(X)
+    assert both.shape == (len(X), 2)
+    for column, target in enumerate((number, y)):
+        alone = walked(model, X, target).predict(X)
+        np.testing.assert_allclose(both[:, column], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_quantiles_leave_their_share_below():
+    """Standard error of a share of 1000 rows is 0.013: off by 0.08 has a chance of 1e-9."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (1000, 1))
+    y = np.sin(X[:, 0]) + rng.standard_normal(1000)
+    for q in (0.2, 0.8):
+        model = KernelSGDRegressor(
+            Gaussian(1.0), loss="quantile", quantile=q, tol=None, max_iter=60, average=500,
+            n_features=64, strategy="approximate_cached", random_state=0,
+        )  # fmt: skip
+        assert abs(np.mean(y < model.fit(X, y).predict(X)) - q) < 0.08
+
+
+def test_class_weights_move_the_boundary(rows):
+    X, y, *_ = rows
+    plain, heavy = (
+        KernelSGDClassifier(Gaussian(0.5), class_weight=w, **FIXED).fit(X, y).predict(X).mean()
+        for w in (None, {0: 1.0, 1: 20.0})
+    )
+    assert heavy > plain + 0.05
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "squared"}, "loss must be one of 'hinge'"),
+        ({"strategy": "both"}, "strategy must be one of 'auto', 'exact_on_the_fly'"),
+        ({"learning_rate": "fast"}, "learning_rate must be one of"),
+        ({"alpha": -1.0}, "alpha must be a non-negative"),
+        ({"alpha": 0.0}, "'optimal' requires alpha above zero"),
+        ({"eta0": 0.0}, "eta0 must be a positive"),
+        ({"batch_size": 0}, "batch_size must be an integer, 1 or above"),
+        ({"max_iter": 0}, "max_iter must be an integer, 1 or above"),
+        ({"tol": -1.0}, "tol must be a non-negative"),
+        ({"validation_fraction": 1.5}, "validation_fraction must be between 0 and 1"),
+        ({"early_stopping": True, "validation_fraction": 1e-4}, "leaves none to train or none"),
+    ],
+)  # fmt: skip
+def test_refusals_are_one_sentence(rows, change, message):
+    X, y, *_ = rows
+    model = KernelSGDClassifier(Polynomial(3), strategy="gram_cached", max_iter=200)
+    with pytest.raises(InvalidInput, match=message):
+        model.set_params(**change).fit(10 * X, y)
+
+
+def test_other_refusals(rows):
+    X, y, _, number = rows
+    model = KernelSGDClassifier(Linear(), strategy="gram_cached")
+    with pytest.raises(InvalidInput, match="strategy='gram_cached' holds all rows, in memory"):
+        model.fit_blocks(Blocks.from_arrays(X, y))
+    with pytest.raises(InvalidInput, match="early_stopping=True holds rows out in memory"):
+        KernelSGDClassifier(early_stopping=True).fit_blocks(Blocks.from_arrays(X, y))
+    with pytest.raises(InvalidInput, match="class_weight='balanced' requires all rows at once"):
+        KernelSGDClassifier(class_weight="balanced").partial_fit(X, y)
+    with pytest.raises(InvalidInput, match="a weight above zero; all are zero"):
+        KernelSGDClassifier(Linear()).fit_blocks(Blocks.from_arrays(X, y, np.zeros(len(y))))
+    with pytest.raises(InvalidInput, match="at least 2 classes"):
+        model.fit(X, np.ones(len(y)))
+    with pytest.raises(InvalidInput, match="one of the classes 0, 1; got 2"):
+        clone(model).partial_fit(X, y).partial_fit(X, y + 1)
+    with pytest.raises(InvalidInput, match="quantile must be between 0 and 1"):
+        KernelSGDRegressor(quantile=1.0).fit(X, number)
+    with pytest.raises(InvalidInput, match="the same targets in every call"):
+        KernelSGDRegressor(Linear()).partial_fit(X, number).partial_fit(X, X)
+    with pytest.raises(InvalidInput, match="the target y is None"):
+        KernelSGDRegressor(Linear()).fit_blocks(Blocks.from_arrays(X))
+    wild = KernelSGDRegressor(Linear(), eta0=10.0, tol=None)
+    for walk in (wild.fit, wild.partial_fit):
+        with pytest.raises(InvalidInput, match="the steps diverged in epoch"):
+            walk(np.tile(9 * X, (300, 1)), np.tile(number, 300))
+    with pytest.raises(AttributeError, match="dual_coef_ of support_vectors_"):
+        _ = model.set_params(**FIXED).fit(X, y).coef_
