@@ -8,7 +8,8 @@ from bochner.errors import InvalidInput
 from bochner.features.draw import draw as draw_width
 from bochner.kernels import Gaussian
 from bochner.planning import width
-from bochner.planning.width import Enough, enough, penalty_for
+from bochner.planning.penalty import least_exact_error, penalty_for
+from bochner.planning.width import Enough, enough
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)
@@ -122,6 +123,28 @@ def test_a_fit_takes_as_many_features_as_its_penalty_needs():
     assert loose.fit(X, y).map_.n_features < model.map_.n_features
 
 
+def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
+    X = rows(5, 250)
+    y = np.sin(2 * X[:, :1]) + 0.1 * np.random.default_rng(0).standard_normal((250, 1))
+    wanted = Enough(excess=0.05)
+    found = enough(KERNEL, "orthogonal", X, y=y, alpha=1.0, wanted=wanted, random_state=0)
+    ours = least_exact_error(found.map.kernel, X, y)[0] * (1 + found.found.excess)
+    Z = found.map(X)
+    centred, target = Z - Z.mean(axis=0), y - y.mean()
+
+    def loo(alpha):
+        H = centred @ np.linalg.solve(
+            centred.T @ centred + alpha * np.eye(Z.shape[1]), centred.T
+        ) + np.full((250, 250), 1 / 250)
+        return np.mean(((target - (H - 1 / 250) @ target)[:, 0] / (1 - np.diag(H))) ** 2)
+
+    assert ours == pytest.approx(min(loo(10.0**k) for k in np.arange(-8, 3, 0.25)), rel=0.01)
+    assert found.found.excess <= 0.05
+    assert "within 5 % of the exact kernel's error" in str(found)
+    model = bo.KernelRidge(KERNEL, n_features=wanted, random_state=0).fit(X, y[:, 0])
+    assert "leave-one-out error" in model.choice_.reason
+
+
 def test_features_without_targets_are_enough_at_a_thousandth_of_the_rows():
     X = rows(3, 500)
     features = bo.KernelFeatures(KERNEL, n_features="auto", random_state=0).fit(X)
@@ -163,6 +186,7 @@ def test_widths_that_cannot_be_found_are_refused(arguments, message):
     [
         ({"tolerance": 1.5}, r"between 0 and 1; got 1.5"),
         ({"tolerance": -0.1}, r"tolerance must be"),
+        ({"excess": 0.0}, r"excess must be"),
         ({"seconds": 0}, r"seconds must be"),
         ({"bytes": 10}, r"bytes must be"),
     ],

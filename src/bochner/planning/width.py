@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bochner._ground.arrays import to_numpy
 from bochner._ground.checks import integer, positive
 from bochner._ground.memory import free_bytes
 from bochner._ground.random import Seed, seed_of
@@ -15,23 +16,21 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
-from bochner.features.draw import draw as draw_width
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
-from bochner.moments import Moments
+from bochner.planning.penalty import least_error, least_exact_error
 from bochner.planning.sample import rows_of, sample
 from bochner.planning.spectral_distance import distance
-from bochner.solvers.direct import decompose, leave_one_out, penalties
 
-__all__ = ["Enough", "Tried", "Width", "as_enough", "draw", "enough", "penalty_for"]
+__all__ = ["Enough", "Tried", "Width", "as_enough", "enough"]
 
 #: Width that the search starts from, and that method="auto" is decided at.
 FIRST, DECIDED = 64, 512
 
-#: Rows that ε is measured on, and that the penalty is forecast from.
-SAMPLE, PENALTY_ROWS = 1024, 1024
+#: Rows that ε and leave-one-out errors are measured on.
+SAMPLE = 1024
 
 #: What is asked of a measurement on a sample, as a share of the tolerance: ε of all rows, and of
 #: another seed, is up to so much larger.
@@ -49,7 +48,11 @@ class Enough:
     ----------
     tolerance : float, default 0.1
         Largest (ε, alpha)-spectral distance that is wanted, in (0, 1): the fit is then that of
-        the exact kernel up to a factor 1/(1 − ε) in its risk.
+        the exact kernel up to a factor 1/(1 − ε) in what theory guarantees for its risk.
+    excess : float, optional
+        Instead of a tolerance on ε: how much the leave-one-out error may exceed that of the exact
+        kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
+        many more rows than are sampled the exact kernel gains more from them than few features.
     seconds : float, optional
         Stop searching after so long, and take the widest that was tried.
     bytes : int, optional
@@ -61,6 +64,7 @@ class Enough:
     """
 
     tolerance: float = 0.1
+    excess: float | None = None
     seconds: float | None = None
     bytes: int | None = None
 
@@ -69,6 +73,8 @@ class Enough:
             raise InvalidInput(
                 f"Enough: tolerance must lie between 0 and 1; got {self.tolerance!r}. Take 0.1."
             )
+        if self.excess is not None:
+            positive(self.excess, "Enough", "excess")
         if self.seconds is not None:
             positive(self.seconds, "Enough", "seconds")
         if self.bytes is not None:
@@ -82,10 +88,14 @@ class Enough:
 
 
 class Tried(NamedTuple):
-    """A width, ε measured there, and seconds since the search began."""
+    """A width, what was measured there, and seconds since the search began.
+
+    ``excess`` is NaN where ε decides.
+    """
 
     n_features: int
     epsilon: float
+    excess: float
     seconds: float
 
 
@@ -97,8 +107,10 @@ class Width:
     ----------
     map : FeatureMap
     method : Method
-    tolerance, alpha : float
-        ε that was wanted, and the penalty that it is for.
+    wanted : Enough
+        What was asked for.
+    alpha : float
+        The penalty that ε is for.
     tried : tuple of Tried
         In the order they were tried.
     limit : str or None
@@ -108,7 +120,7 @@ class Width:
 
     map: FeatureMap
     method: Method
-    tolerance: float
+    wanted: Enough
     alpha: float
     tried: tuple[Tried, ...]
     limit: str | None = None
@@ -119,16 +131,24 @@ class Width:
         return self.map.n_features
 
     @property
+    def found(self) -> Tried:
+        """What was measured of the map."""
+        return next(t for t in self.tried if t.n_features == self.n_features)
+
+    @property
     def epsilon(self) -> float:
         """ε of the map, as the sample shows it."""
-        return next(t.epsilon for t in self.tried if t.n_features == self.n_features)
+        return self.found.epsilon
 
     def __str__(self) -> str:
-        found = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
-        wanted = f"{self.tolerance:g} at alpha = {self.alpha:.3g}"
+        measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
+        target = f"{self.wanted.tolerance:g} at alpha = {self.alpha:.3g}"
+        if self.wanted.excess is not None:
+            measured += f", leave-one-out error {100 * self.found.excess:+.2g} %"
+            target = f"{100 * self.wanted.excess:g} % of the exact kernel's error"
         if self.limit is None:
-            return f"{found}, within {wanted}."
-        return f"{found}, above {wanted}: stopped by {_LIMITS[self.limit]}."
+            return f"{measured}, within {target}."
+        return f"{measured}, above {target}: stopped by {_LIMITS[self.limit]}."
 
 
 _LIMITS = {
@@ -136,84 +156,6 @@ _LIMITS = {
     "bytes": "the budget of memory, 32 D² bytes; more memory would allow more features",
     "rows": "the number of rows: the exact kernel costs no more than so many features",
 }
-
-
-def draw(
-    kernel: Kernel,
-    method: Method | str = "auto",
-    *,
-    n_features: int | str | Enough = 1024,
-    X: Float[Array, "n d"] | None = None,
-    n_inputs: int | None = None,
-    random_state: Seed = None,
-    tolerance: float = 0.1,
-    alpha: float | None = None,
-) -> FeatureMap:
-    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
-    method : Method or str, default "auto"
-        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
-        ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
-        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform".
-    n_features : int or "auto" or Enough, default 1024
-        D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
-        ``tolerance``; see :func:`bochner.enough`. Maps whose kernel needs fewer (Linear,
-        Constant, a Nyström map that has explained all) have fewer.
-    X : (n, d), optional
-        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
-        their number of columns only.
-    n_inputs : int, optional
-        d, where there is no X.
-    random_state : int, Generator, RandomState or None
-        The same seed gives the same map everywhere.
-    tolerance : float, default 0.1
-        With ``n_features="auto"``: the largest ε wanted.
-    alpha : float, optional
-        With ``n_features="auto"``: the ridge penalty of the fit, required then.
-
-    Returns
-    -------
-    FeatureMap
-        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the method cannot serve the kernel; the message names those that can.
-    InvalidInput
-        If an argument is not what was required.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bochner import draw
-    >>> from bochner.kernels import Gaussian
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
-    >>> Z = phi(X)
-    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
-    True
-    """
-    wanted = as_enough(n_features, tolerance)
-    if wanted is None:
-        return draw_width(
-            kernel,
-            method,
-            n_features=n_features,  # type: ignore[arg-type]
-            X=X,
-            n_inputs=n_inputs,
-            random_state=random_state,
-        )
-    if X is None or alpha is None:
-        raise InvalidInput(
-            'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
-            f"got {'no X' if X is None else 'no alpha'}."
-        )
-    return enough(kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state).map
 
 
 def as_enough(n_features: Any, tolerance: float = 0.1) -> Enough | None:
@@ -236,6 +178,7 @@ def enough(
     *,
     alpha: float,
     wanted: Enough | None = None,
+    y: Float[Array, "n t"] | None = None,
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Width:
@@ -252,6 +195,8 @@ def enough(
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
     wanted : Enough, default Enough()
         Tolerance and budgets.
+    y : (n, t), optional
+        Targets, for ``Enough(excess=...)``.
     n_rows : int, optional
         Rows of the fit where X is a sample of them.
     random_state : int, Generator, RandomState or None
@@ -274,7 +219,10 @@ def enough(
     """
     wanted = Enough() if wanted is None else wanted
     alpha, seed = positive(alpha, "enough", "alpha"), seed_of(random_state)
-    search = _Search(kernel, as_method(method), X, alpha, n_rows, seed, wanted)
+    if wanted.excess is not None and y is None:
+        raise InvalidInput("enough: Enough(excess=...) compares errors of predictions; pass y.")
+    n = int(X.shape[0]) if n_rows is None else n_rows
+    search = _Search(kernel, as_method(method), X, y, alpha, n, seed, wanted)
     low, high = search.double()
     if high is not None:
         search.bisect(low, high)
@@ -289,17 +237,20 @@ class _Search:
         kernel: Kernel,
         method: Method,
         X: Array,
+        y: Array | None,
         alpha: float,
-        n_rows: int | None,
+        n_rows: int,
         seed: int,
         wanted: Enough,
     ) -> None:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
-        self._alpha, self._n = alpha, X.shape[0] if n_rows is None else n_rows
+        self._alpha, self._n = alpha, n_rows
         self._method = self._decided(method)
         self._rows = rows_of(X, SAMPLE, seed)
+        self._y = None if wanted.excess is None or y is None else rows_of(y, SAMPLE, seed)
         self._K: Array | None = None
+        self._exact: float | None = None
         self._maps: dict[int, FeatureMap] = {}
         self._tried: dict[int, Tried] = {}
         self._limit: str | None = None
@@ -316,7 +267,7 @@ class _Search:
         """Return the last width that did not do, and the first that did if one did."""
         low = 0
         for width in self._widths():
-            if self._epsilon(width) <= MARGIN * self._wanted.tolerance:
+            if self._does(self._try(width)):
                 return low, width
             low = width
         return low, None
@@ -347,32 +298,50 @@ class _Search:
             middle = 2 * round((max(low, FIRST // 4) * high) ** 0.5 / 2)
             if not low < middle < high or self._late():
                 return
-            does = self._epsilon(middle) <= MARGIN * self._wanted.tolerance
+            does = self._does(self._try(middle))
             low, high = (low, middle) if does else (middle, high)
 
-    def _epsilon(self, width: int) -> float:
+    def _does(self, found: Tried) -> bool:
+        if self._wanted.excess is not None:
+            return found.excess <= self._wanted.excess
+        return found.epsilon <= MARGIN * self._wanted.tolerance
+
+    def _try(self, width: int) -> Tried:
         phi = draw_map(self._method, self._kernel, self._ask(width))
         kernel = self._kernel if self._K is None else _Known(self._K)
         measured = sample(phi, self._rows, kernel)
         self._K = measured.K
         epsilon = distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
+        excess, seconds = self._excess(phi), time.perf_counter() - self._start
         self._maps[width] = phi
-        self._tried[width] = Tried(phi.n_features, epsilon, time.perf_counter() - self._start)
-        return epsilon
+        self._tried[width] = Tried(phi.n_features, epsilon, excess, seconds)
+        return self._tried[width]
+
+    def _excess(self, phi: FeatureMap) -> float:
+        """Return how much larger the leave-one-out error is than with the exact kernel."""
+        if self._y is None:
+            return float("nan")
+        if self._exact is None:
+            self._exact = least_exact_error(self._kernel, self._rows, self._y)[0]
+        Z = to_numpy(phi(self._rows)).astype(np.float64)
+        return least_error(Z, self._y)[0] / max(self._exact, np.finfo(float).tiny) - 1
 
     def found(self) -> Width:
         """Return the narrowest that does, else the best."""
-        level = MARGIN * self._wanted.tolerance
-        enough = [width for width, t in self._tried.items() if t.epsilon <= level]
-        best = min(enough) if enough else min(self._tried, key=lambda w: self._tried[w].epsilon)
+        enough = [width for width, t in self._tried.items() if self._does(t)]
+        best = min(enough) if enough else min(self._tried, key=self._badness)
         return Width(
             self._maps[best],
             self._method,
-            self._wanted.tolerance,
+            self._wanted,
             self._alpha,
             tuple(self._tried.values()),
             None if enough else self._limit,
         )
+
+    def _badness(self, width: int) -> float:
+        found = self._tried[width]
+        return found.epsilon if self._wanted.excess is None else found.excess
 
 
 class _Known(NamedTuple):
@@ -382,33 +351,3 @@ class _Known(NamedTuple):
 
     def __call__(self, X: Array) -> Array:  # noqa: ARG002  always of the same rows
         return self.K
-
-
-def penalty_for(
-    kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"], n_rows: int, seed: int
-) -> float:
-    """Forecast the penalty that leave-one-out error will choose for ``n_rows`` rows.
-
-    The exact kernel's choice on m and on m/4 sampled rows gives a power of the number of rows
-    (between 0 and 1), which is carried on. O(m³).
-    """
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:PENALTY_ROWS])
-    X, y = X[chosen], y[chosen]
-    few = max(2, len(y) // 4)
-    small, large = _best(kernel, X[:few], y[:few]), _best(kernel, X, y)
-    power = np.clip(np.log(large / small) / np.log(len(y) / few), 0.0, 1.0)
-    return float(large * (n_rows / len(y)) ** power)
-
-
-def _best(kernel: Kernel, X: Array, y: Array) -> float:
-    """Return the penalty of least leave-one-out error of the exact kernel on these rows.
-
-    The rows of K's root are the features: Z Zᵀ = K.
-    """
-    values, vectors = np.linalg.eigh(np.asarray(kernel(X), np.float64))
-    Z = vectors * np.sqrt(np.maximum(values, 0.0))
-    moments = Moments.of(Z, y)
-    eigen = decompose(moments)
-    alphas = penalties(eigen)
-    rows = [(Z - moments.feature_mean, y - moments.target_mean, None)]
-    return float(alphas[int(np.argmin(leave_one_out(eigen, rows, alphas)[0]))])
