@@ -144,6 +144,39 @@ def compare(**options: Any) -> None:
 
 
 @bochner.command()
+@_files
+@click.option("--target", multiple=True, required=True, help="Column to predict; repeat.")
+@_kernel
+@_lengthscale
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="A fit may take; any time that is worth it if not given.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(1),
+    metavar="BYTES",
+    help="A fit may take; half of what is free if not given.",
+)
+@click.option("--widths", metavar="D,D,...", help="Numbers of features; 256 to 4096 if not given.")
+@_seed
+@_columns
+@_separator
+@_json
+@_quiet
+def plan(**options: Any) -> None:
+    """Say how to fit the rows of FILES: which method, how many features, which solver.
+
+    Each with the error that is expected, and the seconds and memory it will take on this machine.
+    """
+    from bochner.cli.plan import run_plan  # noqa: PLC0415
+
+    run_plan(**options)
+
+
+@bochner.command()
 @_model
 @_files
 @click.option(
@@ -176,6 +209,47 @@ def check(**options: Any) -> None:
     from bochner.cli.check import run_check  # noqa: PLC0415
 
     run_check(**options)
+
+
+@bochner.command()
+@_model
+@_files
+@click.option(
+    "--out",
+    default="report.html",
+    show_default=True,
+    type=Destination((".html", ".htm")),
+    metavar="FILE",
+    help="Page to write.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(16),
+    default=4096,
+    show_default=True,
+    help="Random rows that pictures show and other widths are tried on.",
+)
+@click.option(
+    "--width",
+    "widths",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Number of features to try; repeat. The model's, halved five times, if not given.",
+)
+@_seed
+@_separator
+@_json
+@_quiet
+def report(**options: Any) -> None:
+    """Write one HTML page about MODEL on the rows of FILES.
+
+    Errors, certificate, other widths, penalties, spectrum, calibration, rows to look at, and what
+    it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
+    leave-one-out predictions.
+    """
+    from bochner.cli.report import run_report  # noqa: PLC0415
+
+    run_report(**options)
 
 
 @bochner.group()

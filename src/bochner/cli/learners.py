@@ -9,7 +9,7 @@ import click
 import numpy as np
 from sklearn.base import is_classifier
 
-import bochner
+from bochner import estimators
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner.cli.names import LEARNERS
@@ -22,7 +22,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return the learner with what was chosen: options that were given, and ``--set`` pairs."""
-    kind = getattr(bochner, LEARNERS[name])
+    kind = getattr(estimators, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
     for option in given.keys() - known:

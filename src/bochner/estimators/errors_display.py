@@ -53,7 +53,7 @@ class ResidualDisplay:
     @staticmethod
     def from_predictions(observed: Array, predicted: Array, name: str = "target") -> Any:
         """Return the display of these numbers."""
-        y, f = (np.asarray(to_numpy(a), np.float64).ravel() for a in (observed, predicted))
+        y, f = (np.asarray(a, np.float64).ravel() for a in (observed, predicted))
         if len(y) != len(f) or not len(y):
             raise InvalidInput(
                 "ResidualDisplay: one prediction for each observed value is required, and one row "
@@ -64,7 +64,7 @@ class ResidualDisplay:
     @staticmethod
     def from_estimator(model: Any, X: Array, y: Array, *, target: int = 0) -> "ResidualDisplay":
         """Return predictions for X beside y; of several targets, the one of this number."""
-        predicted, y = to_numpy(model.predict(X)), np.asarray(to_numpy(np.asarray(y)))
+        predicted, y = to_numpy(model.predict(X)), np.asarray(y)
         if is_classifier(model) or not np.issubdtype(predicted.dtype, np.floating):
             raise InvalidInput(
                 f"ResidualDisplay: predictions must be quantities; {type(model).__name__} gives "
@@ -120,9 +120,9 @@ class CalibrationDisplay:
         order = np.argsort(predicted, kind="stable")
         parts = np.array_split(order, min(_bins(n_bins), max(1, len(order) // 2)))
         errors = [TWO_SIDED * np.std(observed[p] - predicted[p]) / len(p) ** 0.5 for p in parts]
-        means = (np.array([a[p].mean() for p in parts]) for a in (predicted, observed))
+        expected, found = (np.array([a[p].mean() for p in parts]) for a in (predicted, observed))
         count = np.array([len(p) for p in parts])
-        return CalibrationDisplay(*means, np.array(errors), count, "prediction")
+        return CalibrationDisplay(expected, found, np.array(errors), count, "prediction")
 
     @staticmethod
     def of_probabilities(happened: Array, p: Array, n_bins: int = 10) -> "CalibrationDisplay":

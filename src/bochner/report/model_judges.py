@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Blocks
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.errors_display import scores_of
-from bochner.report.model_rows import Judge, RowList, features, kind_of
+from bochner.report.model_rows import Judge, RowList, as_given, features, kind_of
 from bochner.solvers.direct import Eigen
 
 __all__ = ["Leverage", "judges_for"]
@@ -97,11 +96,11 @@ def _doubtful(model: Any) -> Judge:
 
 
 def _doubt(model: Any, X: Array) -> Array:
-    return 1 - to_numpy(model.predict_proba(Blocks.from_arrays(X))).max(axis=1)
+    return 1 - to_numpy(model.predict_proba(as_given(model, X))).max(axis=1)
 
 
 def _margin(model: Any, X: Array) -> Array:
-    f = to_numpy(model.decision_function(Blocks.from_arrays(X)))
+    f = to_numpy(model.decision_function(as_given(model, X)))
     if f.ndim == 1:
         return np.abs(f)
     best = np.sort(f, axis=1)
@@ -109,16 +108,16 @@ def _margin(model: Any, X: Array) -> Array:
 
 
 def _deviation(model: Any, X: Array) -> Array:
-    deviation = to_numpy(model.predict(Blocks.from_arrays(X), return_std=True)[1])
+    deviation = to_numpy(model.predict(as_given(model, X), return_std=True)[1])
     return deviation.reshape(len(deviation), -1)[:, 0]
 
 
 def _strangeness(model: Any, X: Array) -> Array:
-    return -to_numpy(model.score_samples(Blocks.from_arrays(X)))
+    return -to_numpy(model.score_samples(as_given(model, X)))
 
 
 def _between(model: Any, X: Array) -> Array:
-    distances = np.sort(to_numpy(model.transform(Blocks.from_arrays(X))), axis=1)
+    distances = np.sort(to_numpy(model.transform(as_given(model, X))), axis=1)
     ratio = np.ones(len(distances))
     if distances.shape[1] < 2:
         return 0 * ratio
@@ -139,7 +138,7 @@ def _missed(model: Any) -> Judge | None:
 def _surprise(model: Any, X: Array, y: Array | None) -> Array:
     if y is None:
         return np.full(X.shape[0], -np.inf)
-    return np.abs(scores_of(model, Blocks.from_arrays(X), y)[:, 0])
+    return np.abs(scores_of(model, as_given(model, X), y)[:, 0])
 
 
 def _error(X: Array, y: Array | None, f: Array | None) -> Array:

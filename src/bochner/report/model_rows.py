@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.estimators import engine
 from bochner.moments import Accumulator, Moments
 
-__all__ = ["Judge", "Row", "RowList", "Seen", "features", "kind_of", "look"]
+__all__ = ["Judge", "Row", "RowList", "Seen", "as_given", "features", "kind_of", "look"]
 
 #: Rows listed.
 LISTED = 8
@@ -99,11 +99,16 @@ def features(model: Any, X: Array) -> Float[Array, "b D"]:
     return to_numpy(engine.as_features(model.map_, X, dtype)).astype(np.float64)
 
 
+def as_given(model: Any, X: Array) -> Any:
+    """Return rows as its map reads them in a form that the learner takes for just that."""
+    return Blocks.from_arrays(X) if hasattr(model, "map_") else X
+
+
 def predictions(model: Any, X: Array) -> Array | None:
     """Return what the learner predicts for rows as its map reads them; None if nothing."""
     if not hasattr(model, "predict"):
         return None
-    return to_numpy(model.predict(Blocks.from_arrays(X)))
+    return to_numpy(model.predict(as_given(model, X)))
 
 
 def look(model: Any, blocks: Blocks, judges: Sequence[Judge]) -> Seen:
@@ -115,21 +120,16 @@ def look(model: Any, blocks: Blocks, judges: Sequence[Judge]) -> Seen:
     return pass_.found()
 
 
-@dataclass(eq=False)
 class _Pass:
     """What has been seen so far."""
 
-    model: Any
-    judges: Sequence[Judge]
-    n_rows: int = 0
-    confusion: Any = None
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.kind = kind_of(self.model)
-        self.sums = Accumulator()
-        self.leaders: list[list[Row]] = [[] for _ in self.judges]
-        self.print = _Fingerprint()
+    def __init__(self, model: Any, judges: Sequence[Judge]) -> None:
+        self.model, self.judges, self.kind = model, judges, kind_of(model)
+        self.n_rows = 0
+        self.sums, self.print = Accumulator(), _Fingerprint()
+        self.counts: dict[str, int] = {}
+        self.leaders: list[list[Row]] = [[] for _ in judges]
+        self.confusion: Any = None
         if self.kind == "classification":
             self.confusion = np.zeros((len(self.model.classes_),) * 2)
 
@@ -169,6 +169,7 @@ class _Pass:
         lists = tuple(
             replace(judge.empty, rows=tuple(rows))
             for judge, rows in zip(self.judges, self.leaders, strict=True)
+            if rows
         )
         return Seen(
             self.n_rows,

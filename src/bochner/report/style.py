@@ -1,6 +1,6 @@
 """How the page looks: one sheet, light and dark, phone and paper."""
 
-__all__ = ["STYLE"]
+__all__ = ["REPORT_STYLE", "STYLE"]
 
 STYLE = """
 :root {
@@ -130,5 +130,46 @@ footer p { max-width: 50rem; }
   h2 { break-after: avoid; }
   pre { white-space: pre-wrap; }
   img, .plane::after { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+}
+"""
+
+#: What a model's report has beside the demo.
+REPORT_STYLE = """
+h1, h2, h3, .lead, dd { overflow-wrap: anywhere; }
+h3 { margin: 1.75rem 0 .5rem; font-size: 1.05rem; font-weight: 600; }
+.pair { margin: 1.25rem 0 1.75rem; gap: 1.5rem 2.25rem; }
+.pair > div { min-width: 0; }
+.pair figure > h3 { margin: 0 0 .5rem; }
+.pair .wide { margin-top: 0; }
+section > .wide { max-width: 46rem; }
+#rows .wide, #predictions > .wide { max-width: none; }
+caption { caption-side: top; text-align: left; color: var(--soft); font-size: .88rem;
+  padding: 0 0 .35rem; }
+.facts { margin: 1rem 0 0; border-top: 1px solid var(--rule); }
+.facts > div { display: grid; grid-template-columns: 10.5rem minmax(0, 1fr); gap: 0 1.25rem;
+  padding: .5rem 0; border-bottom: 1px solid var(--rule); }
+.facts dt { color: var(--soft); }
+.facts dd { margin: 0; }
+.numbers { grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }
+.number:nth-child(n) { border-top: 0; }
+#rows td, #rows th { white-space: nowrap; }
+.plot .on { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 4px;
+  stroke-linejoin: round; }
+.rule { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 2 3; }
+.whiskers { fill: none; stroke: var(--c2); stroke-width: 1.5; stroke-opacity: .6; }
+.dots { fill: none; stroke-width: 4.5; stroke-linecap: round; stroke-opacity: .5; }
+.d0 { stroke: var(--c0); } .d1 { stroke: var(--c1); } .d2 { stroke: var(--c2); }
+.bars { fill-opacity: .65; }
+.plot + figcaption { margin-top: .35rem; }
+@media (max-width: 46rem) {
+  .facts > div { grid-template-columns: minmax(0, 1fr); }
+  .facts dt { font-size: .86rem; }
+  .numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+}
+@media print {
+  section { break-inside: auto; }
+  .wide { overflow: visible; }
+  .pair { break-inside: avoid; }
+  h3, section > p { break-after: avoid; }
 }
 """

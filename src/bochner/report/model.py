@@ -1,0 +1,369 @@
+"""A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.blocks import Blocks
+from bochner._ground.checks import integer
+from bochner._ground.random import Seed, seed_of
+from bochner._ground.sampling import Sample
+from bochner._ground.shapes import Array, Float
+from bochner._ground.writers import atomic
+from bochner.errors import InvalidInput
+from bochner.estimators.display import PathDisplay, SpectrumDisplay, penalty_of
+from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_blocks_of
+from bochner.estimators.judged import certificate_of
+from bochner.estimators.labels import class_blocks, class_blocks_of
+from bochner.estimators.width_display import WidthDisplay
+from bochner.moments import Moments
+from bochner.planning import Certificate
+from bochner.report.model_facts import FitFacts, fit_facts, versions
+from bochner.report.model_judges import Leverage, judges_for
+from bochner.report.model_page import model_page
+from bochner.report.model_quality import Quality, quality_of
+from bochner.report.model_rows import Seen, as_given, kind_of, look
+from bochner.solvers.direct import Eigen, decompose
+
+__all__ = ["ModelReport", "Phase", "report_model"]
+
+#: Random rows that kernel values are compared on.
+REFERENCE = 256
+
+
+class Phase(NamedTuple):
+    """Seconds, and the most memory that the process had taken by the end (None: not told)."""
+
+    name: str
+    seconds: float
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class ModelReport:
+    """All that a report says, as numbers.
+
+    Attributes
+    ----------
+    fit : FitFacts
+        What was fitted on what.
+    seen : Seen
+        What one pass over all rows found: errors, the rows to look at, their fingerprint.
+    rows_of_fit : bool or None
+        Whether the rows are those of the fit: as many, with the same mean and variance of the
+        target. None where the learner keeps neither.
+    certificate : Certificate or None
+        How far the features are from the kernel on these rows.
+    certificate_words : str
+    quality : Quality
+        Predicted beside observed, on a sample.
+    path : PathDisplay or None
+    spectrum : SpectrumDisplay or None
+    widths : WidthDisplay or None
+    without : dict of str to str
+        What there is not, and why.
+    sample_rows : int
+        Rows of the sample that pictures show.
+    phases : tuple of Phase
+    seed : int
+        Of the sample and the refits.
+    source, command, versions : str
+        The data's name, the command that wrote it, the versions.
+    """
+
+    fit: FitFacts
+    seen: Seen
+    rows_of_fit: bool | None
+    certificate: Certificate | None
+    certificate_words: str
+    quality: Quality
+    path: PathDisplay | None
+    spectrum: SpectrumDisplay | None
+    widths: WidthDisplay | None
+    without: dict[str, str]
+    sample_rows: int
+    phases: tuple[Phase, ...]
+    seed: int
+    source: str
+    command: str
+    versions: str
+
+    def to_html(self) -> str:
+        """Return one page that fetches nothing and runs nothing."""
+        return model_page(self)
+
+    def write(self, path: str | PathLike[str]) -> Path:
+        """Write the page, as a whole or not at all; return its path."""
+        with atomic(path, "w") as file:
+            file.write(self.to_html())
+        return Path(path).expanduser().resolve()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers by name, for JSON."""
+        certificate = None if self.certificate is None else self.certificate.to_dict()
+        return {
+            "fit": {f.name: getattr(self.fit, f.name) for f in fields(self.fit)},
+            "rows": self.seen.n_rows,
+            "rows_of_fit": self.rows_of_fit,
+            "errors": self.quality.errors,
+            "certificate": certificate,
+            "certificate_words": self.certificate_words,
+            "path": _arrays(self.path),
+            "spectrum": _arrays(self.spectrum),
+            "widths": _arrays(self.widths),
+            "calibration": _arrays(self.quality.calibration),
+            "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
+            "without": self.without,
+            "fingerprint": self.seen.fingerprint,
+            "seconds": {phase.name: phase.seconds for phase in self.phases},
+        }
+
+
+def _arrays(display: Any) -> dict[str, Any] | None:
+    return None if display is None else {f.name: getattr(display, f.name) for f in fields(display)}
+
+
+def report_model(
+    model: Any,
+    X: Any,
+    y: Array | None = None,
+    sample_weight: Array | None = None,
+    *,
+    n_sample: int = 4096,
+    widths: Any = None,
+    exact: bool = True,
+    random_state: Seed = 0,
+    source: str = "",
+    command: str = "",
+) -> ModelReport:
+    """Measure a fitted learner on rows: how good, how far from the exact kernel, how wide.
+
+    Parameters
+    ----------
+    model : fitted learner
+    X : (n, d), table or Blocks
+        The rows of the fit, or better rows that it has not seen.
+    y : (n,) or (n, t), optional
+        Their targets; with Blocks they are in them. Without targets the page has no errors.
+    sample_weight : (n,), optional
+    n_sample : int, default 4096
+        Rows that pictures show and that other widths are tried on, drawn at random.
+    widths : sequence of int, optional
+        Widths tried; default the model's, halved five times.
+    exact : bool, default True
+        Whether the kernel itself is tried too, on at most 2048 rows.
+    random_state : int, Generator, RandomState or None, default 0
+        Of the sample and the refits.
+    source, command : str
+        What the page says of where the rows came from and how it was made.
+
+    Returns
+    -------
+    ModelReport
+        ``write("report.html")`` makes the page.
+
+    Raises
+    ------
+    NotFittedError
+        The model is not fitted.
+    InvalidInput
+        Rows do not fit the model.
+
+    Notes
+    -----
+    Two passes over the rows, in O(n D²) at most, and six fits to half the sample. On the rows of
+    its fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
+    """
+    check_is_fitted(model)
+    seed, watch = seed_of(random_state), _Watch()
+    n_sample = integer(n_sample, "report_model", "n_sample", 16)
+    with watch.phase("read and sample"):
+        blocks = _blocks(model, X, y, sample_weight)
+        sample = _dense(blocks.sample(n_sample, seed))
+    with watch.phase("decompose"):
+        eigen = _eigen(model)
+        leverage = (
+            None if eigen is None or kind_of(model) == "features" else _leverage(model, eigen)
+        )
+    with watch.phase("look at all rows"):
+        seen = look(model, blocks, judges_for(model, sample.X[:REFERENCE], leverage))
+    same = _same_rows(model, seen)
+    with watch.phase("certificate"):
+        certificate, words = _certified(model, blocks, same)
+    with watch.phase("calibration"):
+        quality = quality_of(model, sample, seen, leverage if same else None)
+    with watch.phase("other widths"):
+        tried, reason = _widths(model, sample, quality, widths, exact, seed)
+    path, no_path = _path(model)
+    spectrum = _spectrum(model, eigen, sample, seen.n_rows)
+    without = {"widths": reason, "path": no_path}
+    return ModelReport(
+        fit=fit_facts(model, blocks.n_columns, blocks.feature_names),
+        seen=seen,
+        rows_of_fit=same,
+        certificate=certificate,
+        certificate_words=words,
+        quality=quality,
+        path=path,
+        spectrum=spectrum,
+        widths=tried,
+        without={name: text for name, text in without.items() if text},
+        sample_rows=len(sample.index),
+        phases=tuple(watch.phases),
+        seed=seed,
+        source=source,
+        command=command,
+        versions=versions(),
+    )
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def _blocks(model: Any, X: Any, y: Any, w: Any) -> Blocks:
+    """Return the rows; labels as codes, their weights as they are."""
+    if kind_of(model) == "classification":
+        plain = copy(model)
+        plain.class_weight = None
+        if isinstance(X, Blocks):
+            return X if next(iter(X)).y is None else class_blocks(plain, X, reset=False)
+        return predict_blocks_of(model, X) if y is None else class_blocks_of(plain, X, y, w, False)
+    if isinstance(X, Blocks):
+        note_columns(model, X, reset=False)
+        return X
+    if y is None and w is None:
+        return predict_blocks_of(model, X)
+    return fit_blocks_of(model, X, y, w, reset=False)
+
+
+def _dense(sample: Sample) -> Sample:
+    X, y, w = (None if a is None or is_sparse(a) else to_numpy(a) for a in sample[:3])
+    m = len(sample.index)
+    return Sample(sample.X if X is None else X, y, np.ones(m) if w is None else w, sample.index)
+
+
+def _same_rows(model: Any, seen: Seen) -> bool | None:
+    """Whether these rows are those of the fit, as far as sums of the target tell."""
+    fitted = getattr(model, "moments_", None)
+    if not isinstance(fitted, Moments) or not len(fitted.target_mean):
+        return None
+    if seen.sums is not None:
+        t = len(fitted.target_mean)
+        mean, power = seen.sums.target_mean[t:], seen.sums.power[t:]
+    elif seen.confusion is not None:
+        mean, power = _of_indicators(seen.confusion.sum(axis=1))
+    else:
+        return None
+    if seen.n_rows != fitted.rows or len(mean) != len(fitted.target_mean):
+        return False
+    scale = np.sqrt(fitted.power / fitted.weight) + np.abs(fitted.target_mean)
+    near = np.abs(mean - fitted.target_mean) <= 1e-6 * scale
+    return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
+
+
+def _of_indicators(weights: Float[Array, " K"]) -> tuple[Array, Array]:
+    """Return mean and power of −1 and +1 of classes of these weights."""
+    total = weights.sum()
+    share = (weights / total)[1:] if len(weights) == 2 else weights / total
+    mean = 2 * share - 1
+    return mean, total * (1 - mean**2)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _eigen(model: Any) -> Eigen | None:
+    """Return G decomposed, of learners that keep it."""
+    moments = getattr(model, "moments_", None)
+    if not isinstance(moments, Moments) or hasattr(model, "X_fit_"):
+        return None
+    centred = bool(getattr(model, "fit_intercept", True))
+    return decompose(moments if centred else moments.about_zero(), centred)
+
+
+def _leverage(model: Any, eigen: Eigen) -> Leverage | None:
+    return None if kind_of(model) == "features" else Leverage.of(model, eigen)
+
+
+def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certificate | None, str]:
+    if hasattr(model, "X_fit_") or not hasattr(model, "map_"):
+        return None, "None: the fit has the kernel itself, and nothing to certify."
+    try:
+        found = certificate_of(model, blocks, other=same is False)
+    except InvalidInput as error:
+        return None, f"None: {error}"
+    return found, str(found)
+
+
+def _path(model: Any) -> tuple[PathDisplay | None, str]:
+    try:
+        return PathDisplay.from_estimator(model), ""
+    except InvalidInput:
+        return None, "The learner tried no other penalty than its own."
+
+
+def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> SpectrumDisplay | None:
+    """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
+    if hasattr(model, "X_fit_") or not hasattr(model, "map_"):
+        return None
+    rows = as_given(model, sample.X)
+    if eigen is not None:
+        fitted = int(model.moments_.rows)
+        alpha = penalty_of(model, rows, fitted)
+        return SpectrumDisplay(eigen.values[::-1], alpha, fitted)
+    found = SpectrumDisplay.from_estimator(model, rows)
+    values = found.eigenvalues * n / len(sample.index)
+    return replace(found, eigenvalues=values, alpha=penalty_of(model, rows, n), n_rows=n)
+
+
+def _widths(
+    model: Any, sample: Sample, quality: Quality, widths: Any, exact: bool, seed: int
+) -> tuple[WidthDisplay | None, str]:
+    try:
+        found = WidthDisplay.from_estimator(
+            model,
+            as_given(model, sample.X),
+            quality.labels,
+            widths=widths,
+            n_sample=max(16, len(sample.index)),
+            exact=exact,
+            random_state=seed,
+        )
+    except InvalidInput as error:
+        words = str(error).removeprefix("WidthDisplay: ")
+        return None, words[0].upper() + words[1:]
+    return found, ""
+
+
+class _Watch:
+    """Seconds and memory by phase."""
+
+    def __init__(self) -> None:
+        self.phases: list[Phase] = []
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure what happens within."""
+        began = time.perf_counter()
+        yield
+        self.phases.append(Phase(name, time.perf_counter() - began, _peak_bytes()))
+
+
+def _peak_bytes() -> int | None:
+    """Return the most memory that the process has had so far."""
+    try:
+        import resource  # noqa: PLC0415  not on Windows
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,522 @@
+"""The report of a model: its numbers hold, and its page shows them by itself."""
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import bochner as bo
+from bochner._ground.blocks import Blocks
+from bochner.cli.running import run
+from bochner.errors import InvalidInput
+from bochner.kernels import Gaussian
+from bochner.report import report_model
+from bochner.report.chart import Axis, Dots, Line, chart
+from bochner.report.parts import number, rounded
+
+N, SHOWN = 90, 64
+VOID = {"meta", "img", "source", "br", "link"}
+LETTER, LETTERS = 0.6, 14.5  # widths of letters: of digits in sans-serif fonts, on small screens
+
+
+class Reader(HTMLParser):
+    """Checks that tags are balanced and gathers what the page has."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attrs, self.text, self.cells = [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names), f"<{tag}> has an attribute twice"
+        self.tags.append(tag)
+        self.attrs += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if {"td", "th"} & set(self.open):
+            self.cells[-1][-1] += data
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+# --- learners ------------------------------------------------------------------------------------
+
+COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
+LEARNERS = {
+    "ridge": (bo.KernelRidge, {}, "number"),
+    "fourier": (bo.KernelRidge, {"method": "fourier"}, "number"),
+    "several": (bo.KernelRidge, {"alpha_per_target": True}, "numbers"),
+    "exact": (bo.KernelRidge, {"method": "exact", "alpha": 0.5}, "number"),
+    "ridge classifier": (bo.KernelRidgeClassifier, {}, "labels"),
+    "process": (bo.GaussianProcessRegressor, {}, "number"),
+    "svc": (bo.SVC, {}, "labels"),
+    "logistic": (bo.LogisticRegression, {}, "label"),
+    "svr": (bo.SVR, {}, "number"),
+    "quantiles": (bo.KernelRegressor, {"loss": "quantile"}, "number"),
+    "one class": (bo.OneClassSVM, {"nu": 0.1}, None),
+    "clusters": (bo.KernelKMeans, {"n_clusters": 3}, None),
+    "components": (bo.KernelPCA, {"n_components": 2}, None),
+    "sgd": (bo.KernelSGDClassifier, {"max_iter": 30, "tol": None}, "label"),
+}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (N, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(N)
+    label = np.where(y > 0, "above", "below")
+    labels = np.where(y > 1, "high", np.where(y < -1, "low", "mid"))
+    return X, {
+        None: None,
+        "number": y,
+        "numbers": np.c_[y, 3 * y],
+        "label": label,
+        "labels": labels,
+    }
+
+
+@pytest.fixture(scope="module")
+def reports(rows):
+    """A report of every learner on the rows of its fit, and the learner."""
+    X, targets = rows
+    found = {}
+    for name, (kind, more, target) in LEARNERS.items():
+        model = kind(**COMMON | more).fit(X, targets[target])
+        found[name] = (
+            model,
+            report_model(
+                model, X, targets[target], n_sample=SHOWN, widths=[8, 16], exact=name == "ridge"
+            ),
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages(reports):
+    return {name: report.to_html() for name, (_, report) in reports.items()}
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_page_is_whole_balanced_and_fetches_nothing(pages, name):
+    page, reader = pages[name], read(pages[name])
+    tags, names = reader.tags, dict(reader.attrs)
+    assert tags.count("html") == tags.count("body") == tags.count("h1") == tags.count("main") == 1
+    assert not {"script", "link", "iframe", "object", "embed", "base", "img", "a"} & set(tags)
+    assert not {"src", "href", "srcset", "xlink:href", "data", "style"} & set(names)
+    assert not any(key.startswith("on") for key in names)
+    assert not re.search(r"url\(|@import|http", page)
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    ids = [value for key, value in reader.attrs if key == "id"]
+    assert len(set(ids)) == len(ids) == tags.count("section")
+    assert "nan" not in re.findall(
+        r"[a-z]+", " ".join(cell for row in reader.cells for cell in row)
+    )
+
+
+def drawings(page):
+    return re.findall(r'<svg class="plot".*?</svg>', page)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_pictures_have_titles_and_all_text_is_inside_and_apart(pages, name):
+    for drawing in drawings(pages[name]):
+        title = re.search(r"<title>(.+?)</title>", drawing)[1]
+        assert f'viewBox="0 0 480 320" role="img" aria-label="{title}"' in drawing
+        assert not re.search(r"\bnan\b|\binf\b", drawing)
+        assert crowded(drawing) == []
+
+
+def crowded(drawing):
+    """Texts of a drawing that leave it, or touch another."""
+    boxes = []
+    for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", drawing):
+        x, y = (float(re.search(rf'\b{axis}="([-\d.]+)"', attributes)[1]) for axis in "xy")
+        width = LETTER * LETTERS * len(unescape(text))
+        start = {"middle": x - width / 2, "end": x - width}
+        anchor = re.search(r'text-anchor="(\w+)"', attributes)
+        left = start.get(anchor[1], x) if anchor else x
+        boxes.append((left, left + width, y - 0.75 * LETTERS, y + 0.2 * LETTERS, text))
+    bad = [t for a, b, c, d, t in boxes if a < -0.5 or b > 480.5 or c < -0.5 or d > 320.5]
+    for i, (a, b, c, d, text) in enumerate(boxes):
+        others = boxes[i + 1 :]
+        bad += [f"{text} on {t}" for e, f, g, h, t in others if a < f and e < b and c < h and g < d]
+    return bad
+
+
+def test_planted_crowd_is_seen():
+    text = '<text x="470" y="20">much too long</text>'
+    assert crowded(text) == ["much too long"]
+    assert len(crowded('<text x="9" y="20">one</text><text x="12" y="22">two</text>')) == 1
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_page_has_the_parts_that_apply(reports, pages, name):
+    model, report = reports[name]
+    sections = re.findall(r'<section id="(\w+)"', pages[name])
+    assert sections[:3] == ["fit", "kernel", "widths"]
+    assert sections[-2:] == ["cost", "again"]
+    assert ("penalty" in sections) == (report.path is not None)
+    assert ("spectrum" in sections) == (report.spectrum is not None)
+    assert ("predictions" in sections) == (LEARNERS[name][2] is not None)
+    assert type(model).__name__ in pages[name]
+
+
+def test_tables_show_the_numbers_of_the_report(reports, pages):
+    _, report = reports["ridge"]
+    cells = read(pages["ridge"]).cells
+    found = report.quality.errors["target"]
+    assert ["target", *(number(v) for v in found.values())] in cells
+    for D, error, kernel in zip(
+        report.widths.widths, report.widths.errors, report.widths.kernel_errors, strict=True
+    ):
+        assert any(
+            row[:3] == [str(D), number(error, 3), number(kernel, 3)]
+            for row in cells
+            if len(row) > 2
+        )
+    worst = report.seen.lists[0].rows[0]
+    assert any(row[:2] == [str(worst.number), number(worst.value, 3)] for row in cells)
+    assert any(row[0] == "ε, spectral" for row in cells)
+    assert report.certificate_words in "".join(read(pages["ridge"]).text)
+
+
+def test_text_from_outside_is_escaped(rows):
+    X, targets = rows
+    table = pd.DataFrame(X, columns=["<script>alert(1)</script>", "a & b"])
+    labels = np.where(targets["label"] == "above", "<b>up</b>", "down")
+    model = bo.KernelRidgeClassifier(**COMMON).fit(table, labels)
+    page = report_model(model, table, labels, n_sample=SHOWN, source="<i>x</i>").to_html()
+    reader = read(page)
+    assert not {"script", "b", "i"} - {"b"} & set(reader.tags)
+    assert "<script>alert(1)</script>" in "".join(reader.text)
+    assert "<b>up</b>" in "".join(reader.text)
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def test_left_out_predictions_are_those_of_fits_without_the_row(rows, reports):
+    X, targets = rows
+    model, report = reports["ridge"]
+    y, Z = targets["number"], np.asarray(model.map_(X))
+    predicted = []
+    for i in range(N):
+        rest = np.arange(N) != i
+        mean, level = Z[rest].mean(axis=0), y[rest].mean()
+        G = (Z[rest] - mean).T @ (Z[rest] - mean) + model.alpha_ * np.eye(Z.shape[1])
+        predicted.append(
+            level + (Z[i] - mean) @ np.linalg.solve(G, (Z[rest] - mean).T @ (y[rest] - level))
+        )
+    sample = np.isin(y, report.quality.residuals.observed)
+    assert report.quality.left_out
+    assert sample.sum() == SHOWN
+    np.testing.assert_allclose(report.quality.residuals.predicted, np.array(predicted)[sample])
+    whole = report_model(model, X, y, widths=[8], exact=False)
+    squares = (y - np.array(predicted)) ** 2
+    assert whole.quality.errors["target"]["loo_rmse"] == pytest.approx(np.sqrt(squares.mean()))
+    assert whole.quality.errors["target"]["loo_r_squared"] == pytest.approx(
+        1 - squares.mean() / y.var()
+    )
+
+
+def test_errors_are_those_of_the_predictions(rows, reports):
+    X, targets = rows
+    for name, target in (("svr", "number"), ("svc", "labels"), ("several", "numbers")):
+        model, report = reports[name]
+        found, y = model.predict(X), targets[target]
+        first = next(iter(report.quality.errors.values()))
+        if target == "labels":
+            assert first["accuracy"] == pytest.approx(np.mean(found == y))
+            table = pd.crosstab(y, found).reindex(columns=model.classes_, fill_value=0)
+            np.testing.assert_array_equal(report.quality.confusion, table)
+        else:
+            f, y = (a.reshape(N, -1)[:, 0] for a in (found, y))
+            assert first["rmse"] == pytest.approx(np.sqrt(np.mean((y - f) ** 2)))
+            assert first["r_squared"] == pytest.approx(1 - np.mean((y - f) ** 2) / y.var())
+
+
+def test_rows_of_the_fit_are_known_from_others(rows, reports):
+    X, targets = rows
+    y = targets["number"]
+    for name in ("ridge", "process", "ridge classifier", "several"):
+        model, report = reports[name]
+        target = targets[LEARNERS[name][2]]
+        assert report.rows_of_fit is True
+        assert "rows of the fit" in report.to_html()
+        other = report_model(model, X[::2], target[::2], widths=[8], exact=False)
+        assert other.rows_of_fit is False
+        assert not other.quality.left_out
+    moved = report_model(reports["ridge"][0], X, y + 1e-3, widths=[8], exact=False)
+    assert moved.rows_of_fit is False
+    assert reports["svr"][1].rows_of_fit is None
+    assert "keeps no record of its rows" in reports["svr"][1].to_html()
+
+
+def test_rows_to_look_at_are_the_worst_of_all(rows, reports):
+    X, targets = rows
+    model, report = reports["ridge"]
+    off, unsure, missed = report.seen.lists
+    left = 1 - np.einsum("ij,ij->i", model.map_(X), model.map_(X))
+    errors = np.abs(targets["number"] - model.predict(X))
+    Z = np.asarray(model.map_(X)) - np.asarray(model.map_(X)).mean(axis=0)
+    inverse = np.linalg.inv(Z.T @ Z + model.alpha_ * np.eye(Z.shape[1]))
+    leverage = np.einsum("ij,jk,ik->i", Z, inverse, Z) + 1 / N
+    for shown, value in ((off, left), (missed, errors), (unsure, leverage)):
+        assert [row.number for row in shown.rows] == np.argsort(-value)[:8].tolist()
+    np.testing.assert_allclose([row.value for row in off.rows], np.sort(left)[::-1][:8], atol=1e-9)
+    spread = [row.value for row in unsure.rows] / np.sqrt(np.sort(leverage)[::-1][:8])
+    np.testing.assert_allclose(spread, spread[0])
+    np.testing.assert_array_equal(
+        [row.x for row in missed.rows], X[[r.number for r in missed.rows]]
+    )
+
+
+def test_maps_that_keep_lengths_are_judged_by_kernel_values(rows, reports):
+    X, _ = rows
+    model, _ = reports["fourier"]
+    report = report_model(model, X, rows[1]["number"], widths=[8], exact=False)
+    Z, K = model.map_(X), model.kernel_(X)
+    errors = np.sqrt(np.mean((Z @ Z.T - K) ** 2, axis=1))
+    assert [row.number for row in report.seen.lists[0].rows] == np.argsort(-errors)[:8].tolist()
+
+
+def test_block_size_changes_nothing_but_a_changed_number_is_seen(rows, reports):
+    X, targets = rows
+    y, model = targets["number"], reports["ridge"][0]
+    whole, cut = (
+        report_model(model, Blocks.from_arrays(A, y, block_rows=b), n_sample=SHOWN, exact=False)
+        for A, b in ((X, 90), (X, 7))
+    )
+    assert whole.seen.fingerprint == cut.seen.fingerprint == reports["ridge"][1].seen.fingerprint
+    assert whole.quality.errors["target"]["rmse"] == pytest.approx(
+        cut.quality.errors["target"]["rmse"]
+    )
+    assert [r.number for r in whole.seen.lists[0].rows] == [
+        r.number for r in cut.seen.lists[0].rows
+    ]
+    other = X.copy()
+    other[40, 1] = np.nextafter(other[40, 1], 9)
+    changed = report_model(model, other, y, n_sample=SHOWN, widths=[8], exact=False)
+    assert changed.seen.fingerprint != whole.seen.fingerprint
+
+
+def test_sparse_rows_are_reported_as_dense_ones(rows):
+    X, targets = rows
+    y, X = targets["number"], np.where(np.abs(rows[0]) > 1, rows[0], 0.0)
+    model = bo.KernelRidge(**COMMON).fit(scipy.sparse.csr_array(X), y)
+    dense = report_model(model, X, y, n_sample=SHOWN, widths=[8], exact=False)
+    sparse = report_model(
+        model, scipy.sparse.csr_array(X), y, n_sample=SHOWN, widths=[8], exact=False
+    )
+    assert sparse.quality.errors["target"]["rmse"] == pytest.approx(
+        dense.quality.errors["target"]["rmse"]
+    )
+    assert sparse.rows_of_fit
+    read(sparse.to_html())
+
+
+def test_without_targets_nothing_is_said_of_errors(rows, reports):
+    report = report_model(reports["svc"][0], rows[0][:20], n_sample=SHOWN, widths=[8])
+    assert report.quality.errors == {}
+    assert "nothing is said of errors" in report.to_html()
+    report = report_model(reports["ridge"][0], rows[0][:20], n_sample=SHOWN, widths=[8])
+    assert [one.title for one in report.seen.lists][-1] == "Rows whose prediction is least certain"
+    read(report.to_html())
+
+
+def test_a_few_rows_are_a_page_that_says_what_it_lacks(rows, reports):
+    report = report_model(reports["ridge"][0], rows[0][:1], rows[1]["number"][:1])
+    assert report.certificate is None
+    assert report.widths is None
+    page = report.to_html()
+    assert "At least 16 rows are required" in page
+    assert "must have at least 2 rows" in unescape(page)
+    read(page)
+
+
+@pytest.mark.parametrize("name", ["ridge", "svc", "process", "clusters"])
+def test_code_on_the_page_makes_the_same_learner(rows, reports, pages, name):
+    X, targets = rows
+    model, report = reports[name]
+    code = unescape(re.search(r"<pre><code>(.*?)</code>", pages[name], re.DOTALL)[1])
+    assert code == report.fit.code
+    names = {}
+    exec(code, names)  # noqa: S102
+    again = names["model"].fit(X, targets[LEARNERS[name][2]])
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_rows_that_do_not_fit_are_refused(rows, reports):
+    X, targets = rows
+    with pytest.raises(ValueError, match="X has 1 features, but KernelRidge is expecting 2"):
+        report_model(reports["ridge"][0], X[:, :1], targets["number"])
+    with pytest.raises(InvalidInput, match="every label must be one of the classes"):
+        report_model(reports["svc"][0], X, np.full(N, "other"))
+    with pytest.raises(
+        InvalidInput, match="report_model: n_sample must be an integer, 16 or above"
+    ):
+        report_model(reports["ridge"][0], X, targets["number"], n_sample=3)
+
+
+# --- from the command line -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, rows):
+    folder, (X, targets) = tmp_path_factory.mktemp("report"), rows
+    table = pd.DataFrame(X, columns=["a", "b"])
+    table["sort"], table["y"], table["label"] = (
+        targets["labels"],
+        targets["number"],
+        targets["label"],
+    )
+    table.to_parquet(folder / "rows.parquet")
+    fit = ["fit", f"{folder}/rows.parquet", "--features", "16", "--lengthscale", "1", "--quiet"]
+    ridge = ["--target", "y", "--columns", "a,b,sort", "--out", f"{folder}/ridge.bochner"]
+    assert run([*fit, *ridge]) == 0
+    svc = [
+        "--target",
+        "label",
+        "--columns",
+        "a,b",
+        "--model",
+        "svc",
+        "--out",
+        f"{folder}/svc.bochner",
+    ]
+    assert run([*fit, *svc]) == 0
+    return folder
+
+
+def test_command_writes_the_page_and_tells_the_numbers(folder, capsys):
+    out = folder / "ridge.html"
+    words = ["report", f"{folder}/ridge.bochner", f"{folder}/rows.parquet", "--out", str(out)]
+    assert run([*words, "--width", "8", "--width", "16", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    page = out.read_text(encoding="utf-8")
+    assert told["rows_of_fit"] is True
+    assert told["widths"]["widths"] == [8, 16]
+    assert told["page"] == str(out.resolve())
+    assert number(told["errors"]["y"]["loo_rmse"], 3) in page
+    assert "KernelRidge of y" in page
+    assert "sort=high" in page
+    assert f"$ bochner report {folder}/ridge.bochner" in unescape(page)
+    assert told["fingerprint"] in page
+    assert run([*words, "--rows", "32", "--width", "8"]) == 0
+    assert "leave-one-out RMSE" in capsys.readouterr().out
+
+
+def test_command_reports_labels_as_words(folder, capsys):
+    out = folder / "svc.html"
+    words = ["report", f"{folder}/svc.bochner", f"{folder}/rows.parquet", "--out", str(out)]
+    assert run([*words, "--width", "8", "--json"]) == 0
+    model, table = bo.load(folder / "svc.bochner"), pd.read_parquet(folder / "rows.parquet")
+    right = np.mean(model.predict(table[["a", "b"]]) == table.label)
+    told = json.loads(capsys.readouterr().out)
+    assert told["errors"]["label"]["accuracy"] == pytest.approx(right)
+    assert {"above", "below"} <= {
+        cell for row in read(out.read_text("utf-8")).cells for cell in row
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "out", "code", "sentence"),
+    [
+        ("ridge.bochner", "page.txt", 2, "its name must end in .html, .htm"),
+        ("ridge.bochner", "no/page.html", 2, "Make it first."),
+        ("none.bochner", "page.html", 1, "there is no such file"),
+        ("rows.parquet", "page.html", 1, "must be a model file"),
+    ],
+)
+def test_command_refuses_in_a_sentence(folder, capsys, model, out, code, sentence):
+    words = ["report", f"{folder}/{model}", f"{folder}/rows.parquet", "--out", f"{folder}/{out}"]
+    assert run(words) == code
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    assert not (folder / out).exists()
+
+
+# --- charts and words ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [(0, 1, False), (-2e5, 3e5, False), (0.11, 0.13, False), (1e-9, 1e4, True), (0.5, 2.0, True)],
+)
+def test_ticks_are_inside_rising_and_few(low, high, log):
+    ticks = Axis(low, high, "x", log).ticks()
+    values = [value for value, _ in ticks]
+    assert values == sorted(set(values))
+    assert all(low <= value <= high for value in values)
+    assert 2 <= len(values) <= 8
+    assert len({text for _, text in ticks}) == len(ticks)
+
+
+def test_points_lie_where_their_values_are():
+    x, y = Axis(1, 100, "x", log=True), Axis(0, 10, "y")
+    drawn = chart(x, y, [Line(np.array([1, 10, 100]), np.array([0, 5, 10]))], "a line")
+    points = re.search(r'class="stroke" d="M([^"]+)"', drawn)[1].split("L")
+    (x0, y0), (x1, y1), (x2, y2) = ([float(v) for v in p.split()] for p in points)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
+    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.11)
+    assert y2 < y0
+
+
+def test_a_line_is_broken_where_there_is_no_number_and_clouds_are_thinned():
+    axis = Axis(0.1, 10, "v", log=True)
+    values = np.array([1.0, np.nan, 2.0, 0.0, 3.0])
+    drawn = chart(axis, axis, [Line(np.ones(5), values)], "a line")
+    assert re.search(r'class="stroke" d="([^"]+)"', drawn)[1].count("M") == 3
+    many = np.linspace(1, 9, 40_000)
+    assert chart(axis, axis, [Dots(many, many)], "dots").count("h0") <= 1500
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12345.6, "12,346"),
+        (-0.5, "−0.5000"),
+        (3.0, "3"),
+        (1.25e-7, "1.25\u00a0×\u00a010⁻⁷"),
+        (float("nan"), "–"),
+        (None, "–"),
+        (999.99, "1000"),
+    ],
+)
+def test_numbers_are_written_for_people(value, text):
+    assert number(value) == text
+
+
+def test_long_numbers_in_code_are_cut():
+    assert rounded("Gaussian(lengthscale=2.3080414215)") == "Gaussian(lengthscale=2.308)"
