@@ -334,7 +334,7 @@ def test_probabilities_that_were_not_asked_for_are_refused():
     with pytest.raises(InvalidInput, match=r"fitted with probability=False; fit again"):
         model.set_params(probability=True).predict_proba(X)
     equal = np.ones((20, 2))
-    with pytest.raises(InvalidInput, match=r"needs rows that differ"):
+    with pytest.raises(InvalidInput, match=r"needs some different rows of each class"):
         bo.SVC(KERNEL, **options(probability=True)).fit(equal, np.arange(20) % 2)
 
 

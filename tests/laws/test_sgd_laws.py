@@ -505,6 +505,7 @@ def test_class_weights_move_the_boundary(rows):
         ({"alpha": 0.0}, "'optimal' requires alpha above zero"),
         ({"eta0": 0.0}, "eta0 must be a positive"),
         ({"batch_size": 0}, "batch_size must be an integer, 1 or above"),
+        ({"n_features": 0}, "n_features must be an integer, 1 or above"),
         ({"max_iter": 0}, "max_iter must be an integer, 1 or above"),
         ({"tol": -1.0}, "tol must be a non-negative"),
         ({"validation_fraction": 1.5}, "validation_fraction must be between 0 and 1"),

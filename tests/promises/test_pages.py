@@ -16,6 +16,7 @@ from bochner.solvers.solution import Outcome
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bochner"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "docs" / "guide").glob("*.md"))
 ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in ALL_PAGES)
 
@@ -86,6 +87,14 @@ def test_commands_of_the_readme_run(folder, capfd):
         assert stopped.value.code == 0, capfd.readouterr().err
     assert (folder / "model.bochner").exists()
     assert (folder / "predictions.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["index.md", "guide/cli.md", "guide/report.md"])
+def test_commands_of_a_page_run(name, folder, capfd):
+    for words in commands((ROOT / "docs" / name).read_text(encoding="utf-8")):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 0, capfd.readouterr().err
 
 
 # ---- lists that must be whole

@@ -1,6 +1,8 @@
 """Row 3: learners with scikit-learn's interface."""
 
 from bochner.estimators.cca import KernelCCA
+from bochner.estimators.display import PathDisplay, SpectrumDisplay
+from bochner.estimators.errors_display import CalibrationDisplay, ResidualDisplay
 from bochner.estimators.exact import ExactKernel
 from bochner.estimators.gaussian_process import GaussianProcessRegressor
 from bochner.estimators.interpolants import DoubleDescent, double_descent
@@ -9,6 +11,7 @@ from bochner.estimators.logistic import LogisticRegression
 from bochner.estimators.merging import merge
 from bochner.estimators.one_class import OneClassSVM
 from bochner.estimators.pca import KernelPCA
+from bochner.estimators.planned import Plan, plan
 from bochner.estimators.regressor import KernelRegressor
 from bochner.estimators.ridge import KernelRidge
 from bochner.estimators.ridge_classifier import KernelRidgeClassifier
@@ -19,10 +22,12 @@ from bochner.estimators.svr import SVR
 from bochner.estimators.transform import KernelFeatures
 from bochner.estimators.tuned import Tuning
 from bochner.estimators.tuning import tune
+from bochner.estimators.width_display import WidthDisplay
 
 __all__ = [
     "SVC",
     "SVR",
+    "CalibrationDisplay",
     "DoubleDescent",
     "ExactKernel",
     "GaussianProcessRegressor",
@@ -37,8 +42,14 @@ __all__ = [
     "KernelSGDRegressor",
     "LogisticRegression",
     "OneClassSVM",
+    "PathDisplay",
+    "ResidualDisplay",
+    "SpectrumDisplay",
+    "Plan",
     "Tuning",
+    "WidthDisplay",
     "double_descent",
     "merge",
+    "plan",
     "tune",
 ]

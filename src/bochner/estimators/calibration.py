@@ -6,8 +6,9 @@ A classifier decides for the class of the largest value f. Probabilities
 
 keep that decision for any rising h. The b_j are the four pieces of a broken line with knots at −1,
 0 and 1 (where support vectors lie) that is 0 at 0, and a_j > 0: so h rises, h(0) = 0, and minus the
-log-likelihood is convex in a. The sigmoid of Platt (1999) has one slope and an offset; the offset makes
-its probabilities contradict ``predict``, and is not needed: consistent losses put p = 1/2 at 0.
+log-likelihood is convex in a. The sigmoid of Platt (1999) has one slope and an offset; the offset
+makes its probabilities contradict ``predict``, and is not needed: consistent losses have p = 1/2
+at f = 0.
 
 a is fitted to decision values of rows that the classifier had not seen: out of five folds, each
 fit starting from the fit to all rows, on the same features.
@@ -198,14 +199,17 @@ class Rest:
         for block in self._features:
             yield block, self._held[block.start : block.start + len(block.Z)]
 
-    def both(self) -> bool:
-        """Whether rows of positive weight are in the fold, and others are not."""
-        sides = [0.0, 0.0]
+    def serves(self, n_classes: int) -> bool:
+        """Whether rows of positive weight are in the fold, and every class has some that are not.
+
+        Without a class its intercept is any number.
+        """
+        inside, outside = np.zeros(n_classes), np.zeros(n_classes)
         for block, held in self.blocks():
-            w = weights_of(block)
-            sides[0] += float(w[held].sum())
-            sides[1] += float(w[~held].sum())
-        return min(sides) > 0
+            codes, w = np.asarray(block.y).astype(np.int64), weights_of(block)
+            inside += np.bincount(codes[held], w[held], n_classes)
+            outside += np.bincount(codes[~held], w[~held], n_classes)
+        return bool(np.any(inside > 0) and np.all(outside > 0))
 
 
 def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
@@ -213,8 +217,8 @@ def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
     return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
 
 
-def folds_of(features: Features, blocks: Blocks, seed: int) -> Iterator[Rest]:
-    """Give the rows without each of the folds; where all rows are equal, none."""
+def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> Iterator[Rest]:
+    """Give the rows without each of the folds, where all classes are among them."""
     numbers = fold_numbers(blocks, seed)
     rests = (Rest(features, numbers == fold) for fold in range(N_FOLDS))
-    return (rest for rest in rests if rest.both())
+    return (rest for rest in rests if rest.serves(n_classes))

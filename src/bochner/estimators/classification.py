@@ -135,11 +135,12 @@ def chosen(f: Float[Array, "n t"]) -> Array:
 
 def calibrated(model: Any, features: Features, blocks: Blocks, loss: Loss) -> Calibration:
     """Return the calibration on decision values of rows held out, fold by fold."""
-    parts = [_held_out(model, rest, loss) for rest in folds_of(features, blocks, model.seed_)]
+    rests = folds_of(features, blocks, model.seed_, len(model.classes_))
+    parts = [_held_out(model, rest, loss) for rest in rests]
     if not parts:
         raise InvalidInput(
-            f"{type(model).__name__}: probability=True needs rows that differ, to hold some out; "
-            "all rows are equal. Set probability=False."
+            f"{type(model).__name__}: probability=True needs some different rows of each class, to "
+            "hold some out; too few came. Set probability=False."
         )
     f, codes, w = map(np.concatenate, zip(*parts, strict=True))
     step = -(-len(f) // CALIBRATION_ROWS)

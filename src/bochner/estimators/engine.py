@@ -13,8 +13,10 @@ from bochner.errors import InvalidInput
 from bochner.estimators.feature_blocks import FeatureBlock, Features, block_rows
 from bochner.estimators.inputs import predict_blocks_of
 from bochner.estimators.labels import indicators
+from bochner.estimators.metric import learn_metric
 from bochner.estimators.named import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.estimators.rows import Keeper, RowSample
+from bochner.estimators.tuned import Tuning
 from bochner.features import Auto, FeatureMap, Fourier, Method
 from bochner.features.auto import Choice
 from bochner.features.auto import choose as choose_method
@@ -24,7 +26,8 @@ from bochner.features.nystrom import NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
-from bochner.planning.width import Enough, as_enough, enough, penalty_for
+from bochner.planning.penalty import penalty_for
+from bochner.planning.width import Enough, as_enough, enough
 
 __all__ = [
     "FeatureBlock",
@@ -36,7 +39,9 @@ __all__ = [
     "count_rows",
     "feature_dtype",
     "features_of",
+    "in_metric",
     "joined",
+    "learns_metric",
     "needs_rows",
     "prepare",
     "presample",
@@ -58,7 +63,7 @@ UNTOLD = 1e-3
 class Recipe:
     """What a fit draws before its sweep: the kernel, the map, and how both were chosen."""
 
-    search: LengthscaleSearch
+    search: LengthscaleSearch | Tuning
     choice: Choice
 
     @property
@@ -84,17 +89,47 @@ def choose(
     kernel, method = as_kernel(model.kernel), as_method(model.method)
     width = as_enough(model.n_features, getattr(model, "tolerance", 0.1)) or model.n_features
     model.seed_ = seed_of(model.random_state)
-    wanted = needs_rows(kernel, method) or isinstance(width, Enough)
+    wanted = needs_rows(kernel, method) or isinstance(width, Enough) or learns_metric(model)
     rows = presample(blocks, model.seed_) if wanted else None
     if rows is not None and n_classes:
         rows = replace(rows, y=indicators(rows.y[:, 0], n_classes))
     n_rows = None if rows is None else count_rows(blocks)
+    kernel = in_metric(model, kernel, method, rows, width, share)
     recipe = prepare(
         kernel, method, width, blocks.n_columns, rows, model.seed_, share=share, n_rows=n_rows
     )
     model.kernel_, model.map_ = recipe.kernel, recipe.map
     model.search_, model.choice_ = recipe.search, recipe.choice
     return rows
+
+
+def learns_metric(model: Any) -> bool:
+    """Check a learner's ``metric``: None, or "learned" from the gradients of a few fits."""
+    metric = getattr(model, "metric", None)
+    if metric is None or metric == "learned":
+        return metric is not None
+    raise InvalidInput(f'{type(model).__name__}: metric must be None or "learned"; got {metric!r}.')
+
+
+def in_metric(
+    model: Any,
+    kernel: Kernel | str,
+    method: Method,
+    rows: RowSample | None,
+    width: int | Enough,
+    share: float | None,
+) -> Kernel | str:
+    """Return the kernel in the metric that is learned from rows, or as it is if none is asked for.
+
+    Sets ``metric_``. A kernel by name starts from the lengthscale chosen for it.
+    """
+    if not learns_metric(model):
+        return kernel
+    sample, width = _some(rows), SEARCHED if isinstance(width, Enough) else _width(width)
+    if isinstance(kernel, str) and kernel != "auto":
+        kernel = choose_lengthscale(kernel, sample, width, model.seed_, share, method).kernel
+    model.metric_ = learn_metric(kernel, sample, width, model.seed_, method=method)
+    return model.metric_.kernel
 
 
 def feature_dtype(precision: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -139,7 +174,7 @@ def prepare(
     """
     if isinstance(kernel, str):
         width = SEARCHED if isinstance(n_features, Enough) else n_features
-        search = choose_lengthscale(kernel, _some(sample), _width(width), seed, share)
+        search = choose_lengthscale(kernel, _some(sample), _width(width), seed, share, method)
     else:
         search = LengthscaleSearch(kernel)
     if isinstance(n_features, Enough):
@@ -175,8 +210,9 @@ def _wide_enough(
         alpha = penalty_for(kernel, sample.X, sample.y, n, seed)
     else:
         alpha = UNTOLD * n * float(kernel.diag(sample.X).mean())
+    y = sample.y if sample.y.shape[1] else None
     found = enough(
-        kernel, method, sample.X, alpha=alpha, wanted=wanted, n_rows=n, random_state=seed
+        kernel, method, sample.X, alpha=alpha, wanted=wanted, y=y, n_rows=n, random_state=seed
     )
     require_real(found.map, "A fit")
     return Choice(found.map, found.method, (), str(found))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bochner._ground import native
 from bochner._ground.arrays import is_sparse, to_numpy
@@ -41,14 +42,14 @@ from bochner.kernels.distances import overflow
 from bochner.kernels.stationary import Radial
 from bochner.moments import Accumulator, Moments
 from bochner.planning.width import as_enough
-from bochner.solvers.direct import Eigen, decompose
-from bochner.solvers.folds import kfold_errors
 from bochner.solvers.cg import (
     FeaturePreconditioner,
     Found,
     System,
     solve_system,
 )
+from bochner.solvers.direct import Eigen, decompose
+from bochner.solvers.folds import kfold_errors
 from bochner.solvers.operator import TILE, KernelOperator, Precision
 from bochner.solvers.ridge import Alpha, as_alpha, least_alpha, solve_ridge
 from bochner.solvers.solution import Outcome, Solution
@@ -58,8 +59,8 @@ __all__ = ["ExactKernel", "as_exact", "fit_exact", "predict_exact", "takes_piece
 #: Rows that leave-one-out errors are the mean of: all up to this, else half as many at random.
 MOST_LOO_ROWS = 8192
 
-#: So few rows are solved as far as rounding allows: it takes no time.
-FEW_ROWS, TO_ROUNDING = 512, 1e-12
+#: So few rows have an n × n matrix, and its eigenvectors, in no time.
+FEW_ROWS = 100
 
 #: Width of the preconditioner where it is left open.
 WIDTH = 1024
@@ -142,6 +143,7 @@ def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     sample = engine.presample(blocks, model.seed_)
     width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
     share, d = share_of(model, blocks), blocks.n_columns
+    kernel = engine.in_metric(model, kernel, preconditioner, sample, width, share)
     recipe = engine.prepare(kernel, preconditioner, width, d, sample, model.seed_, share=share)
     model.kernel_, model.map_, model.search_ = recipe.kernel, recipe.map, recipe.search
     reason = (
@@ -254,11 +256,26 @@ def _solve(
         (1 + model.fit_intercept) * _peak(kernel, rows),
         np.sqrt(eigen.power / eigen.weight),
     )
-    precondition = FeaturePreconditioner(prepared.Z, eigen.values, eigen.vectors, alphas)
+    inverse = FeaturePreconditioner(prepared.Z, eigen.values, eigen.vectors, alphas)
     ordered = bool(model.map_.below_kernel)
-    tol = min(method.tol, TO_ROUNDING) if len(rows.w) <= FEW_ROWS else method.tol
-    found = solve_system(system, precondition, tol=tol, max_iter=method.max_iter, ordered=ordered)
+    if len(rows.w) <= FEW_ROWS:
+        found = _solve_few(system, seen)
+        return found, prepared.mean - seen.lift
+    tol, most = method.tol, method.max_iter
+    with threadpool_limits(1, "blas"):  # or its threads wait in those of the compiled loop
+        found = solve_system(
+            system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
+        )
     return found, prepared.mean - seen.lift
+
+
+def _solve_few(system: System, seen: "_Seen") -> Found:
+    """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
+    values, vectors = np.linalg.eigh(seen.exact(seen.project(np.eye(len(system.right)))))
+    weights = np.maximum(values, 0.0)[:, None] + system.alphas
+    u = seen.project(vectors @ (vectors.T @ system.right / weights))
+    system.residual(u)
+    return Found(u, 0 * system.alphas, True, 0, ("solved by eigenvectors of all rows",))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
@@ -285,17 +302,15 @@ def _peak(kernel: Kernel, rows: _Rows) -> float:
     return float(np.sqrt(np.max(kernel.diag(rows.X))))
 
 
-@dataclass(eq=False)
 class _Seen:
     """A: the kernel as the fit sees it, weighted, and without the direction of the intercept.
 
     ``lift`` is the weighted mean of K c in the last exact product: what the intercept takes off.
     """
 
-    operator: KernelOperator
-    w: Float[Array, " n"]
-    centred: bool
-    lift: Any = 0.0
+    def __init__(self, operator: KernelOperator, w: Float[Array, " n"], centred: bool) -> None:
+        self.operator, self.w, self.centred = operator, w, centred
+        self.lift: Any = 0.0
 
     def exact(self, V: Array) -> Array:
         products = self._products(V, "float64")

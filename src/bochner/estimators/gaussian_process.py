@@ -29,6 +29,7 @@ from bochner.estimators.rows import Keeper
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
+from bochner.planning.width import Enough
 from bochner.solvers.evidence import Evidence, EvidenceOutcome, as_variance
 
 __all__ = ["GaussianProcessRegressor"]
@@ -51,8 +52,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         lengthscale chosen from a sample of the rows; see :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
+    n_features : int, "auto" or Enough, default 1024
         D.
+    metric : None or "learned", default None
+        See :class:`bochner.KernelRidge`.
     noise : "evidence" or float, default "evidence"
         σ², a variance in units of y², or: chosen by the evidence.
     amplitude : "evidence" or float, default "evidence"
@@ -110,7 +113,8 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         noise: float | str = "evidence",
         amplitude: float | str = "evidence",
         precision: str = "auto",
@@ -120,6 +124,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.noise = noise
         self.amplitude = amplitude
         self.precision = precision

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_y, check_consistent_length
 
-from bochner._ground.arrays import is_numpy, refuse_masked, to_numpy
+from bochner._ground.arrays import refuse_masked, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.schema import listed
 from bochner._ground.shapes import Array, Float
@@ -38,7 +38,7 @@ def class_blocks_of(
     refuse_masked(y, who, "y")
     if y is None:
         raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y if is_numpy(y) or not hasattr(y, "shape") else to_numpy(y), warn=True)
+    labels = _check_y(to_numpy(y) if _is_foreign(y) else y, estimator=model)
     check_consistent_length(X, labels)
     check_classification_targets(labels)
     if reset:
@@ -71,6 +71,11 @@ def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def _is_foreign(y: Any) -> bool:
+    """Whether y is an array of another library, which scikit-learn's checks may not read."""
+    return hasattr(y, "__dlpack__") and not isinstance(y, np.ndarray)
 
 
 def _classes(who: str, classes: Any) -> Array:

@@ -78,12 +78,19 @@ def draw(model: Any, blocks: Blocks) -> None:
 
 
 def share_of(model: Any, blocks: Blocks) -> float | None:
-    """Return a given penalty a row, which lengthscale and width are to be the best for."""
+    """Return a given penalty a row of weight one: what lengthscale and width are judged at."""
     alpha = least_alpha(as_alpha(model.alpha))
     still_open = isinstance(model.kernel, str) or isinstance(model.n_features, str)
     if isinstance(alpha, str) or not still_open:
         return None
-    return alpha / engine.count_rows(blocks)
+    return alpha / _total_weight(blocks)
+
+
+def _total_weight(blocks: Blocks) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return engine.count_rows(blocks)
+    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0
 
 
 def fit(model: Any, blocks: Blocks, precision: Precision | None = None) -> None:
@@ -105,8 +112,9 @@ def add_rows(model: Any, blocks: Blocks) -> None:
     keeper = Keeper(model.seed_, model.sample_, model.rows_seen_)
     if _by_folds(model):
         _require_folds(model)
-        sums = (model.map_, blocks, model.feature_dtype_, "float64", model.seed_, keeper)
-        model.folds_ = added(model.folds_, sweep_folds(*sums, start=model.rows_seen_))
+        phi, dtype, start = model.map_, model.feature_dtype_, model.rows_seen_
+        more = sweep_folds(phi, blocks, dtype, "float64", model.seed_, keeper, start)
+        model.folds_ = added(model.folds_, more)
         model.moments_ = total_of(model.folds_)
     else:
         model.moments_ += engine.sweep(model.map_, blocks, model.feature_dtype_, "float64", keeper)

@@ -20,6 +20,7 @@ from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_block
 from bochner.estimators.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
 from bochner.kernels import Kernel
+from bochner.planning.width import Enough
 from bochner.solvers.nonsmooth import Problem, State, descend, from_multipliers, optimum
 from bochner.solvers.optimum import Optimum
 from bochner.solvers.regression_losses import BelowZero
@@ -42,7 +43,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         A value is used as it is; of a name the lengthscale is the median distance between rows.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
+    n_features : int, "auto" or Enough, default 1024
         D.
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
@@ -84,7 +85,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
         nu: float = 0.5,
         precision: str = "auto",
         tol: float = 1e-6,

@@ -20,6 +20,7 @@ from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_block
 from bochner.estimators.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
 from bochner.kernels import Kernel
+from bochner.planning.width import Enough
 from bochner.solvers.early_stopping import stopped_early, take_steps
 from bochner.solvers.lengths import best_constant
 from bochner.solvers.losses import Absolute, Gamma, Loss, Poisson
@@ -62,8 +63,11 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
+    n_features : int, "auto" or Enough, default 1024
         D.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+        rows; see :class:`bochner.KernelRidge`.
     alpha : float or {"holdout", "kfold"}, default "holdout"
         The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
         left out, or of five fifths in turn. The last fit has all rows.
@@ -118,7 +122,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         loss: str | Loss = "squared",
         quantiles: Any = (0.1, 0.5, 0.9),
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         alpha: float | str = "holdout",
         early_stopping: bool = False,
         precision: str = "auto",
@@ -132,6 +137,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.quantiles = quantiles
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.alpha = alpha
         self.early_stopping = early_stopping
         self.precision = precision

@@ -13,6 +13,7 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.estimators import engine, normal
+from bochner.estimators.display import PathDisplay, SpectrumDisplay
 from bochner.estimators.engine import SMALL
 from bochner.estimators.exact import as_exact, fit_exact, predict_exact, takes_pieces
 from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_blocks_of
@@ -21,6 +22,7 @@ from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
 from bochner.planning import Certificate
+from bochner.planning.width import Enough
 from bochner.solvers.solution import Solution
 
 __all__ = ["SMALL", "KernelRidge"]
@@ -37,16 +39,22 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     kernel : Kernel or str, default "gaussian"
         A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
         "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
-        with the lengthscale chosen from a sample of the rows by leave-one-out error.
+        with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
+        family, lengthscales and smoothness are tuned on a sample; see :func:`bochner.tune`.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`. "auto" measures the candidates on a
         sample of rows and says in ``choice_`` what it took and why. "exact" takes no features but
         the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
         in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
         the exact ones.
-    n_features : int, default 1024
-        D. Error falls with D; time grows like n D² + D³ and memory like D². With "exact" the
-        width of the preconditioner.
+    n_features : int, "auto" or Enough, default 1024
+        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
+        bring ε of the certificate to 0.1 at the penalty that is forecast; see
+        :func:`bochner.enough`. With "exact" the width of the preconditioner.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned first, by the average outer product of the
+        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
+        tables whose columns matter unequally.
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or one for each target, or how to choose it: by exact leave-one-out errors
         (of all rows up to 8192, else of 4096 random ones), generalised cross-validation, marginal
@@ -122,7 +130,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         alpha: float | Sequence[float] | str = "loo",
         alpha_per_target: bool = False,
         precision: str = "auto",
@@ -132,6 +141,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.alpha = alpha
         self.alpha_per_target = alpha_per_target
         self.precision = precision
@@ -269,6 +279,14 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
         check_is_fitted(self)
         return normal.certified(self, blocks)
+
+    def plot_path(self, ax: Any = None) -> Any:
+        """Draw the criteria along the path of alpha, on new axes or those given."""
+        return PathDisplay.from_estimator(self).plot(ax)
+
+    def plot_spectrum(self, ax: Any = None) -> Any:
+        """Draw the eigenvalues of the features' Gram matrix, and the penalty."""
+        return SpectrumDisplay.from_estimator(self).plot(ax)
 
     # --- scikit-learn ----------------------------------------------------------------------------
 

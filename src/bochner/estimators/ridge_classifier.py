@@ -23,6 +23,7 @@ from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
 from bochner.planning import Certificate
+from bochner.planning.width import Enough
 from bochner.solvers.solution import Solution
 
 __all__ = ["KernelRidgeClassifier"]
@@ -42,8 +43,14 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made, or "exact" for the kernel itself.
-    n_features : int, default 1024
-        D.
+    n_features : int, "auto" or Enough, default 1024
+        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
+        bring ε of the certificate to 0.1 at the penalty that is forecast; see
+        :func:`bochner.enough`. With "exact" the width of the preconditioner.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned first, by the average outer product of the
+        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
+        tables whose columns matter unequally.
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides.
     alpha_per_target : bool, default False
@@ -90,7 +97,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         alpha: float | str = "loo",
         alpha_per_target: bool = False,
         class_weight: Any = None,
@@ -101,6 +109,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.alpha = alpha
         self.alpha_per_target = alpha_per_target
         self.class_weight = class_weight

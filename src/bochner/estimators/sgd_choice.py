@@ -75,7 +75,7 @@ def check(model: Any, losses: tuple[str, ...]) -> None:
     one_of(model.loss, who, "loss", losses)
     one_of(model.learning_rate, who, "learning_rate", RATES)
     one_of(model.strategy, who, "strategy", ("auto", *STRATEGIES))
-    for name in ("batch_size", "max_iter", "n_iter_no_change"):
+    for name in ("batch_size", "max_iter", "n_features", "n_iter_no_change"):
         integer(getattr(model, name), who, name, 1)
     alpha = nonnegative(model.alpha, who, "alpha")
     if model.learning_rate == "optimal" and alpha == 0:

@@ -16,6 +16,7 @@ from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_block
 from bochner.estimators.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
 from bochner.kernels import Kernel
+from bochner.planning.width import Enough
 from bochner.solvers.losses import EpsilonInsensitive, SquaredEpsilonInsensitive
 from bochner.solvers.nonsmooth import Problem, minimise
 from bochner.solvers.optimum import Optimum
@@ -40,8 +41,11 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
+    n_features : int, "auto" or Enough, default 1024
         D.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+        rows; see :class:`bochner.KernelRidge`.
     C : float, default 1.0
         Weight of the loss against the penalty, above zero.
     epsilon : float, default 0.1
@@ -86,7 +90,8 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         C: float = 1.0,
         epsilon: float = 0.1,
         loss: str = "epsilon_insensitive",
@@ -99,6 +104,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.C = C
         self.epsilon = epsilon
         self.loss = loss

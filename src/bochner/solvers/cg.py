@@ -20,7 +20,7 @@ a residual ends the iteration. A cheap product that no longer helps is not used 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,6 +38,9 @@ LEAST_DROP, MOST_DROP = 1e-4, 0.1
 
 #: Steps after which the residual is computed again, however slowly it falls.
 MOST_STEPS = 100
+
+#: Factor by which a residual may rise on its way: more is rounding that grows.
+MOST_RISE = 100.0
 
 #: Exact residuals that may fail to fall by a half.
 PATIENCE = 3
@@ -155,31 +158,25 @@ def solve_system(
     return Found(run.u, bound, bool(np.all(bound <= tol)), run.iterations, tuple(run.history))
 
 
-@dataclass(eq=False)
 class _Run:
     """The iterates, by directions each conjugate to the one before: residuals may be replaced.
 
     A column whose residual has fallen as far as it can be trusted waits for the exact one.
     """
 
-    system: System
-    precondition: Multiply
-    tol: float
-    ordered: bool
-    iterations: int = 0
-    steps: int = 0
-    fails: int = 0
-    history: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        right = self.system.right
+    def __init__(self, system: System, precondition: Multiply, tol: float, ordered: bool) -> None:
+        self.system, self.precondition = system, precondition
+        self.tol, self.ordered = tol, ordered
+        self.iterations = self.steps = self.fails = 0
+        self.history: list[str] = []
+        right = system.right
         self.cheap = self.system.rough is not self.system.exact
         self.u, self.r = np.zeros_like(right), right.copy()
         self._precondition()
         self.p, self.q, self.since = 0 * right, 0 * right, self._length()
         self.best = self.bound()
         self.waiting = np.zeros(right.shape[1], bool)
-        self.kept = self.u.copy(), self.r
+        self.kept = self.u.copy()
 
     def step(self, active: Array) -> bool:
         """Take a step in the active columns, and say whether another makes sense."""
@@ -197,9 +194,10 @@ class _Run:
         return not np.all(self.waiting) and self.steps < MOST_STEPS
 
     def _far_enough(self) -> Array:
-        """Whether each residual has fallen as far as it can be trusted, or to the end."""
-        fallen = self._length() <= (self._drop() if self.cheap else LEAST_DROP) * self.since
-        return fallen | (self.bound() <= 0.5 * self.tol)
+        """Whether each residual has fallen as far as it can be trusted, or to the end, or risen."""
+        length, drop = self._length(), self._drop() if self.cheap else LEAST_DROP
+        fallen = length <= drop * self.since
+        return fallen | (self.bound() <= 0.5 * self.tol) | (length > MOST_RISE * self.since)
 
     def replace(self) -> Array:
         """Compute the residual again, exactly; give up cheap products, or all, where it is stuck.
@@ -219,14 +217,14 @@ class _Run:
             self.fails += not self.cheap
             self.cheap, self.p = False, 0 * self.p
         self.best, self.since = np.minimum(self.best, bound), self._length()
-        self.kept = self.u.copy(), self.r.copy()
+        self.kept = self.u.copy()
         self.waiting[:], self.steps = False, 0
         return bound
 
     def _go_back(self, worse: Array) -> None:
         """Take up again what was better."""
-        u, r = self.kept
-        self.u, self.r = np.where(worse, u, self.u), np.where(worse, r, self.r)
+        self.u = np.where(worse, self.kept, self.u)
+        self.r = self.system.residual(self.u)
         self._precondition()
 
     def bound(self) -> Array:

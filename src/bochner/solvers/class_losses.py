@@ -18,6 +18,10 @@ __all__ = ["CrammerSinger", "Hinge", "Logistic", "Multinomial", "SquaredHinge"]
 class SquaredHinge(Loss):
     """max(0, 1 − y f)²."""
 
+    @property
+    def local(self) -> bool:
+        return True
+
     def value(self, y: Array, f: Array) -> Array:
         return positive(1 - y * f) ** 2
 

@@ -8,7 +8,6 @@ from scipy.sparse.linalg import eigsh
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.direct import FLOAT32_FLOOR, Sums
-from bochner.solvers.ridge import Alpha
 
 __all__ = ["limited"]
 
@@ -19,7 +18,7 @@ STEP = 2.0
 def limited(
     sums: Sums,
     n: int,
-    alpha: Alpha,
+    alpha: float | str,
     rows: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"]]],
 ) -> bool:
     """Return whether n rows such as these will ask for a penalty that float32 does not resolve.

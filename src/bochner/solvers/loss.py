@@ -42,6 +42,11 @@ class Loss(ABC):
         """Whether slopes jump, so that ``minimise`` goes through ``smooth``."""
         return False
 
+    @property
+    def local(self) -> bool:
+        """Whether rows that do not bend have no slope either."""
+        return False
+
     @abstractmethod
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return ℓ(y, f)."""

@@ -166,6 +166,10 @@ class SquaredEpsilonInsensitive(Loss):
 
     epsilon: float = 0.1
 
+    @property
+    def local(self) -> bool:
+        return True
+
     def value(self, y: Array, f: Array) -> Array:
         return positive(np.abs(y - f) - self.epsilon) ** 2
 

@@ -41,7 +41,7 @@ WORST_FIRST = (
 )
 
 
-def as_alpha(alpha: object) -> Alpha:
+def as_alpha(alpha: Any) -> Alpha:
     """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
         if alpha in CRITERIA:
@@ -50,7 +50,7 @@ def as_alpha(alpha: object) -> Alpha:
             'alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or "kfold", or '
             f"such a number for each target; got {alpha!r}."
         )
-    if isinstance(alpha, list | tuple) or getattr(alpha, "ndim", 0):
+    if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
         each = tuple(nonnegative(a, "KernelRidge", f"alpha[{i}]") for i, a in enumerate(alpha))
         if not each:
             raise InvalidInput("alpha must be a number for each target; got an empty sequence.")
@@ -58,7 +58,7 @@ def as_alpha(alpha: object) -> Alpha:
     return nonnegative(alpha, "KernelRidge", "alpha")
 
 
-def least_alpha(alpha: Alpha) -> Alpha:
+def least_alpha(alpha: Alpha) -> Any:
     """Return the smallest of given penalties, or the criterion."""
     return min(alpha) if isinstance(alpha, tuple) else alpha
 

@@ -1,0 +1,114 @@
+"""What it takes to make features, by the rates of the machine, or tried on rows."""
+
+import time
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from bochner._ground import native
+from bochner._ground.arrays import to_numpy
+from bochner._ground.shapes import Array
+from bochner.features.fourier import FourierMap
+from bochner.features.map import FeatureMap
+from bochner.features.nystrom import NystromMap
+from bochner.features.structured import StructuredMap
+from bochner.kernels import CoordinateWise, Kernel, Radial
+from bochner.planning.machine import Machine, Timer, least_time
+from bochner.planning.predicted import Task, pivoting
+
+__all__ = ["Probe", "nystrom_draw", "nystrom_row", "row_seconds"]
+
+#: Rows that features are tried on, and rows and columns of a kernel matrix.
+TRIED_ROWS, TRIED_VALUES = 1024, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Rows to try things on, and the clock.
+
+    Attributes
+    ----------
+    X : (m, d)
+        In the array library and on the device that the fit will have.
+    plain : bool
+        Whether X is a NumPy array, as the rates of the machine are.
+    kernel : Kernel
+    machine : Machine
+    timer : callable
+    """
+
+    X: Array
+    plain: bool
+    kernel: Kernel
+    machine: Machine
+    timer: Timer = time.perf_counter
+
+    @property
+    def columns(self) -> int:
+        """d."""
+        return int(self.X.shape[1])
+
+    def value(self, precision: str = "") -> float:
+        """Return seconds of one kernel value, of rows as they are or in this precision."""
+        X = self.X[:TRIED_VALUES]
+        X = X.astype(precision) if precision else X
+        act = least_time(lambda: to_numpy(self.kernel(X, X)), self.timer)
+        return act / X.shape[0] ** 2
+
+    def tile_value(self, precision: str) -> float:
+        """Return seconds of one kernel value as products with the kernel matrix make them."""
+        loop = self.kernel.compiled if isinstance(self.kernel, Radial | CoordinateWise) else None
+        if loop is None or not self.plain:
+            return self.value(precision if self.plain else "")
+        X = np.ascontiguousarray(self.X[:TRIED_VALUES] - self.X[:TRIED_VALUES].mean(axis=0))
+        X = (X / np.asarray(self.kernel.get_params()["lengthscale"])).astype(precision)
+        seconds = least_time(lambda: native.radial(X, X, *loop), self.timer)
+        return seconds / X.shape[0] ** 2
+
+    def features(self, phi: FeatureMap) -> float:
+        """Return seconds of the features of one row, tried."""
+        X = self.X[:TRIED_ROWS]
+        return least_time(lambda: to_numpy(phi(X)), self.timer) / X.shape[0]
+
+
+def row_seconds(phi: FeatureMap, probe: Probe, precision: str, itemsize: int) -> float:
+    """Return seconds of the features of one row, rounded to this precision."""
+    single = precision == "float32"
+    computed = "float32" if single and itemsize <= 4 else "float64"
+    cast = 12 * phi.n_features * probe.machine.copy if single and computed == "float64" else 0.0
+    if not probe.plain:
+        return probe.features(phi) + cast
+    return _made(phi, probe, computed) + cast
+
+
+@singledispatch
+def _made(phi: FeatureMap, probe: Probe, precision: str) -> float:  # noqa: ARG001
+    return probe.features(phi)
+
+
+@_made.register
+def _(phi: FourierMap, probe: Probe, precision: str) -> float:
+    return probe.machine.cosines(1, phi.n_features // 2, probe.columns, precision)
+
+
+@_made.register
+def _(phi: StructuredMap, probe: Probe, precision: str) -> float:
+    cosines = probe.machine.cosines(1, phi.n_features // 2, 2, precision)
+    return phi.multiplications * probe.machine.hadamard + cosines
+
+
+@_made.register
+def _(phi: NystromMap, probe: Probe, precision: str) -> float:
+    return nystrom_row(phi.n_features, probe, precision)
+
+
+def nystrom_row(D: int, probe: Probe, precision: str) -> float:
+    """Return seconds of D kernel values and their product with a triangle."""
+    value = probe.value(precision) if probe.plain else probe.value()
+    return D * value + D**2 * probe.machine.triangle
+
+
+def nystrom_draw(task: Task, D: int, probe: Probe) -> tuple[float, float]:
+    """Return seconds and bytes of choosing D landmarks."""
+    return pivoting(task, D, probe.machine, probe.value())

@@ -1,0 +1,167 @@
+"""The documentation is whole: every page has its place, every name its page, every example runs.
+
+The pages themselves are made by ``make docs``, where every warning of Sphinx is an error.
+"""
+
+import ast
+import re
+import runpy
+import tomllib
+import warnings
+from importlib import import_module
+from os.path import normpath
+from pathlib import Path
+
+import pytest
+
+import bochner
+from bochner import datasets, errors, estimators, kernels, planning
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
+PICTURE = re.compile(r"auto_examples/images/sphx_glr_(\w+)_(\d{3})\.png")
+
+#: What Sphinx makes while it builds.
+MADE = ("_build", "api/generated", "auto_examples")
+
+
+def pages(folder=DOCS):
+    """The names of all pages, as a toctree has them."""
+    names = (p.relative_to(folder) for e in ("md", "rst") for p in folder.rglob(f"*.{e}"))
+    kept = [n for n in names if not n.as_posix().startswith((*MADE, "api/templates", "examples"))]
+    return {n.with_suffix("").as_posix() for n in kept}
+
+
+def source(name, folder=DOCS):
+    found = [folder / f"{name}.{ending}" for ending in ("md", "rst")]
+    return next(path for path in found if path.exists()).read_text(encoding="utf-8")
+
+
+def entries(text):
+    """The lines of all toctrees of a page, without their options."""
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
+    trees += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)*)", text, re.MULTILINE)
+    lines = [line.strip() for tree in trees for line in tree.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(":")]
+    return [re.sub(r".*<(.+)>$", r"\1", line) for line in kept]
+
+
+def reached(name="index", folder=DOCS):
+    """Every page that the toctrees of a page lead to, and itself."""
+    found = {name}
+    for entry in entries(source(name, folder)):
+        target = normpath(Path(name).parent / entry)
+        if not target.startswith(MADE):
+            found |= reached(target, folder)
+    return found
+
+
+# ---- every page has its place
+
+
+def test_every_page_is_in_the_table_of_contents():
+    assert pages() - reached() == set()
+
+
+def test_planted_page_outside_the_table_of_contents_is_seen(tmp_path):
+    (tmp_path / "index.md").write_text("# A\n\n```{toctree}\n:hidden:\n\nthere\n```\n")
+    (tmp_path / "there.md").write_text("# B\n")
+    (tmp_path / "lost.md").write_text("# C\n")
+    assert pages(tmp_path) - reached(folder=tmp_path) == {"lost"}
+
+
+def settings():
+    """What conf.py assigns, as far as it is written out."""
+    tree = ast.parse((DOCS / "conf.py").read_text(encoding="utf-8"))
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Dict):
+            found[node.targets[0].id] = ast.literal_eval(node.value)
+    return found
+
+
+def test_what_builds_the_pages_is_in_the_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {re.match(r"[\w-]+", line)[0] for line in project["optional-dependencies"]["docs"]}
+    heads = {e.partition(".")[0].replace("_", "-") for e in settings()["extensions"]}
+    heads = {"sphinxcontrib-bibtex" if h == "sphinxcontrib" else h for h in heads}
+    assert heads - wanted == set()
+    assert "pydata-sphinx-theme" in wanted
+
+
+def test_nothing_is_fetched_while_the_pages_are_made():
+    assert not {e for e in settings()["extensions"] if "intersphinx" in e}
+    for name in sorted(pages()):
+        assert not re.search(
+            r"^:{3}|^\.\. (?:image|figure):: https?://", source(name), re.MULTILINE
+        )
+
+
+def test_what_is_made_is_not_part_of_the_tree():
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    assert {f"/docs/{made}/" for made in MADE} <= set(ignored)
+
+
+# ---- every name has its page
+
+
+def listed():
+    """The names of the reference, in full."""
+    found = []
+    for path in sorted((DOCS / "api").glob("*.rst")):
+        text = path.read_text(encoding="utf-8")
+        module = re.search(r"^\.\. currentmodule:: ([\w.]+)$", text, re.MULTILINE)
+        for block in re.findall(
+            r"^ {3}:toctree: generated\n\n((?: {3}\S+\n)+)", text, re.MULTILINE
+        ):
+            found += [f"{module[1]}.{name}" for name in block.split()]
+    return found
+
+
+def value(name):
+    module, _, last = name.rpartition(".")
+    return getattr(import_module(module), last)
+
+
+def test_the_reference_lists_every_public_name_and_each_once():
+    names = [name for name in bochner.__all__ if name not in ("errors", "kernels")]
+    wanted = [value(f"bochner.{name}") for name in names]
+    for part in (kernels, errors, datasets, planning, estimators):
+        wanted += [getattr(part, name) for name in part.__all__]
+    shown = [id(value(name)) for name in listed()]
+    assert len(shown) == len(set(shown))
+    assert [w for w in wanted if id(w) not in shown] == []
+
+
+# ---- every example runs, and every picture that a page shows is made by one
+
+
+def wanted_pictures():
+    found = [PICTURE.findall(source(name)) for name in sorted(pages())]
+    return {(script, int(number)) for each in found for script, number in each}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs_and_makes_the_pictures_of_the_pages(script):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+            made = len(plt.get_fignums())
+        finally:
+            plt.close("all")
+    asked = [number for name, number in wanted_pictures() if name == script.stem]
+    assert made >= max(asked, default=1)
+
+
+def test_pages_show_pictures_of_examples_that_exist():
+    assert {name for name, _ in wanted_pictures()} <= {path.stem for path in EXAMPLES}
+
+
+def test_every_example_is_shown_on_a_page():
+    text = "\n".join(source(name) for name in sorted(pages()))
+    assert [p.stem for p in EXAMPLES if f"auto_examples/{p.stem}>" not in text] == []
