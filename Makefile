@@ -12,7 +12,7 @@ BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -32,8 +32,12 @@ lint: $(VENV)/installed-test ## style, format and types
 bench: $(VENV)/installed-test ## time, memory and error of each case, rivals in the same run
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/installed-docs ## the pages, into docs/_build/html; a warning is an error
+	rm -rf docs/api/generated
+	$(BLAS) $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out docs/_build docs/api/generated docs/auto_examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -47,3 +51,7 @@ $(VENV)/installed-all: $(BIN)/python $(SOURCES)
 $(VENV)/installed-test: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(VENV)/installed-all $@
+
+$(VENV)/installed-docs: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@

@@ -38,6 +38,7 @@ NAMES = (
     "metric",
     "sgd",
     "double_descent",
+    "plan",
 )
 
 

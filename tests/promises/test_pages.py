@@ -52,6 +52,7 @@ def folder(tmp_path, monkeypatch):
     pq.write_table(table[:100], tmp_path / "data.parquet")
     csv.write_csv(table.drop_columns(["y"])[:50], tmp_path / "new.csv")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOCHNER_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -80,7 +81,7 @@ def commands(text):
 
 def test_commands_of_the_readme_run(folder, capfd):
     found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert [words[0] for words in found] == ["fit", "compare", "predict", "check"]
+    assert [words[0] for words in found] == ["fit", "compare", "predict", "check", "report", "plan"]
     for words in found:
         with pytest.raises(SystemExit) as stopped:
             main(words)
@@ -89,7 +90,7 @@ def test_commands_of_the_readme_run(folder, capfd):
     assert (folder / "predictions.parquet").exists()
 
 
-@pytest.mark.parametrize("name", ["index.md", "guide/cli.md", "guide/report.md"])
+@pytest.mark.parametrize("name", ["index.md", "guide/cli.md", "guide/report.md", "guide/plan.md"])
 def test_commands_of_a_page_run(name, folder, capfd):
     for words in commands((ROOT / "docs" / name).read_text(encoding="utf-8")):
         with pytest.raises(SystemExit) as stopped:

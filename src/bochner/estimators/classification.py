@@ -26,6 +26,10 @@ from bochner.solvers.optimum import Optimum
 
 __all__ = ["calibrated", "chosen", "decisions", "encoder", "fit", "penalty"]
 
+#: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
+#: need no more than float32: where it would blur coefficients, features hardly move decisions.
+SMALL = 1e8
+
 #: Rows that probabilities are calibrated on, at most: four numbers are fitted.
 CALIBRATION_ROWS = 50_000
 
@@ -100,7 +104,7 @@ def _choose(model: Any, blocks: Blocks, alpha: float) -> None:
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
     share = alpha / (2 * n) if alpha > 0 and isinstance(model.kernel, str) else None
     engine.choose(model, blocks, n_classes=len(model.classes_), share=share)
-    small = n * model.map_.n_features**2 <= engine.SMALL
+    small = n * model.map_.n_features**2 <= SMALL
     double = small if model.precision == "auto" else model.precision == "float64"
     model.feature_dtype_ = "float64" if double else "float32"
 

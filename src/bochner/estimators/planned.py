@@ -11,6 +11,7 @@ from bochner._ground.arrays import is_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer
 from bochner._ground.random import Seed, seed_of
+from bochner._ground.schema import listed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.estimators import engine
@@ -156,17 +157,21 @@ class Plan:
 
     def __str__(self) -> str:
         """Return the table, and what it means."""
+        table = fits_table(self.fits, self.choice, self.budget)
+        return "\n".join([self._title(), table, f"> {self.reason}", self._note()])
+
+    def _title(self) -> str:
         threads = self.machine.threads
-        return "\n".join(
-            [
-                f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
-                f"{self.budget}; {threads} thread{'s' * (threads > 1)}",
-                fits_table(self.fits, self.choice, self.budget),
-                f"> {self.reason}",
-                f"error: leave-one-out, root mean square, from fits to {self.n_sample:,} rows, "
-                "extrapolated to all of them (~: and to wider features). seconds of the exact kernel "
-                "(~) are right to a factor of about two. memory: of the fit, beside the rows.",
-            ]
+        return (
+            f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
+            f"{self.budget}; {threads} thread{'s' * (threads > 1)}"
+        )
+
+    def _note(self) -> str:
+        return (
+            f"error: leave-one-out, root mean square, from fits to {self.n_sample:,} rows, "
+            "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
+            "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
 
 
@@ -196,7 +201,7 @@ def plan(
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds any time is allowed that is
         worth it; without bytes, half of what is free.
     methods : sequence of Method or str, optional
-        Default: the three with the least error of the kernel, Nyström, Fourier features, and the
+        Default: the two with the least error of the kernel, Nyström, Fourier features, and the
         exact kernel.
     widths : sequence of int, optional
         Default: 256 to 4096; up to 4096 rows, also all of them.
@@ -283,6 +288,11 @@ def _blocks(X: Any, y: Any) -> Blocks:
     if isinstance(X, Blocks):
         if y is not None:
             raise InvalidInput("plan: blocks have their own target; leave y out.")
+        if X.schema is not None and X.schema.classes:
+            raise InvalidInput(
+                f"plan: target {X.schema.target!r} must hold numbers; got text "
+                f"({listed(X.schema.classes)}). Code it as numbers first."
+            )
         return X
     if y is None:
         raise InvalidInput(

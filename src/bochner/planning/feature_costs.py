@@ -46,7 +46,7 @@ class Probe:
 
     @property
     def columns(self) -> int:
-        """d."""
+        """Columns d of the rows."""
         return int(self.X.shape[1])
 
     def value(self, precision: str = "") -> float:
@@ -95,7 +95,7 @@ def _(phi: FourierMap, probe: Probe, precision: str) -> float:
 @_made.register
 def _(phi: StructuredMap, probe: Probe, precision: str) -> float:
     cosines = probe.machine.cosines(1, phi.n_features // 2, 2, precision)
-    return phi.multiplications * probe.machine.hadamard + cosines
+    return phi.multiplications * probe.machine.hadamard[precision] + cosines
 
 
 @_made.register

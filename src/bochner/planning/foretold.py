@@ -20,8 +20,8 @@ from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments
 from bochner.planning.predicted import block_rows
-from bochner.solvers.direct import FLOAT32_FLOOR, decompose, leave_one_out, penalties
 from bochner.solvers.cg import FeaturePreconditioner, System, solve_system
+from bochner.solvers.direct import FLOAT32_FLOOR, decompose, leave_one_out, penalties
 
 __all__ = ["Foretold", "Rows", "foretell", "products_needed", "wider"]
 

@@ -68,8 +68,8 @@ class Machine:
         One of a product in place with a triangular matrix, one of a triangular solve.
     cosine : dict of str to (tuple of float)
         By precision: cosine and sine of one frequency of one row, in 2 and in 32 columns.
-    hadamard : float
-        One of the p log₂ p additions of a transform.
+    hadamard : dict of str to float
+        By precision: one of the p log₂ p additions of a transform.
     kernel : dict of str to (tuple of float)
         By precision: one Gaussian kernel value, in 2 and in 32 columns.
     copy : float
@@ -86,7 +86,7 @@ class Machine:
     triangle: float
     solve: float
     cosine: Mapping[str, tuple[float, ...]]
-    hadamard: float
+    hadamard: Mapping[str, float]
     kernel: Mapping[str, tuple[float, ...]]
     copy: float
     threads: int
@@ -197,8 +197,9 @@ def _checked(kept: Any) -> Machine:
     found = Machine(**fields)
     lengths = [len(r) for r in (*found.gram.values(), found.eigen, found.factor, found.singular)]
     pairs = [len(r) for r in (*found.cosine.values(), *found.kernel.values())]
-    both = [set(part) for part in (found.gram, found.product, found.cosine, found.kernel)]
-    if set(lengths) != {len(WIDTHS)} or set(pairs) != {2} or both != [{"float32", "float64"}] * 4:
+    by_precision = (found.gram, found.product, found.cosine, found.hadamard, found.kernel)
+    both = [set(part) for part in by_precision]
+    if set(lengths) != {len(WIDTHS)} or set(pairs) != {2} or both != [{"float32", "float64"}] * 5:
         raise ValueError("not rates of this version")
     return found
 
@@ -252,7 +253,7 @@ def measured(timer: Timer = time.perf_counter) -> Machine:
         triangle=_triangle_rate(timer),
         solve=_solve_rate(timer),
         cosine={p: tuple(_cosine_rate(d, p, timer) for d in COLUMNS) for p in single},
-        hadamard=_hadamard_rate(timer),
+        hadamard={p: _hadamard_rate(p, timer) for p in single},
         kernel={p: tuple(_kernel_rate(d, p, timer) for d in COLUMNS) for p in single},
         copy=_copy_rate(timer),
         threads=native.get_num_threads(),
@@ -321,8 +322,8 @@ def _cosine_rate(d: int, precision: str, timer: Timer) -> float:
     return least_time(lambda: native.cos_sin(X, T, 1.0, room), timer) / (2048 * 256)
 
 
-def _hadamard_rate(timer: Timer) -> float:
-    X = _rows(2048, 256)
+def _hadamard_rate(precision: str, timer: Timer) -> float:
+    X = _rows(2048, 256, precision)
     room = np.empty_like(X)
     return least_time(lambda: native.hadamard(X, room), timer) / (2048 * 256 * 8)
 

@@ -8,7 +8,7 @@ from typing import Any
 from bochner._ground.checks import integer, positive
 from bochner._ground.memory import free_bytes
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Method, Nystrom
+from bochner.features import Method
 
 __all__ = ["SOLVERS", "Budget", "PlannedFit", "as_budget", "best_of", "fits_table", "shown_size"]
 
@@ -222,8 +222,16 @@ def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
         a, b = getattr(near, name), getattr(other, name)
         return a * (b / a) ** share if a > 0 and b > 0 else a
 
-    numbers = {name: at(name) for name in ("error", "kernel_error", "seconds", "bytes")}
-    return replace(near, n_features=width, error_from="widths", steps={}, **numbers)
+    return replace(
+        near,
+        n_features=width,
+        error=at("error"),
+        kernel_error=at("kernel_error"),
+        seconds=at("seconds"),
+        bytes=at("bytes"),
+        steps={},
+        error_from="widths",
+    )
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
@@ -24,6 +26,7 @@ from bochner.planning.predicted import (
     moments_cost,
     resweeps,
 )
+from bochner.solvers.pivots import TOLERANCE
 
 __all__ = ["Bench", "planned_fits", "usual_widths"]
 
@@ -40,8 +43,8 @@ COMPARED, PROMISING = 512, 2.0
 #: Features that errors are extrapolated from, at least.
 NARROWEST = 16
 
-#: Methods that are planned at most, where none are named.
-MOST_METHODS = 3
+#: Methods that are planned where none are named, beside Nyström and Fourier features.
+MOST_METHODS = 2
 
 #: Up to so many rows all of them may be landmarks.
 ALL_ROWS = 4096
@@ -203,12 +206,30 @@ class _Lane:
 
     def _unseen_landmarks(self, width: int, precision: str) -> Features:
         """Scale what the widest map that was drawn took by what counts say of both."""
-        bench = self.bench
+        bench, width = self.bench, self._landmarks(width)
         seconds, size = nystrom_draw(bench.task, width, bench.probe)
         drawn = nystrom_draw(bench.task, self._widest, bench.probe)[0]
         row = nystrom_row(width, bench.probe, "float64" if precision == "float64" else "float32")
         measured = self._map(self._widest)[1]
         return Features(width, row, seconds * measured / drawn, size, 8.0 * width**2, True)
+
+    def _landmarks(self, width: int) -> int:
+        """Return at how many landmarks a draw of this width stops: where nothing is left.
+
+        What is left of the trace falls with a power of the width.
+        """
+        phi = self._map(self._widest)[0]
+        left = [self._left(D) for D in (self._widest // 2, self._widest)]
+        least = TOLERANCE[np.dtype(np.float32)]
+        if phi.n_features < self._widest or left[1] <= least:
+            return phi.n_features
+        if not 0 < left[1] < left[0]:
+            return width
+        doublings = np.log(least / left[1]) / np.log(left[1] / left[0])
+        return int(min(width, self._widest * 2.0 ** min(doublings, 20)))
+
+    def _left(self, width: int) -> float:
+        return float(getattr(self._map(max(2, width))[0], "unexplained", None) or 0.0)
 
     def _map(self, width: int) -> tuple[FeatureMap, float]:
         """Return the map, and the seconds that drawing it took."""

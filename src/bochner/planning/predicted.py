@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from bochner.planning.machine import Machine
 
-__all__ = ["Cost", "Task", "exact_cost", "moments_cost", "pivoting", "resweeps"]
+__all__ = [
+    "Cost",
+    "Features",
+    "Task",
+    "block_rows",
+    "exact_cost",
+    "moments_cost",
+    "pivoting",
+    "resweeps",
+]
 
 #: Rows kept of a pass, rows that leave-one-out errors are the mean of where those are not all, and
 #: rows that the forecast of the precision looks at: as ``bochner.estimators`` has them.
@@ -26,6 +35,9 @@ FLUSH_ROWS = 8192
 
 #: Bytes that a fit takes beside its arrays: code that is loaded, small objects.
 BESIDE = 4 << 20
+
+#: Memory that is new to a process takes so many times as long to fill as other memory to copy.
+FIRST_TOUCH = 4
 
 #: Numbers of a tile of kernel values, and how many a product with it holds.
 TILE, TILES = 1024, 3
@@ -116,9 +128,11 @@ class Cost:
 
 def moments_cost(task: Task, phi: Features, precision: str, machine: Machine) -> Cost:
     """Return what a fit through moments takes: one sweep, one decomposition, leave-one-out."""
-    return Cost(
-        _moments_seconds(task, phi, precision, machine), _moments_bytes(task, phi, precision)
+    seconds, held = (
+        _moments_seconds(task, phi, precision, machine),
+        _moments_bytes(task, phi, precision),
     )
+    return Cost(seconds | {"memory": FIRST_TOUCH * machine.copy * max(held.values())}, held)
 
 
 def _moments_seconds(
@@ -146,12 +160,12 @@ def _foretold(task: Task, D: int, precision: str) -> bool:
 
 
 def _flushes(n: int, D: int, precision: str, machine: Machine) -> float:
-    """Sums of float32 that go into those of float64: 12 bytes an entry."""
+    """Return seconds of adding float32 sums to those of float64: 12 bytes an entry."""
     return 0.0 if precision == "float64" else n / FLUSH_ROWS * 12 * D**2 * machine.copy
 
 
 def _forecast(phi: Features, machine: Machine) -> float:
-    """Features of some rows, and twice a Cholesky factor and a triangular solve."""
+    """Return seconds of some features, and twice a Cholesky factor and a triangular solve."""
     D = phi.n_features
     solve = LOOK_ROWS * D**2 * machine.solve
     return LOOK_ROWS * phi.seconds + 2 * (machine.cholesky(D) + solve)
@@ -198,19 +212,19 @@ def _moments_bytes(task: Task, phi: Features, precision: str) -> dict[str, float
     return {
         "draw": BESIDE + phi.draw_bytes + _sample_bytes(task),
         "moments": always + 3 * b * s + cast + sums,
-        "forecast": always + (_looking(task, D, b) if _foretold(task, D, precision) else 0.0),
+        "forecast": always + (_looking(D, b) if _foretold(task, D, precision) else 0.0),
         "decomposition": always + _decomposing(task, D, precision),
         "leave-one-out": always + _judging_bytes(task, D, s),
     }
 
 
 def _sample_bytes(task: Task) -> float:
-    """Rows that are kept, and twice that while two samples become one."""
+    """Return bytes of rows that are kept, and twice that while two samples become one."""
     return 3.0 * task.kept * 8 * (task.n_columns + task.n_targets + 2)
 
 
-def _looking(task: Task, D: int, b: int) -> float:
-    """A block, the sums and their copy, and what the factors and solves hold."""
+def _looking(D: int, b: int) -> float:
+    """Return bytes of a block, the sums and their copy, and what factors and solves hold."""
     square = 8.0 * D**2
     rows = min(LOOK_ROWS, block_rows(D))
     begun = 2 * b * 4 + 2.5 * square
@@ -218,13 +232,13 @@ def _looking(task: Task, D: int, b: int) -> float:
 
 
 def _decomposing(task: Task, D: int, precision: str) -> float:
-    """G, its eigenvectors and their work space; or all rows, their copy, U and V."""
+    """Return bytes of G, its eigenvectors and work space; or all rows, their copy, U and V."""
     few = 8.0 * (5 * task.n_rows * D + 3 * min(task.n_rows, D) ** 2)
     return few if _few(task, D, precision) else 4 * 8.0 * D**2
 
 
 def _judging_bytes(task: Task, D: int, s: int) -> float:
-    """G and its vectors, these in the precision of features, and four blocks of rows."""
+    """Return bytes of G and its vectors, these also in another precision, and four blocks."""
     rows = task.judged
     b = min(rows, block_rows(D))
     return 2 * 8.0 * D**2 + (8 + s) * D**2 + (4 + (rows > b)) * b * D * s

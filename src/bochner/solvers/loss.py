@@ -26,7 +26,7 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["Loss", "positive", "ramp", "ramp_curvature", "ramp_slope"]
+__all__ = ["Loss", "positive", "ramp", "ramp_curvature", "ramp_slope", "weighted"]
 
 
 class Loss(ABC):
@@ -86,6 +86,11 @@ class Loss(ABC):
     def at(self, columns: Array) -> "Loss":  # noqa: ARG002
         """Return the loss of these columns."""
         return self
+
+
+def weighted(w: Array, A: Array) -> Array:
+    """Return w A; rows of no weight take no part, whatever they hold."""
+    return w * A if w.all() else np.where(w > 0, w * A, 0.0)
 
 
 # --- Ramps ---------------------------------------------------------------------------------------

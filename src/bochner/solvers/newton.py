@@ -37,6 +37,7 @@ from bochner.solvers.loss import Loss
 from bochner.solvers.objective import Line, Objective, Point, Source
 from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
 from bochner.solvers.shared_cg import conjugate_gradients, inner
+from bochner.solvers.whole_newton import Table, descend
 
 __all__ = ["Convergence", "NewtonHistory", "Optimum", "minimise"]
 
@@ -64,6 +65,13 @@ FLOOR = 1e-7
 
 #: An operation of a product with vectors takes this many times one of the preconditioner's.
 VECTOR_COST = 6
+
+#: Whole Hessians are made for so many features at most where rows without slope are left out ...
+MOST_LOCAL = 2048
+
+#: ... for so many where all rows bend, and for so many numbers of all columns.
+MOST_WHOLE = 128
+MOST_CELLS = 1 << 26
 
 #: Without a penalty, an objective of this share of that at zero is next to nothing.
 NOTHING = 1e-9
@@ -117,6 +125,8 @@ def minimise(
     again for a product with the Hessian, on rows that bend; O(D³) where the preconditioner is made.
     """
     objective = Objective(features, alpha, fit_intercept, targets)
+    if moments is None and _few(objective, loss):
+        return _by_whole(objective, loss, None if start is None else start.theta, tol, max_iter)
     theta = np.zeros((objective.n_columns, objective.n_features + 1))
     if start is not None:
         theta = start.theta.copy()
@@ -125,6 +135,38 @@ def minimise(
         return _through_kinks(descent, loss, theta, tol)
     point, outcome = descent.run(loss, theta, tol)
     return descent.optimum(loss, point, outcome)
+
+
+def _few(objective: Objective, loss: Loss) -> bool:
+    """Whether whole Hessians are the faster: of few features, or of the few rows that bend."""
+    D, t = objective.n_features, objective.n_columns
+    fits = t * D * D <= MOST_CELLS and D <= (MOST_LOCAL if loss.local else MOST_WHOLE)
+    return fits and objective.features.cached and objective.alpha > 0 and _smooth_apart(loss)
+
+
+def _smooth_apart(loss: Loss) -> bool:
+    return not (loss.joint or loss.kinked)
+
+
+def _by_whole(
+    objective: Objective, loss: Loss, start: Array | None, tol: float, max_iter: int
+) -> Optimum:
+    targets = objective.targets(slice(0, len(objective.w)))
+    table = Table([b.Z for b in objective.features], np.ascontiguousarray(targets.T), objective.w)
+    found = descend(
+        table,
+        loss,
+        objective.alpha,
+        fit_intercept=objective.fit_intercept,
+        start=start,
+        tol=tol,
+        max_iter=max_iter,
+        slack=ROUNDING[np.dtype(objective.dtype).name],
+    )
+    history = NewtonHistory(*np.array(found.log).reshape(-1, 5).T)
+    coef, intercept = found.theta[:, :-1].T.copy(), found.theta[:, -1].copy()
+    least = float(found.value.sum())
+    return Optimum(coef, intercept, objective.alpha, least, 0.0, found.outcome, history)
 
 
 def _through_kinks(descent: "_Descending", loss: Loss, theta: Array, tol: float) -> Optimum:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.hessian import Bends, Rows, backward, forward
-from bochner.solvers.loss import Loss
+from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.shared_cg import inner
 
 __all__ = ["Line", "Objective", "Point", "Source"]
@@ -131,7 +131,7 @@ class Objective:
                 rows = slice(block.start, block.start + len(block.Z))
                 fitted[rows] = f = forward(block.Z, theta)
                 slope = loss.slope(self.targets(rows)[:, columns], f)
-                gradient += backward(block.Z, _weighted(self.w[rows], slope))
+                gradient += backward(block.Z, weighted(self.w[rows][:, None], slope))
         if not self.fit_intercept:
             gradient[:, -1] = 0.0
         return Point(theta, fitted, self.values(loss, theta, fitted, columns), gradient)
@@ -148,7 +148,7 @@ class Objective:
         for rows in self.chunks():
             with np.errstate(over="ignore", invalid="ignore"):
                 value = loss.value(self.targets(rows)[:, columns], fitted[rows])
-                sums += _weighted(self.w[rows], value).sum(axis=0)
+                sums += weighted(self.w[rows][:, None], value).sum(axis=0)
         norms = inner(theta[:, :-1], theta[:, :-1], loss.joint)
         return np.where(np.isnan(sums), np.inf, sums) + 0.5 * self.alpha * norms
 
@@ -166,7 +166,7 @@ class Objective:
             rows = slice(block.start, block.start + len(block.Z))
             grows = loss.stiffening(self.targets(rows), fitted[rows])
             if np.any(grows):
-                out += backward(block.Z, _weighted(self.w[rows], grows))
+                out += backward(block.Z, weighted(self.w[rows][:, None], grows))
         if not self.fit_intercept:
             out[:, -1] = 0.0
         return out
@@ -222,11 +222,6 @@ class Line(NamedTuple):
             for rows in objective.chunks():
                 fitted = self.point.fitted[rows] + length * self.moves[rows]
                 slope = self.loss.slope(objective.targets(rows)[:, self.columns], fitted)
-                rises += _weighted(objective.w[rows], slope * self.moves[rows]).sum(axis=0)
+                rises += weighted(objective.w[rows][:, None], slope * self.moves[rows]).sum(axis=0)
         rises = np.full(len(length), rises.sum()) if joint else rises
         return np.where(np.isfinite(rises), rises, np.inf) + sums
-
-
-def _weighted(w: Float[Array, " b"], A: Float[Array, "b u"]) -> Float[Array, "b u"]:
-    """Return w A; rows of no weight take no part, whatever they hold."""
-    return np.where(w[:, None] > 0, w[:, None] * A, 0.0)

@@ -2,17 +2,16 @@
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
 
-A column's Hessian is added up from the rows that bend and factored, O(a D² + D³) for a rows. Three
-things keep rows out of the way (Keerthi and DeCoste 2005; Joachims 1998):
+A column's Hessian is a sum over the rows that bend, kept from step to step and changed by the rows
+that bend otherwise than before, O(a D² + D³) for a of them; its Cholesky factor gives the step
+(Mangasarian 2002; Keerthi and DeCoste 2005). The images Zd of all columns' steps are one pass, after
+which lengths and values need no features.
 
-* from zero the way leads over few rows: a column starts from its minimum for every 8th row, which
-  starts from that for every 64th;
-* where a loss is zero past a margin, several steps are taken on the rows near it alone, copied out;
-  the way they went is then looked at on all rows, and cut where rows from outside object;
-* the images Zd of all columns' ways are one pass, after which lengths and values need no features.
+From zero the way leads over few rows: a column starts from its minimum for every 4th row, which
+starts from that for every 16th.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,38 +19,46 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dgemm, dgemv, sgemm, sgemv
 
-from bochner._ground.blas import add_gram
+from bochner._ground.blas import add_gram, product
 from bochner._ground.shapes import Array, Float
-from bochner.solvers.lengths import best_length
-from bochner.solvers.loss import Loss
+from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.optimum import Convergence
 
 __all__ = ["Descent", "Table", "descend"]
 
 #: Every how many rows are kept on the way from one level to the next ...
-EVERY = 8
+EVERY = 4
 
 #: ... as long as this many times the features are left.
-ROWS_PER_FEATURE = 4
+ROWS_PER_FEATURE = 2
+
+#: Fewer rows than this are no way.
+FEWEST = 500
 
 #: What the last step on few rows promises, as a share of the objective: more rows move it by more.
 COARSE = 1e-2
 
-#: Rows are near that bend when their fit moves by this ...
-REACH = 0.5
+#: A Hessian is changed if fewer rows bend otherwise than this share of those that bend ...
+CHANGED = 0.7
 
-#: ... and are worked on alone, for this many steps at most, if they are at most this share of all.
-STEPS = 6
-SHARE = 0.5
+#: ... and all that were changed since it was added up are at most this many times as many.
+DRIFT = 4.0
+
+#: Slopes looked at along a step, at most, and the share of the first that is next to none.
+LOOKS = 20
+FLAT = 0.1
 
 #: Rows that are gathered at once.
 AT_ONCE = 4096
 
-#: An intercept that no row holds moves by this many times the largest fit at most.
-FARTHEST = 100.0
+#: What an intercept bends at least, as a share of what it would if every row bent.
+FLOOR = 1e-7
 
 #: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5)
+
+#: Factors are in float32 where the penalty is at least this share of the trace.
+SINGLE = 2e-6
 
 #: Least that a diagonal is taken for.
 TINY = 1e-300
@@ -78,6 +85,11 @@ class Table:
         """D."""
         return self.pieces[0].shape[1]
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the features."""
+        return self.pieces[0].dtype
+
     def parts(self) -> Iterator[tuple[slice, Array]]:
         """Give the pieces with their rows."""
         start = 0
@@ -90,32 +102,33 @@ class Table:
         kept = np.concatenate([Z[-rows.start % every :: every] for rows, Z in self.parts()])
         return Table([kept], np.ascontiguousarray(self.y[:, ::every]), self.w[::every].copy())
 
-    def of(self, rows: Array, column: int) -> "Table":
-        """Return these rows, in order, with one column of targets, in memory of their own."""
+    def gathered(self, rows: Array) -> Float[Array, "m p"]:
+        """Return [Z 1] of these rows, which are in order."""
         starts = np.cumsum([0, *map(len, self.pieces)])
         cuts = np.searchsorted(rows, starts)
-        Z = np.empty((len(rows), self.n_features), self.pieces[0].dtype)
+        out = np.ones((len(rows), self.n_features + 1), self.dtype)
         for i in np.flatnonzero(np.diff(cuts)):
             here = slice(cuts[i], cuts[i + 1])
-            np.take(self.pieces[i], rows[here] - starts[i], axis=0, out=Z[here], mode="clip")
-        return Table([Z], self.y[column, rows][None], self.w[rows])
+            out[here, :-1] = self.pieces[i][rows[here] - starts[i]]
+        return out
 
     def image(self, theta: Float[Array, "u p"]) -> Float[Array, "u n"]:
         """Return Z β + b, a row for each column."""
-        coef = theta[:, :-1].astype(self.pieces[0].dtype)
+        coef = theta[:, :-1].astype(self.dtype)
         out = np.empty((len(theta), len(self.w)))
         for rows, Z in self.parts():
             out[:, rows] = _images(coef, Z)
         out += theta[:, -1:]
         return out
 
-    def pull(self, slope: Float[Array, " n"]) -> Float[Array, " p"]:
-        """Return [Z 1]ᵀ slope."""
-        narrow, total = slope.astype(self.pieces[0].dtype), np.zeros(self.n_features + 1)
+    def pulls(self, slopes: Float[Array, "u n"]) -> Float[Array, "u p"]:
+        """Return the rows of slopes times [Z 1]."""
+        narrow = slopes.astype(self.dtype)
+        out = np.zeros((len(slopes), self.n_features + 1))
         for rows, Z in self.parts():
-            total[:-1] += _gemv(Z.T, narrow[rows])
-        total[-1] = slope.sum()
-        return total
+            out[:, :-1] += _sums_of(narrow[:, rows], Z)
+        out[:, -1] = slopes.sum(axis=1)
+        return out
 
 
 def _images(coef: Float[Array, "u D"], Z: Float[Array, "b D"]) -> Float[Array, "u b"]:
@@ -125,8 +138,10 @@ def _images(coef: Float[Array, "u D"], Z: Float[Array, "b D"]) -> Float[Array, "
     return (sgemm if Z.dtype == np.float32 else dgemm)(1.0, coef, Z.T)
 
 
-def _gemv(A: Array, x: Array) -> Array:
-    return (sgemv if A.dtype == np.float32 else dgemv)(1.0, A, x)
+def _sums_of(slopes: Float[Array, "u b"], Z: Float[Array, "b D"]) -> Float[Array, "u D"]:
+    if len(slopes) == 1:
+        return (sgemv if Z.dtype == np.float32 else dgemv)(1.0, Z.T, slopes[0])[None]
+    return product(slopes, Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +152,6 @@ class _Problem:
     losses: tuple[Loss, ...]
     alpha: float
     fit_intercept: bool
-    tol: float
     slack: float
 
 
@@ -147,6 +161,14 @@ class _Column(NamedTuple):
     theta: Float[Array, " p"]
     fitted: Float[Array, " n"]
     value: float
+
+
+class _Sum(NamedTuple):
+    """The upper triangle of Σ c z zᵀ, z ending in a one, and the rows changed since it was new."""
+
+    total: Float[Array, "p p"]
+    curvature: Float[Array, " n"]
+    drift: int
 
 
 class Descent(NamedTuple):
@@ -188,32 +210,40 @@ def descend(
         Rounding of the objective, as a share of it.
     """
     losses = tuple(loss.at(np.array([k])) for k in range(len(table.y)))
-    problem = _Problem(table, losses, alpha, fit_intercept, tol, slack)
-    theta = _started(problem, loss, max_iter) if start is None else start
+    problem = _Problem(table, losses, alpha, fit_intercept, slack)
+    theta = _started(problem, loss, tol, max_iter) if start is None else start
     fitted = table.image(theta)
     columns = [_column(problem, k, theta[k], fitted[k]) for k in range(len(theta))]
     live, outcome, log = list(range(len(columns))), Convergence.CONVERGED, []
+    directions = _Directions(problem)
     while live:
         if len(log) == max_iter:
             outcome = Convergence.MOST_STEPS
             break
-        mean = sum(c.value for c in columns) / len(columns)
-        moved = _round(problem, columns, live, mean)
-        for k, move in zip(live, moved, strict=True):
+        ways = directions(columns, live)
+        images = table.image(np.stack([way.direction for way in ways]))
+        moves = [
+            _moved(problem, k, columns[k], way, image)
+            for k, way, image in zip(live, ways, images, strict=True)
+        ]
+        for k, move in zip(live, moves, strict=True):
             columns[k] = move.column
-        log.append(_logged(columns, moved))
-        if any(move.stuck and not move.done for move in moved):
+        log.append(_logged(columns, moves))
+        mean = log[-1][0] / len(columns)
+        going = [move.promise > tol * max(move.column.value, mean) for move in moves]
+        if any(move.stuck and on for move, on in zip(moves, going, strict=True)):
             outcome = Convergence.ROUNDED
-        live = [k for k, move in zip(live, moved, strict=True) if not (move.done or move.stuck)]
+        live = [k for k, move, on in zip(live, moves, going, strict=True) if on and not move.stuck]
     theta, value = np.stack([c.theta for c in columns]), np.array([c.value for c in columns])
     return Descent(theta, value, outcome, tuple(log))
 
 
-def _started(problem: _Problem, loss: Loss, max_iter: int) -> Float[Array, "t p"]:
-    """Return the minimum for every 8th row, or zero where few are left."""
+def _started(problem: _Problem, loss: Loss, tol: float, max_iter: int) -> Float[Array, "t p"]:
+    """Return the minimum for every 4th row, or zero where few are left."""
     table = problem.table
     n, D = len(table.w), table.n_features
-    few = table.thinned(EVERY) if n >= EVERY * ROWS_PER_FEATURE * D else None
+    enough = n >= EVERY * max(ROWS_PER_FEATURE * D, FEWEST)
+    few = table.thinned(EVERY) if enough else None
     if few is None or not few.w.sum() > 0:
         return np.zeros((len(table.y), D + 1))
     return descend(
@@ -222,105 +252,43 @@ def _started(problem: _Problem, loss: Loss, max_iter: int) -> Float[Array, "t p"
         problem.alpha * float(few.w.sum() / table.w.sum()),
         fit_intercept=problem.fit_intercept,
         start=None,
-        tol=max(COARSE, problem.tol),
+        tol=max(COARSE, tol),
         max_iter=max_iter,
         slack=problem.slack,
     ).theta
 
 
-# --- rounds: one pass over all rows each ---------------------------------------------------------
+# --- steps ---------------------------------------------------------------------------------------
 
 
 class _Way(NamedTuple):
-    """Where a column wants to go.
-
-    ``promise`` is the decrease that the first step foretold, ``gain`` what the objective of the
-    rows looked at falls by; ``last`` the promise of the last step, if none was left undone.
-    """
+    """Newton's direction, the decrease it promises, and the share of rows that bend."""
 
     direction: Float[Array, " p"]
     promise: float
-    gain: float
-    last: float
     bending: float
 
 
 class _Move(NamedTuple):
-    """Where a column went."""
+    """Where a column went, what the step had promised, and the share of rows that bent."""
 
     column: _Column
     promise: float
     bending: float
-    done: bool
     stuck: bool
 
 
-def _round(
-    problem: _Problem, columns: list[_Column], live: list[int], mean: float
-) -> list[_Move]:
-    """Find a way for each column, by itself, and go along it as far as all rows agree."""
-    same = _Same()
-    ways = [_way(problem, k, columns[k], same, mean) for k in live]
-    images = problem.table.image(np.stack([way.direction for way in ways]))
-    return [
-        _moved(problem, k, columns[k], way, image, mean)
-        for k, way, image in zip(live, ways, images, strict=True)
-    ]
-
-
-def _way(problem: _Problem, k: int, at: _Column, same: "_Same", mean: float) -> _Way:
-    """Return the way of a step on all rows, or of some on the rows near the margin."""
-    loss, y = problem.losses[k], problem.table.y[k]
-    if loss.local:
-        near = loss.curvature(y, at.fitted - REACH) + loss.curvature(y, at.fitted + REACH)
-        rows = np.flatnonzero(near)
-        if len(rows) <= SHARE * len(y):
-            return _way_near(problem, k, at, rows, mean)
-    way = _newton(problem, k, at, same)
-    return way
-
-
-def _way_near(problem: _Problem, k: int, at: _Column, rows: Array, mean: float) -> _Way:
-    """Return the way of some steps on these rows; the others have no loss yet."""
-    part = _Problem(
-        problem.table.of(rows, k),
-        (problem.losses[k],),
-        problem.alpha,
-        problem.fit_intercept,
-        problem.tol,
-        problem.slack,
-    )
-    here = _column(part, 0, at.theta, at.fitted[rows])
-    start, first = here, None
-    for _ in range(STEPS):
-        step = _newton(part, 0, here, _Same())
-        first = first or step
-        image = part.table.image(step.direction[None])[0]
-        move = _moved(part, 0, here, step, image, mean)
-        here = move.column
-        if move.done or move.stuck:
-            break
-    share = len(rows) / len(problem.table.w)
-    last = step.promise if move.done else np.inf
-    gain = start.value - here.value
-    return _Way(here.theta - at.theta, first.promise, gain, last, first.bending * share)
-
-
 def _moved(
-    problem: _Problem, k: int, at: _Column, way: _Way, image: Float[Array, " n"], mean: float
+    problem: _Problem, k: int, at: _Column, way: _Way, image: Float[Array, " n"]
 ) -> _Move:
-    """Go the whole way where that gains half of what it should, else to the least on the way."""
+    """Go the whole way where that keeps half its promise, else to the least on the way."""
     d, slack = way.direction, problem.slack * abs(at.value)
     moved = _column(problem, k, at.theta + d, at.fitted + image)
-    short = not moved.value <= at.value - 0.5 * way.gain + slack
-    if short:
+    if not moved.value <= at.value - 0.5 * way.promise + slack:
         length = _length(problem, k, at, d, image)
         moved = _column(problem, k, at.theta + length * d, at.fitted + length * image)
-    enough = problem.tol * max(moved.value, mean)
-    whole = not short and moved.value <= at.value - way.gain + enough
-    done = way.promise <= enough or (whole and way.last <= enough)
     stuck = not moved.value <= at.value + slack
-    return _Move(at if stuck else moved, way.promise, way.bending, done, stuck)
+    return _Move(at if stuck else moved, way.promise, way.bending, stuck)
 
 
 def _length(problem: _Problem, k: int, at: _Column, d: Array, image: Array) -> float:
@@ -329,21 +297,40 @@ def _length(problem: _Problem, k: int, at: _Column, d: Array, image: Array) -> f
     with np.errstate(over="ignore", invalid="ignore"):
         rows = np.flatnonzero((loss.slope(y, f) != 0) | (loss.slope(y, f + image) != 0))
     y, f, w, image = y[rows], f[rows], problem.table.w[rows], image[rows]
-    along, across = at.theta[:-1] @ d[:-1], d[:-1] @ d[:-1]
+    along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
 
-    def slope(length: Array) -> Float[Array, " 1"]:
+    def slope(length: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            total = (w * loss.slope(y, f + length * image)) @ image
-            total += problem.alpha * (along + length * across)
-        return np.nan_to_num(total, nan=np.inf, posinf=np.inf)
+            total = float(weighted(w, loss.slope(y, f + length * image)) @ image)
+        total += problem.alpha * (along + length * across)
+        return np.inf if np.isnan(total) else total
 
-    return 1.0 if slope(np.ones(1))[0] <= 0 else float(best_length(slope, 1)[0])
+    return _root(slope)
+
+
+def _root(slope: Callable[[float], float]) -> float:
+    """Return where a rising function is next to zero in (0, 1], one where it is below zero there."""
+    low, high, first, top = 0.0, 1.0, slope(0.0), slope(1.0)
+    if top <= 0:
+        return 1.0
+    bottom = first
+    for _ in range(LOOKS):
+        share = bottom / (bottom - top) if np.isfinite(top) else 0.5
+        trial = low + min(max(share, 0.05), 0.95) * (high - low)
+        here = slope(trial)
+        if abs(here) <= FLAT * abs(first):
+            return trial
+        if here > 0:
+            high, top = trial, here
+        else:
+            low, bottom = trial, here
+    return low
 
 
 def _column(problem: _Problem, k: int, theta: Array, fitted: Array) -> _Column:
     table = problem.table
     with np.errstate(over="ignore", invalid="ignore"):
-        loss = float(table.w @ problem.losses[k].value(table.y[k], fitted))
+        loss = float(weighted(table.w, problem.losses[k].value(table.y[k], fitted)).sum())
     value = loss + 0.5 * problem.alpha * float(theta[:-1] @ theta[:-1])
     return _Column(theta, fitted, np.inf if np.isnan(value) else value)
 
@@ -358,66 +345,93 @@ def _logged(columns: list[_Column], moved: list[_Move]) -> tuple[float, ...]:
 # --- Newton's direction --------------------------------------------------------------------------
 
 
-class _Same:
-    """The last factor made in a round, and the curvatures it belongs to."""
+class _Directions:
+    """Directions of all columns; keeps their Hessians, and the last factor within a round."""
 
-    curvature: Array | None = None
-    solver: "_Solver"
+    def __init__(self, problem: _Problem) -> None:
+        self._problem = problem
+        self._sums: list[_Sum | None] = [None] * len(problem.losses)
+        self._factored: tuple[_Sum, tuple[Array, bool]] | None = None
+
+    def __call__(self, columns: list[_Column], live: list[int]) -> list[_Way]:
+        """Return the directions of these columns."""
+        pulls = self._pulls(columns, live)
+        return [self._way(k, columns[k], pull) for k, pull in zip(live, pulls, strict=True)]
+
+    def _pulls(self, columns: list[_Column], live: list[int]) -> Float[Array, "u p"]:
+        """Return the gradients, by one pass."""
+        problem = self._problem
+        y, w = problem.table.y, problem.table.w
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = [weighted(w, problem.losses[k].slope(y[k], columns[k].fitted)) for k in live]
+        pulls = problem.table.pulls(np.stack(slopes))
+        pulls[:, :-1] += problem.alpha * np.stack([columns[k].theta[:-1] for k in live])
+        pulls[:, -1] *= problem.fit_intercept
+        return pulls
+
+    def _way(self, k: int, at: _Column, pull: Float[Array, " p"]) -> _Way:
+        table = self._problem.table
+        c = weighted(table.w, self._problem.losses[k].curvature(table.y[k], at.fitted))
+        d = -cho_solve(self._factor(k, c), pull, check_finite=False)
+        return _Way(d, float(-pull @ d) / 2, np.count_nonzero(c) / len(c))
+
+    def _factor(self, k: int, c: Float[Array, " n"]) -> tuple[Array, bool]:
+        """Return the Cholesky factor; columns of the same curvatures share one."""
+        if self._factored is not None and np.array_equal(self._factored[0].curvature, c):
+            self._sums[k] = self._factored[0]
+            return self._factored[1]
+        self._sums[k] = total = _changed(self._problem.table, self._sums[k], c)
+        self._factored = total, _factored(total.total, self._problem)
+        return self._factored[1]
 
 
-def _newton(problem: _Problem, k: int, at: _Column, same: _Same) -> _Way:
-    """Return Newton's direction; columns of the same curvatures share a factor."""
-    table, loss, y, f = problem.table, problem.losses[k], problem.table.y[k], at.fitted
-    c = loss.curvature(y, f)
-    bent = np.flatnonzero(c)
-    known = same.curvature is not None and np.array_equal(same.curvature, c)
-    w = table.w[bent]
-    pull = None
-    if not known:
-        slope = w * loss.slope(y[bent], f[bent])
-        H, pull = _sums(table, bent, w * c[bent], slope)
-        same.curvature, same.solver = c, _factored(H, problem)
-    if known or not loss.local:
-        pull = table.pull(table.w * loss.slope(y, f))
-    pull[:-1] += problem.alpha * at.theta[:-1]
-    pull[-1] = pull[-1] if problem.fit_intercept else 0.0
-    farthest = FARTHEST * (1 + float(np.abs(f).max(initial=0.0)))
-    d = same.solver(pull, farthest)
-    promise = float(-pull @ d) / 2
-    return _Way(d, promise, promise, np.inf, len(bent) / max(len(c), 1))
+def _changed(table: Table, old: _Sum | None, c: Float[Array, " n"]) -> _Sum:
+    """Return the sum with curvatures c: the old one changed, or a new one."""
+    p, bent = table.n_features + 1, np.flatnonzero(c)
+    if old is not None:
+        change = c - old.curvature
+        rows = np.flatnonzero(change)
+        drift = old.drift + len(rows)
+        if len(rows) <= CHANGED * len(bent) and drift <= DRIFT * len(bent):
+            total = old.total.copy(order="F")
+            more = change[rows] > 0
+            _add(table, total, rows[more], change[rows[more]], 1.0)
+            _add(table, total, rows[~more], -change[rows[~more]], -1.0)
+            return _Sum(total, c, drift)
+    total = np.zeros((p, p), order="F")
+    _add(table, total, bent, c[bent], 1.0)
+    return _Sum(total, c, 0)
 
 
-def _sums(table: Table, rows: Array, c: Array, slope: Array) -> tuple[Array, Array]:
-    """Return the upper triangle of Σ c z zᵀ and Σ slope z over these rows, z ending in a one."""
-    p, dtype = table.n_features + 1, table.pieces[0].dtype
-    H, pull = np.zeros((p, p), order="F"), np.zeros(p)
-    even = len(c) > 0 and c.min() == c.max()
-    root, narrow = np.sqrt(c).astype(dtype), slope.astype(dtype)
+def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: float) -> None:
+    """Add sign Σ c z zᵀ over these rows to the upper triangle."""
+    if not len(rows):
+        return
+    root = None if c.min() == c.max() else np.sqrt(c).astype(table.dtype)
+    factor = sign if root is not None else sign * float(c[0])
     for low in range(0, len(rows), AT_ONCE):
-        at = slice(low, low + AT_ONCE)
-        A = np.ones((len(rows[at]), p), dtype)
-        A[:, :-1] = table.of(rows[at], 0).pieces[0]
-        pull += _gemv(A.T, narrow[at])
-        if not even:
-            A *= root[at, None]
-        part = H if dtype == np.float64 else np.zeros((p, p), dtype, order="F")
+        A = table.gathered(rows[low : low + AT_ONCE])
+        if root is not None:
+            A *= root[low : low + AT_ONCE, None]
+        part = np.zeros(total.shape, A.dtype, order="F")
         add_gram(part, A)
-        if part is not H:
-            H += part
-    return (c[0] * H if even else H), pull
+        if factor != 1:
+            part *= factor
+        total += part
 
 
-@dataclass(frozen=True, eq=False)
-class _Solver:
-    """Cholesky factor of a Hessian; the intercept's place is held by what it must not exceed."""
-
-    factor: tuple[Array, bool]
-    free: bool
-
-    def __call__(self, pull: Float[Array, " p"], farthest: float) -> Float[Array, " p"]:
-        d = -cho_solve(self.factor, pull, check_finite=False)
-        return d
-
-
-def _factored(H: Float[Array, "p p"], problem: _Problem) -> _Solver:
-    raise NotImplementedError
+def _factored(H: Float[Array, "p p"], problem: _Problem) -> tuple[Array, bool]:
+    """Factor H + alpha I, and as much more as rounding needs, in the features' precision."""
+    every, diagonal = np.arange(len(H)), np.diag(H) + problem.alpha
+    diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
+    single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
+    for jitter in JITTERS:
+        shifted = H.astype(np.float32 if single else np.float64, order="F")
+        shifted[every, every] = (1 + jitter) * diagonal
+        if not problem.fit_intercept:
+            shifted[:-1, -1] = 0.0
+        try:
+            return cho_factor(shifted, lower=False, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            continue
+    return np.diag(np.sqrt(diagonal)), False

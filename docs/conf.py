@@ -1,0 +1,148 @@
+"""How Sphinx makes the pages: ``make docs``. Nothing is fetched while they are made."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pybtex.database import parse_file
+
+from bochner import __version__
+
+HERE = Path(__file__).parent
+
+project = "bochner"
+author = "bochner developers"
+project_copyright = "bochner developers"
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
+]
+exclude_patterns = ["_build", "api/templates", "auto_examples/**/*.ipynb", "examples"]
+highlight_language = "none"  # an indented formula is not Python
+nitpicky = False
+
+# ---- pages
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+bibtex_bibfiles = ["references.bib"]
+bibtex_reference_style = "author_year"
+bibtex_default_style = "unsrt"
+
+# ---- names
+
+autosummary_generate = True
+templates_path = ["api/templates"]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+numpydoc_show_class_members = False
+numpydoc_validation_checks: set[str] = set()
+
+# ---- examples
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_memory": False,
+    "min_reported_time": 10_000,  # the time is that of the machine that made the pages
+    "abort_on_example_error": False,
+    "only_warn_on_example_error": False,
+    "copyfile_regex": "",
+}
+
+# ---- look
+
+html_theme = "pydata_sphinx_theme"
+html_title = "bochner"
+html_static_path = ["_static"]
+html_css_files = ["bochner.css"]
+html_show_sourcelink = False
+html_sidebars: dict[str, list[str]] = {name: [] for name in ("index", "choose", "failures")}
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+    "header_links_before_dropdown": 8,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+# ---- citations: [@key] and [@key, eq. 3] on pages
+
+CITED = re.compile(r"\[@(\w+)((?:, [^\]]+)?)\]")
+WORKS = parse_file(HERE / "references.bib").entries
+
+
+def in_words(key: str) -> str:
+    """Return ``Han et al. 2022`` for a key: for text that is shown as it is."""
+    work = WORKS[key]
+    names = [" ".join(person.last_names).strip("{}") for person in work.persons["author"]]
+    people = names[0] + (" et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else "")
+    return f"{people} {work.fields['year']}"
+
+
+def cited(line: str, as_it_is: bool) -> str:
+    """Return a line of Markdown whose keys are roles, or words where text is shown as it is."""
+    if as_it_is:
+        return CITED.sub(lambda m: f"({in_words(m[1])}{m[2]})", line)
+    return CITED.sub(lambda m: f"{{cite:p}}`{m[1]}`{m[2]}", line)
+
+
+def with_citations(app: Any, name: str, source: list[str]) -> None:
+    """Make keys in brackets citations; text in fences, and formulas, keep their lines."""
+    if Path(app.env.doc2path(name)).suffix != ".md":
+        return
+    fenced, lines = False, []
+    for line in source[0].splitlines():
+        fenced ^= line.startswith("```")
+        lines.append(cited(line, fenced or line.startswith("    ")))
+    source[0] = "\n".join(lines) + "\n"
+
+
+# ---- docstrings: bars are absolute values, a name may end in an underscore, "D." is no list
+
+LITERAL = re.compile(r"(``.+?``|:[\w:]+:`[^`]+`|`[^`]+`_?)")
+
+
+def plain(text: str) -> str:
+    """Return text in which bars and trailing underscores mean themselves."""
+    text = re.sub(r"(?<!\\)\|", r"\\|", text)
+    return re.sub(r"(?<=\w)_(?=[^\w`]|$)", r"\\_", text)
+
+
+def escaped(line: str) -> str:
+    """Return a line of reStructuredText, its literals and roles as they were."""
+    if re.match(r"\s*(\.\. |>>>|\.\.\. |:\w+:)", line):
+        return line
+    parts = LITERAL.split(re.sub(r"^(\s*)(?=[A-Za-z]\.(\s|$))", r"\1\\", line))
+    return "".join(part if i % 2 else plain(part) for i, part in enumerate(parts))
+
+
+def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Escape what docstrings mean as it stands; literal blocks are left alone."""
+    depth = None
+    for i, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if depth is not None and line.strip() and indent <= depth:
+            depth = None
+        if depth is None:
+            lines[i] = escaped(line)
+            depth = indent if line.rstrip().endswith("::") else None
+
+
+def setup(app: Any) -> None:
+    """Connect both."""
+    app.connect("source-read", with_citations)
+    app.connect("autodoc-process-docstring", as_written, priority=900)

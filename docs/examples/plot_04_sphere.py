@@ -1,0 +1,41 @@
+"""
+The relief of the Earth, three ways
+===================================
+
+Rows on a sphere are where harmonics are at home. One width, 256 features, and one kernel; 4,000
+cells of the relief to fit, and the whole map to predict.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import bochner as bo
+from bochner.datasets import load_earth
+from bochner.kernels import Gaussian
+
+earth = load_earth()
+rng = np.random.default_rng(0)
+area = np.cos(np.radians(earth.latitude))
+seen = rng.choice(len(earth.y), 4000, replace=False, p=area / area.sum())
+shown = np.arange(len(earth.y)).reshape(180, 360)[::3, ::3]
+
+kernel = Gaussian(lengthscale=0.3)
+methods = {"MercerHarmonic()": bo.MercerHarmonic(), "Gegenbauer()": bo.Gegenbauer()}
+methods["Fourier(Orthogonal())"] = bo.Fourier()
+figure, panels = plt.subplots(2, 2, figsize=(10, 5.4), layout="constrained")
+look = {"cmap": "terrain", "vmin": -6000, "vmax": 6000, "origin": "lower"}
+panels.flat[0].imshow(earth.y[shown], **look)
+panels.flat[0].set_title("measured")
+for (name, method), panel in zip(methods.items(), panels.flat[1:], strict=True):
+    model = bo.KernelRidge(kernel, method=method, n_features=256, random_state=0)
+    model.fit(earth.X[seen].astype(float), earth.y[seen])
+    found = model.predict(earth.X[shown.ravel()].astype(float)).reshape(shown.shape)
+    error = np.sqrt(np.average((found - earth.y[shown]) ** 2, weights=area[shown]))
+    Z, K = model.map_(earth.X[seen[:800]]), kernel(earth.X[seen[:800]])
+    apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+    print(f"{name:22s} error {error:6.0f} m   distance from the kernel {apart:.1e}")
+    panel.imshow(found, **look)
+    panel.set_title(f"{name}: {error:.0f} m")
+for panel in panels.flat:
+    panel.set_axis_off()
+plt.show()

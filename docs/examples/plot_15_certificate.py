@@ -1,0 +1,40 @@
+"""
+How many features are enough
+============================
+
+ε is the spectral distance of features from kernel at the penalty of the fit. Below 1 it bounds the
+risk; ``n_features="auto"`` takes as many features as bring it down to a tolerance.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import bochner as bo
+from bochner.kernels import Gaussian
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (800, 2))
+kernel, alpha = Gaussian(0.7), 8.0
+widths = {"fourier": (64, 128, 256, 512, 1024, 2048), "nystrom": (16, 32, 48, 64, 96, 128)}
+
+figure, panel = plt.subplots(figsize=(6, 4), layout="constrained")
+for method, tried in widths.items():
+    found = []
+    for D in tried:
+        phi = bo.draw(kernel, method, n_features=D, X=X, random_state=0)
+        found.append(bo.certify(phi, X[:400], alpha=alpha / 2, n_rows=800).epsilon)
+    panel.loglog(tried, found, "o-", label=method)
+panel.axhline(0.1, color="gray", linewidth=1)
+panel.set(xlabel="features D", ylabel="ε")
+panel.legend()
+plt.show()
+
+# %%
+# The search for the width, and what it found.
+width = bo.enough(kernel, "nystrom", X, alpha=alpha, random_state=0)
+print(width)
+
+# %%
+# The certificate in words.
+phi = bo.draw(kernel, "nystrom", n_features="auto", tolerance=0.1, alpha=alpha, X=X, random_state=0)
+print(bo.certify(phi, X, alpha=alpha))
