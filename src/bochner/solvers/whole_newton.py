@@ -35,6 +35,9 @@ ROWS_PER_FEATURE = 2
 #: Fewer rows than this are no way.
 FEWEST = 500
 
+#: Sides of a column's targets with no more rows than this are kept whole.
+FEW = 256
+
 #: What the last step on few rows promises, as a share of the objective: more rows move it by more.
 COARSE = 1e-2
 
@@ -98,9 +101,18 @@ class Table:
             start += len(Z)
 
     def thinned(self, every: int) -> "Table":
-        """Return every so many-th row, in memory of their own."""
-        kept = np.concatenate([Z[-rows.start % every :: every] for rows, Z in self.parts()])
-        return Table([kept], np.ascontiguousarray(self.y[:, ::every]), self.w[::every].copy())
+        """Return every so many-th row, of as much more weight, and rows on a side with few rows."""
+        few = np.zeros(len(self.w), bool)
+        for column in self.y:
+            side = column > 0
+            side ^= np.count_nonzero(side) > len(side) / 2
+            if np.count_nonzero(side) <= FEW:
+                few |= side
+        kept = few.copy()
+        kept[::every] = True
+        pieces = [Z[kept[rows]] for rows, Z in self.parts()]
+        w = np.where(few, self.w, every * self.w)[kept]
+        return Table([np.concatenate(pieces)], np.ascontiguousarray(self.y[:, kept]), w)
 
     def gathered(self, rows: Array) -> Float[Array, "m p"]:
         """Return [Z 1] of these rows, which are in order."""
@@ -244,12 +256,12 @@ def _started(problem: _Problem, loss: Loss, tol: float, max_iter: int) -> Float[
     n, D = len(table.w), table.n_features
     enough = n >= EVERY * max(ROWS_PER_FEATURE * D, FEWEST)
     few = table.thinned(EVERY) if enough else None
-    if few is None or not few.w.sum() > 0:
+    if few is None or not np.any(few.w):
         return np.zeros((len(table.y), D + 1))
     return descend(
         few,
         loss,
-        problem.alpha * float(few.w.sum() / table.w.sum()),
+        problem.alpha,
         fit_intercept=problem.fit_intercept,
         start=None,
         tol=max(COARSE, tol),
