@@ -47,5 +47,5 @@ def test_a_kernel_of_ones_own_is_the_start():
 
 
 def test_a_metric_that_is_none_is_refused():
-    with pytest.raises(InvalidInput, match='metric must be None or "learned"; got .euclid'):
+    with pytest.raises(InvalidInput, match=r'metric must be None or "learned"; got .euclid'):
         fitted("ridge", "euclid")

@@ -18,15 +18,18 @@ How it is used::
     if not found.outcome.good: warnings.warn(str(found.outcome), SolutionWarning)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from bochner._ground.shapes import Array, Float
+from bochner.solvers import nonsmooth
 from bochner.solvers.hessian import (
     Hessian,
     Preconditioners,
+    Rows,
     Sums,
     bending,
     forward,
@@ -72,6 +75,9 @@ MOST_LOCAL = 2048
 #: ... for so many where all rows bend, and for so many numbers of all columns.
 MOST_WHOLE = 128
 MOST_CELLS = 1 << 26
+
+#: Width of a kink where a descent starts from another's end.
+AGAIN = 0.1
 
 #: Without a penalty, an objective of this share of that at zero is next to nothing.
 NOTHING = 1e-9
@@ -126,7 +132,8 @@ def minimise(
     """
     objective = Objective(features, alpha, fit_intercept, targets)
     if moments is None and _few(objective, loss):
-        return _by_whole(objective, loss, None if start is None else start.theta, tol, max_iter)
+        by = _by_multipliers if loss.kinked else _by_whole
+        return by(objective, loss, start, tol, max_iter)
     theta = np.zeros((objective.n_columns, objective.n_features + 1))
     if start is not None:
         theta = start.theta.copy()
@@ -140,16 +147,13 @@ def minimise(
 def _few(objective: Objective, loss: Loss) -> bool:
     """Whether whole Hessians are the faster: of few features, or of the few rows that bend."""
     D, t = objective.n_features, objective.n_columns
-    fits = t * D * D <= MOST_CELLS and D <= (MOST_LOCAL if loss.local else MOST_WHOLE)
-    return fits and objective.features.cached and objective.alpha > 0 and _smooth_apart(loss)
-
-
-def _smooth_apart(loss: Loss) -> bool:
-    return not (loss.joint or loss.kinked)
+    most = MOST_LOCAL if loss.local or loss.kinked else MOST_WHOLE
+    fits = most >= D and t * D * D <= MOST_CELLS
+    return fits and objective.features.cached and objective.alpha > 0 and not loss.joint
 
 
 def _by_whole(
-    objective: Objective, loss: Loss, start: Array | None, tol: float, max_iter: int
+    objective: Objective, loss: Loss, start: Optimum | None, tol: float, max_iter: int
 ) -> Optimum:
     targets = objective.targets(slice(0, len(objective.w)))
     table = Table([b.Z for b in objective.features], np.ascontiguousarray(targets.T), objective.w)
@@ -158,7 +162,7 @@ def _by_whole(
         loss,
         objective.alpha,
         fit_intercept=objective.fit_intercept,
-        start=start,
+        start=None if start is None else start.theta,
         tol=tol,
         max_iter=max_iter,
         slack=ROUNDING[np.dtype(objective.dtype).name],
@@ -167,6 +171,39 @@ def _by_whole(
     coef, intercept = found.theta[:, :-1].T.copy(), found.theta[:, -1].copy()
     least = float(found.value.sum())
     return Optimum(coef, intercept, objective.alpha, least, 0.0, found.outcome, history)
+
+
+def _by_multipliers(
+    objective: Objective, loss: Loss, start: Optimum | None, tol: float, max_iter: int
+) -> Optimum:
+    """Return what :mod:`bochner.solvers.nonsmooth` finds."""
+    y = objective.targets(slice(0, len(objective.w)))
+    problem = nonsmooth.Problem(
+        Numbered(objective.features, objective.n_features),
+        y,
+        objective.w[:, None],
+        loss,
+        objective.alpha,
+        objective.fit_intercept,
+    )
+    at = None
+    if start is not None:
+        fitted = np.concatenate([forward(b.Z, start.theta) for b in objective.features])
+        far = np.full(y.shape[1], np.inf)
+        slope = loss.slope(y, fitted)
+        at = nonsmooth.State(start.coef, start.intercept, fitted, slope, AGAIN, far)
+    return nonsmooth.minimise(problem, at, tol=tol, max_iter=max_iter)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """Rows that can be read again, with the number of their features."""
+
+    rows: Source
+    n_features: int
+
+    def __iter__(self) -> Iterator[Rows]:
+        return iter(self.rows)
 
 
 def _through_kinks(descent: "_Descending", loss: Loss, theta: Array, tol: float) -> Optimum:

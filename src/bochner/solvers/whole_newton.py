@@ -4,8 +4,8 @@
 
 A column's Hessian is a sum over the rows that bend, kept from step to step and changed by the rows
 that bend otherwise than before, O(a D² + D³) for a of them; its Cholesky factor gives the step
-(Mangasarian 2002; Keerthi and DeCoste 2005). The images Zd of all columns' steps are one pass, after
-which lengths and values need no features.
+(Mangasarian 2002; Keerthi and DeCoste 2005). The images Zd of all columns' steps are one pass,
+after which lengths and values need no features.
 
 From zero the way leads over few rows: a column starts from its minimum for every 4th row, which
 starts from that for every 16th.
@@ -13,7 +13,7 @@ starts from that for every 16th.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -226,7 +226,8 @@ def descend(
     theta = _started(problem, loss, tol, max_iter) if start is None else start
     fitted = table.image(theta)
     columns = [_column(problem, k, theta[k], fitted[k]) for k in range(len(theta))]
-    live, outcome, log = list(range(len(columns))), Convergence.CONVERGED, []
+    live, outcome = list(range(len(columns))), Convergence.CONVERGED
+    log: list[Any] = []
     directions = _Directions(problem)
     while live:
         if len(log) == max_iter:
@@ -290,9 +291,7 @@ class _Move(NamedTuple):
     stuck: bool
 
 
-def _moved(
-    problem: _Problem, k: int, at: _Column, way: _Way, image: Float[Array, " n"]
-) -> _Move:
+def _moved(problem: _Problem, k: int, at: _Column, way: _Way, image: Float[Array, " n"]) -> _Move:
     """Go the whole way where that keeps half its promise, else to the least on the way."""
     d, slack = way.direction, problem.slack * abs(at.value)
     moved = _column(problem, k, at.theta + d, at.fitted + image)
@@ -321,7 +320,7 @@ def _length(problem: _Problem, k: int, at: _Column, d: Array, image: Array) -> f
 
 
 def _root(slope: Callable[[float], float]) -> float:
-    """Return where a rising function is next to zero in (0, 1], one where it is below zero there."""
+    """Return where a rising function is next to zero in (0, 1]; one if it is below zero there."""
     low, high, first, top = 0.0, 1.0, slope(0.0), slope(1.0)
     if top <= 0:
         return 1.0
