@@ -123,7 +123,9 @@ def per_draw(bound):
     return bound.features_per_draw if form is None else {"pair": 2, "phase": 1}[form]
 
 
-@pytest.mark.parametrize(("bound", "chance"), PRINTED, ids=lambda v: repr(v)[:30])
+@pytest.mark.parametrize(
+    ("bound", "chance"), PRINTED, ids=lambda v: getattr(v, "__name__", None) or repr(v)[:30]
+)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_the_error_at_a_width_solves_the_printed_inequality(bound, chance, confidence):
     D = 60 * per_draw(bound)
@@ -131,7 +133,9 @@ def test_the_error_at_a_width_solves_the_printed_inequality(bound, chance, confi
     assert chance(bound, mpmath.mpf(error), D) == pytest.approx(1 - confidence, rel=1e-8)
 
 
-@pytest.mark.parametrize(("bound", "chance"), PRINTED, ids=lambda v: repr(v)[:30])
+@pytest.mark.parametrize(
+    ("bound", "chance"), PRINTED, ids=lambda v: getattr(v, "__name__", None) or repr(v)[:30]
+)
 def test_the_width_for_an_error_is_the_least_that_satisfies_the_printed_inequality(bound, chance):
     width, e = bound.width(0.3), mpmath.mpf("0.3")
     assert width % per_draw(bound) == 0
