@@ -85,7 +85,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     >>> from bochner import LogisticRegression
     >>> X = np.random.default_rng(0).uniform(-2, 2, (500, 2))
     >>> model = LogisticRegression(random_state=0).fit(X, (X**2).sum(axis=1) < 2)
-    >>> bool(model.predict_proba([[0.0, 0.5]])[0, 1] > 0.9)
+    >>> bool(model.predict_proba([[0.0, 0.5]])[0, 1] > 0.7)
     True
     """
 
