@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
 from bochner.moments import Moments
-from bochner.solvers import newton
+from bochner.solvers import newton, whole_newton
 from bochner.solvers.losses import (
     Absolute,
     CrammerSinger,
@@ -26,6 +26,7 @@ from bochner.solvers.losses import (
     SquaredHinge,
 )
 from bochner.solvers.newton import Convergence, minimise
+from bochner.solvers.row_table import Table, changed
 
 K, C = 4, 0.5
 
@@ -48,10 +49,12 @@ class Source(list):
         return super().__iter__()
 
 
-def source(Z, y, w=None, size=97, dtype="float64"):
+def source(Z, y, w=None, size=97, dtype="float64", cached=True):
     Z = Z.astype(dtype)
     cut = [slice(i, i + size) for i in range(0, len(Z), size)]
-    return Source(Block(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
+    rows = Source(Block(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
+    rows.cached = cached
+    return rows
 
 
 def ones(codes):
@@ -155,12 +158,14 @@ def test_quantiles_of_chosen_columns_keep_their_levels():
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic(), Huber(0.5), Squared()], ids=repr)
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept):
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept, cached):
+    """By whole Hessians where features are kept in memory, else by conjugate gradients."""
     Z, codes = rows
     w = np.random.default_rng(4).uniform(0.2, 2, len(Z))
-    found = minimise(
-        source(Z, codes, w), loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12
-    )
+    features = source(Z, codes, w, cached=cached)
+    found = minimise(features, loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12)
+    assert np.any(found.history.products) != cached
     y = signs(codes)
 
     def objective(theta, k):
@@ -192,10 +197,11 @@ def test_multinomial_is_scikit_learns(rows, dtype):
     )
 
 
-@pytest.mark.parametrize("size", [300, 41])
-def test_hinge_is_the_exact_support_vector_machine(rows, size):
+@pytest.mark.parametrize(("size", "cached"), [(300, True), (41, True), (41, False)])
+def test_hinge_is_the_exact_support_vector_machine(rows, size, cached):
     Z, codes = rows
-    found = minimise(source(Z, codes, size=size), Hinge(), 1 / C, targets=signs, tol=1e-7)
+    features = source(Z, codes, size=size, cached=cached)
+    found = minimise(features, Hinge(), 1 / C, targets=signs, tol=1e-7)
     assert 0 <= found.gap <= 1e-7 * found.objective
     for k in range(K):
         theirs = SVC(kernel="linear", C=C, tol=1e-8).fit(Z, codes == k)
@@ -259,18 +265,19 @@ def test_rows_of_weight_zero_take_no_part_and_whole_weights_are_copies(rows):
 def test_moments_precondition_and_change_nothing_else(rows, cached):
     Z, codes = rows
     moments = Moments.of(Z, signs(codes))
-    features = source(Z, codes)
-    features.cached = cached
+    features = source(Z, codes, cached=cached)
     plain = minimise(source(Z, codes), SquaredHinge(), 1 / C, targets=signs, tol=1e-12)
     found = minimise(features, SquaredHinge(), 1 / C, targets=signs, tol=1e-12, moments=moments)
     np.testing.assert_allclose(found.coef, plain.coef, atol=1e-7)
     assert found.history.products[0] <= 2  # from zero all rows bend alike: H is the moments'
 
 
-def test_a_start_at_the_minimum_takes_one_step(rows):
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_start_at_the_minimum_takes_one_step(rows, cached):
     Z, codes = rows
-    first = minimise(source(Z, codes), Logistic(), 1 / C, targets=signs)
-    again = minimise(source(Z, codes), Logistic(), 1 / C, targets=signs, start=first)
+    features = source(Z, codes, cached=cached)
+    first = minimise(features, Logistic(), 1 / C, targets=signs)
+    again = minimise(features, Logistic(), 1 / C, targets=signs, start=first)
     assert len(again.history) == 1 < len(first.history)
     assert again.objective <= first.objective * (1 + 1e-12)
 
@@ -308,9 +315,81 @@ def test_a_step_that_overshoots_is_cut():
     assert np.all(np.diff(found.history.objective) <= 1e-9 * found.objective)
 
 
-def test_rows_that_do_not_bend_are_left_out_of_products(rows):
+@pytest.mark.parametrize("cached", [True, False])
+def test_rows_that_do_not_bend_are_left_out_of_products(rows, cached):
     Z, codes = rows
     one = lambda codes: signs(codes)[:, :1]
-    found = minimise(source(Z, codes), SquaredHinge(), 1e-3, targets=one)
+    found = minimise(source(Z, codes, cached=cached), SquaredHinge(), 1e-3, targets=one)
     assert found.history.bending[0] == 1
     assert found.history.bending[-1] < 0.9
+
+
+def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
+    Z, y = rows[0].copy(), np.ones(300)
+    Z[0], w = 1e4, np.append(0.0, np.ones(299))
+    found = minimise(source(Z, y, w), Poisson(), 1.0, tol=1e-10)
+    without = minimise(source(Z[1:], y[1:]), Poisson(), 1.0, tol=1e-10)
+    np.testing.assert_allclose(found.coef, without.coef, atol=1e-7)
+    assert np.isfinite(found.objective)
+
+
+# ---- the way over few rows
+
+
+@pytest.fixture(scope="module")
+def many():
+    """4000 rows in five classes, of which the last has 21."""
+    rng = np.random.default_rng(7)
+    Z = rng.standard_normal((4000, 8))
+    codes = np.argmax(Z[:, :4] + 0.5 * rng.standard_normal((4000, 4)), axis=1).astype(float)
+    codes[::199] = 4
+    Z[codes == 4, 5] += 3
+    return Z, codes
+
+
+def five(codes):
+    return 2.0 * (codes[:, None] == np.arange(5)) - 1
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
+def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
+    Z, codes = many
+    w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
+    features = source(Z, codes, w, size=1000)
+    short = minimise(features, loss, 1 / C, targets=five, tol=1e-12)
+    single = minimise(source(Z, codes, w, dtype="float32"), loss, 1 / C, targets=five, tol=1e-7)
+    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
+    long = minimise(features, loss, 1 / C, targets=five, tol=1e-12)
+    np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
+    np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
+    assert len(short.history) < len(long.history)
+
+
+def test_thinned_rows_stand_for_all_and_few_are_kept(many):
+    Z, codes = many
+    w = np.random.default_rng(9).uniform(0.5, 2, len(Z))
+    whole = Table([Z[:1001], Z[1001:]], five(codes).T.copy(), w)
+    few = whole.thinned(4)
+    rare = codes == 4
+    kept = rare | (np.arange(len(Z)) % 4 == 0)
+    np.testing.assert_array_equal(few.pieces[0], Z[kept])
+    np.testing.assert_array_equal(few.y, whole.y[:, kept])
+    np.testing.assert_array_equal(few.w, np.where(rare, w, 4 * w)[kept])
+    assert kept.sum() < 1021
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("share", [0.02, 0.9])
+def test_a_changed_sum_is_the_new_one(many, dtype, share):
+    """A few rows changed are added and taken away; many make a new sum."""
+    Z = many[0].astype(dtype)
+    rng = np.random.default_rng(10)
+    table = Table([Z[:1001], Z[1001:]], np.ones((1, 4000)), np.ones(4000))
+    c = rng.integers(0, 3, 4000) * 1.0
+    new = np.where(rng.random(4000) < share, rng.integers(0, 3, 4000), c)
+    found = changed(table, changed(table, None, c), new)
+    ones = np.column_stack([Z, np.ones(4000)]).astype(float)
+    expected = np.triu(ones.T @ (new[:, None] * ones))
+    atol = 1e-9 if dtype == "float64" else 1e-2
+    np.testing.assert_allclose(np.triu(found.total), expected, atol=atol)
+    assert (found.drift > 0) == (share < 0.5)

@@ -56,7 +56,9 @@ class SVC(ClassifierMixin, BaseEstimator):
     loss : {"squared_hinge", "hinge"}, default "squared_hinge"
         max(0, 1 − yf)² is the faster; max(0, 1 − yf) is that of scikit-learn's SVC.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
-        One problem a class, or one for all (Crammer and Singer 2001): slower, seldom better.
+        One problem a class, or one for all (Crammer and Singer 2001): slower, seldom better. Its
+        largest of margins has kinks that are smoothed, and more digits than ``tol`` says are not
+        to be had: weights and copies of rows agree to ``tol`` only.
     probability : bool, default False
         Whether ``predict_proba`` is calibrated, on five folds (``bochner.estimators.calibration``).
         Its largest probability is always that of the class predicted. With ``class_weight`` it is
@@ -69,7 +71,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         The last Newton step promised to lower the objective by less than this share of it; the
         hinge's objective is above its minimum by no more than this share.
     max_iter : int, default 100
-        Newton steps at most; with the hinge, for each width that its kink is smoothed to.
+        Newton steps at most; where a kink is smoothed, for each of its widths.
     warm_start : bool, default False
         Start from the solution before, with its features, where kernel, method, width, seed,
         columns and classes are the same.
@@ -96,10 +98,11 @@ class SVC(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Newton's method with conjugate gradients on features kept in memory where they fit, else made
-    anew each sweep; all classes share the sweeps. Rows with a margin above 1 take part in values
-    and gradients only. Time O(n (c(φ) + s D K) + D³) with s some tens; memory O(D² + n K) beside
-    the features.
+    Newton's method, on features kept in memory where they fit, else made anew each sweep. To
+    D = 2048 each class has its own Hessian, changed from step to step by the rows that enter or
+    leave the margin: time O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the
+    rows in all. Beyond it, and without memory for features, by conjugate gradients that all classes
+    share, O(n (c(φ) + s D K) + D³) with s some tens. Memory O(K D² + n K) beside the features.
 
     Examples
     --------

@@ -2,6 +2,9 @@
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
 
+Features kept in memory, and not too many, take whole Hessians: :mod:`bochner.solvers.whole_newton`,
+and with kinks :mod:`bochner.solvers.nonsmooth`. What follows is for the others.
+
 Each step solves H d = −∇ by conjugate gradients, preconditioned with moments: of all rows where
 they are given, else of a few thousand rows drawn by their curvature. A product with H reads only
 rows that bend; one sweep of all rows gives the next value and gradient (Lin, Weng and Keerthi 2008;
@@ -39,8 +42,9 @@ from bochner.solvers.hessian import (
 from bochner.solvers.loss import Loss
 from bochner.solvers.objective import Line, Objective, Point, Source
 from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
+from bochner.solvers.row_table import Table
 from bochner.solvers.shared_cg import conjugate_gradients, inner
-from bochner.solvers.whole_newton import Table, descend
+from bochner.solvers.whole_newton import descend
 
 __all__ = ["Convergence", "NewtonHistory", "Optimum", "minimise"]
 
@@ -49,6 +53,10 @@ FIRST_SHARE = 0.1
 
 #: ... and the last: the step is then Newton's to 1e-4 of its decrease.
 LAST_SHARE = 0.01
+
+#: What conjugate gradients leave of a decrease may be this share of the tolerance; but not with
+#: kinks, whose next width starts from the minimum of this one.
+BESIDE = 0.1
 
 #: Products a step, at most.
 MOST_PRODUCTS = 250
@@ -119,7 +127,7 @@ def minimise(
         The last step promised to lower the objective by less than this share of it (what is left
         after it is far less); kinks leave no more than this share open.
     max_iter : int, default 100
-        Newton steps at most; with kinks, for each width.
+        Newton steps at most; where kinks are smoothed, for each width.
 
     Returns
     -------
@@ -129,6 +137,8 @@ def minimise(
     -----
     Memory O(n t) beside the features. Time a step: one sweep of 4 n D t operations, and as many
     again for a product with the Hessian, on rows that bend; O(D³) where the preconditioner is made.
+    With whole Hessians memory is O(t D²) more, and a step takes O(a D² + D³) a column beside the
+    sweep, a rows bending otherwise than before.
     """
     objective = Objective(features, alpha, fit_intercept, targets)
     if moments is None and _few(objective, loss):
@@ -268,7 +278,7 @@ class _Descending:
                 return point, outcome
             if not left:
                 return point, Convergence.MOST_STEPS
-            step = self._step(loss.at(live), point.at(live), live, width)
+            step = self._step(loss.at(live), point.at(live), live, width, tol)
             point, left = point.put(live, step.point), left - 1
             done = step.decrease <= tol * step.point.value
             if np.any(step.stuck & ~done):
@@ -284,12 +294,14 @@ class _Descending:
         fitted = np.zeros((len(objective.w), objective.n_columns))
         return NOTHING * objective.values(loss, zero, fitted, np.arange(objective.n_columns))
 
-    def _step(self, loss: Loss, point: Point, columns: Array, width: float) -> _Step:
+    def _step(self, loss: Loss, point: Point, columns: Array, width: float, tol: float) -> _Step:
         """Solve for Newton's direction and go along it."""
         hessian = self._hessian(loss, point, columns, width)
         inverse = self._inverse(hessian, columns, self._apart or width > 0)
         estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
-        shares = np.sqrt(estimate / np.maximum(point.value, 1e-300))
+        rest = estimate / np.maximum(point.value, 1e-300)
+        beside = 0.0 if width else BESIDE * tol
+        shares = np.maximum(np.sqrt(rest), np.sqrt(beside / np.maximum(rest, 1e-300)))
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
         found = conjugate_gradients(
             hessian, -point.gradient, inverse, shares, MOST_PRODUCTS, loss.joint

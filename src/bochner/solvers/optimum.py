@@ -49,9 +49,9 @@ class NewtonHistory:
     decrease : (s,)
         Decrease that the step promised.
     products : (s,)
-        Products with the Hessian.
+        Products with the Hessian; 0 where it was factored.
     bending : (s,)
-        Share of the rows that bend.
+        Share of the rows that bend, the largest of all columns.
     width : (s,)
         Width of kinks; 0 for smooth losses.
     """

@@ -1,0 +1,176 @@
+"""Rows of features in memory: images, gradients, thinning, and sums of outer products of rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dgemv, sgemm, sgemv
+
+from bochner._ground.blas import add_gram, product
+from bochner._ground.shapes import Array, Float
+
+__all__ = ["Sum", "Table", "changed"]
+
+#: Sides of a column's targets with no more rows than this are kept whole by thinning.
+FEW = 256
+
+#: Rows that are gathered at once.
+AT_ONCE = 4096
+
+#: A sum is changed if fewer rows differ than this share of those that take part ...
+CHANGED = 0.7
+
+#: ... and all that were changed since it was new are at most this many times as many: each change
+#: leaves its rounding.
+DRIFT = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows in memory: features in pieces, and a row for each column of targets.
+
+    Attributes
+    ----------
+    pieces : list of (b, D)
+        Consecutive rows.
+    y : (t, n) float64
+    w : (n,) float64
+    """
+
+    pieces: list[Array]
+    y: Float[Array, "t n"]
+    w: Float[Array, " n"]
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.pieces[0].shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the features."""
+        return self.pieces[0].dtype
+
+    def parts(self) -> Iterator[tuple[slice, Array]]:
+        """Give the pieces with their rows."""
+        start = 0
+        for Z in self.pieces:
+            yield slice(start, start + len(Z)), Z
+            start += len(Z)
+
+    def thinned(self, every: int) -> "Table":
+        """Return every so many-th row, of as much more weight, and rows on a side with few rows."""
+        few = self._few_sided()
+        kept = few.copy()
+        kept[::every] = True
+        pieces = [Z[kept[rows]] for rows, Z in self.parts()]
+        w = np.where(few, self.w, every * self.w)[kept]
+        return Table([np.concatenate(pieces)], np.ascontiguousarray(self.y[:, kept]), w)
+
+    def _few_sided(self) -> Array:
+        """Return which rows are on a side of zero, in some column's targets, that has few rows."""
+        few = np.zeros(len(self.w), bool)
+        for column in self.y:
+            side = column > 0
+            side ^= np.count_nonzero(side) > len(side) / 2
+            if np.count_nonzero(side) <= FEW:
+                few |= side
+        return few
+
+    def gathered(self, rows: Array) -> Float[Array, "m p"]:
+        """Return [Z 1] of these rows, which are in order."""
+        starts = np.cumsum([0, *map(len, self.pieces)])
+        cuts = np.searchsorted(rows, starts)
+        out = np.ones((len(rows), self.n_features + 1), self.dtype)
+        for i in np.flatnonzero(np.diff(cuts)):
+            here = slice(cuts[i], cuts[i + 1])
+            out[here, :-1] = self.pieces[i][rows[here] - starts[i]]
+        return out
+
+    def image(self, theta: Float[Array, "u p"]) -> Float[Array, "u n"]:
+        """Return Z β + b, a row for each column."""
+        coef = theta[:, :-1].astype(self.dtype)
+        out = np.empty((len(theta), len(self.w)))
+        for rows, Z in self.parts():
+            out[:, rows] = _images(coef, Z)
+        out += theta[:, -1:]
+        return out
+
+    def pulls(self, slopes: Float[Array, "u n"]) -> Float[Array, "u p"]:
+        """Return the rows of slopes times [Z 1]."""
+        narrow = slopes.astype(self.dtype)
+        out = np.zeros((len(slopes), self.n_features + 1))
+        for rows, Z in self.parts():
+            out[:, :-1] += _sums_of(narrow[:, rows], Z)
+        out[:, -1] = slopes.sum(axis=1)
+        return out
+
+
+def _images(coef: Float[Array, "u D"], Z: Float[Array, "b D"]) -> Float[Array, "u b"]:
+    if len(coef) == 1:
+        gemv = sgemv if Z.dtype == np.float32 else dgemv
+        return gemv(1.0, Z.T, coef[0], trans=1)[None]
+    return (sgemm if Z.dtype == np.float32 else dgemm)(1.0, coef, Z.T)
+
+
+def _sums_of(slopes: Float[Array, "u b"], Z: Float[Array, "b D"]) -> Float[Array, "u D"]:
+    if len(slopes) == 1:
+        return (sgemv if Z.dtype == np.float32 else dgemv)(1.0, Z.T, slopes[0])[None]
+    return product(slopes, Z)
+
+
+# --- sums of outer products ----------------------------------------------------------------------
+
+
+class Sum(NamedTuple):
+    """Σ c z zᵀ, z ending in a one.
+
+    Attributes
+    ----------
+    total : (p, p)
+        Its upper triangle, in Fortran order.
+    factors : (n,)
+        c.
+    drift : int
+        Rows changed since it was new.
+    """
+
+    total: Float[Array, "p p"]
+    factors: Float[Array, " n"]
+    drift: int
+
+
+def changed(table: Table, old: Sum | None, c: Float[Array, " n"]) -> Sum:
+    """Return the sum with factors c, none negative: the old one changed, or a new one."""
+    p, bent = table.n_features + 1, np.flatnonzero(c)
+    if old is not None:
+        change = c - old.factors
+        rows = np.flatnonzero(change)
+        drift = old.drift + len(rows)
+        if len(rows) <= CHANGED * len(bent) and drift <= DRIFT * len(bent):
+            total = old.total.copy(order="F")
+            more = change[rows] > 0
+            _add(table, total, rows[more], change[rows[more]], 1.0)
+            _add(table, total, rows[~more], -change[rows[~more]], -1.0)
+            return Sum(total, c, drift)
+    total = np.zeros((p, p), order="F")
+    _add(table, total, bent, c[bent], 1.0)
+    return Sum(total, c, 0)
+
+
+def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: float) -> None:
+    """Add sign Σ c z zᵀ over these rows to the upper triangle."""
+    if not len(rows):
+        return
+    root = None if c.min() == c.max() else np.sqrt(c).astype(table.dtype)
+    factor = sign if root is not None else sign * float(c[0])
+    for low in range(0, len(rows), AT_ONCE):
+        A = table.gathered(rows[low : low + AT_ONCE])
+        if root is not None:
+            A *= root[low : low + AT_ONCE, None]
+        part = np.zeros(total.shape, A.dtype, order="F")
+        add_gram(part, A)
+        if factor != 1:
+            part *= factor
+        total += part
