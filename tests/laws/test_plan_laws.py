@@ -49,8 +49,9 @@ def test_more_rows_and_targets_never_take_less(rates, n, D, d, t):
             moments_cost(Task(size, d, targets), phi, precision, rates)
             for size, targets in ((n, t), (2 * n + 20_000, t + 1))
         )
-        assert a.total <= b.total
-        assert 0 < a.peak <= 1.3 * b.peak + 8e8 * (n * D**2 <= 2e8)
+        few = n * D**2 <= 2e8  # decomposed row by row, which can take longer than their moments
+        assert a.total - few * a.seconds["decomposition"] <= b.total
+        assert 0 < a.peak <= 1.3 * b.peak + 8e8 * few
 
 
 @given(
