@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
 from bochner.moments import Moments
-from bochner.solvers import newton, whole_newton
+from bochner.solvers import newton
 from bochner.solvers.losses import (
     Absolute,
     CrammerSinger,
@@ -26,7 +26,6 @@ from bochner.solvers.losses import (
     SquaredHinge,
 )
 from bochner.solvers.newton import Convergence, minimise
-from bochner.solvers.row_table import Table, changed
 
 K, C = 4, 0.5
 
@@ -331,65 +330,3 @@ def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
     without = minimise(source(Z[1:], y[1:]), Poisson(), 1.0, tol=1e-10)
     np.testing.assert_allclose(found.coef, without.coef, atol=1e-7)
     assert np.isfinite(found.objective)
-
-
-# ---- the way over few rows
-
-
-@pytest.fixture(scope="module")
-def many():
-    """4000 rows in five classes, of which the last has 21."""
-    rng = np.random.default_rng(7)
-    Z = rng.standard_normal((4000, 8))
-    codes = np.argmax(Z[:, :4] + 0.5 * rng.standard_normal((4000, 4)), axis=1).astype(float)
-    codes[::199] = 4
-    Z[codes == 4, 5] += 3
-    return Z, codes
-
-
-def five(codes):
-    return 2.0 * (codes[:, None] == np.arange(5)) - 1
-
-
-@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
-def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
-    Z, codes = many
-    w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
-    features = source(Z, codes, w, size=1000)
-    short = minimise(features, loss, 1 / C, targets=five, tol=1e-12)
-    single = minimise(source(Z, codes, w, dtype="float32"), loss, 1 / C, targets=five, tol=1e-7)
-    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
-    long = minimise(features, loss, 1 / C, targets=five, tol=1e-12)
-    np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
-    np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
-    assert len(short.history) < len(long.history)
-
-
-def test_thinned_rows_stand_for_all_and_few_are_kept(many):
-    Z, codes = many
-    w = np.random.default_rng(9).uniform(0.5, 2, len(Z))
-    whole = Table([Z[:1001], Z[1001:]], five(codes).T.copy(), w)
-    few = whole.thinned(4)
-    rare = codes == 4
-    kept = rare | (np.arange(len(Z)) % 4 == 0)
-    np.testing.assert_array_equal(few.pieces[0], Z[kept])
-    np.testing.assert_array_equal(few.y, whole.y[:, kept])
-    np.testing.assert_array_equal(few.w, np.where(rare, w, 4 * w)[kept])
-    assert kept.sum() < 1021
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("share", [0.02, 0.9])
-def test_a_changed_sum_is_the_new_one(many, dtype, share):
-    """A few rows changed are added and taken away; many make a new sum."""
-    Z = many[0].astype(dtype)
-    rng = np.random.default_rng(10)
-    table = Table([Z[:1001], Z[1001:]], np.ones((1, 4000)), np.ones(4000))
-    c = rng.integers(0, 3, 4000) * 1.0
-    new = np.where(rng.random(4000) < share, rng.integers(0, 3, 4000), c)
-    found = changed(table, changed(table, None, c), new)
-    ones = np.column_stack([Z, np.ones(4000)]).astype(float)
-    expected = np.triu(ones.T @ (new[:, None] * ones))
-    atol = 1e-9 if dtype == "float64" else 1e-2
-    np.testing.assert_allclose(np.triu(found.total), expected, atol=atol)
-    assert (found.drift > 0) == (share < 0.5)

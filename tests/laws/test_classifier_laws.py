@@ -189,6 +189,17 @@ def test_folds_depend_on_the_numbers_of_a_row_alone():
     assert np.abs(np.bincount(folds.astype(int)) - 1000).max() < 5 * np.sqrt(800)
 
 
+def test_two_different_rows_of_each_class_are_enough_for_probabilities():
+    """In one deal of 25 neither class has rows in two folds: they are dealt out again."""
+    X, y = (
+        np.repeat([[1.0, 3.0], [3.0, 3.0], [2.0, 1.0], [4.0, 1.0]], 4, axis=0),
+        np.arange(16) // 8,
+    )
+    for seed in range(60):
+        model = bo.SVC(KERNEL, **options(probability=True, n_features=8, random_state=seed))
+        assert model.fit(X, y).predict_proba(X).shape == (16, 2)
+
+
 # ---- the same from any blocks, weights, labels
 
 

@@ -43,6 +43,9 @@ PRIOR = 0.1
 #: Folds that are held out, one after the other.
 N_FOLDS = 5
 
+#: How often rows are dealt out to folds, at most.
+DEALS = 10
+
 KNOTS = (-1.0, 0.0, 1.0)
 
 
@@ -217,8 +220,14 @@ def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
     return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
 
 
-def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> Iterator[Rest]:
-    """Give the rows without each of the folds, where all classes are among them."""
-    numbers = fold_numbers(blocks, seed)
-    rests = (Rest(features, numbers == fold) for fold in range(N_FOLDS))
-    return (rest for rest in rests if rest.serves(n_classes))
+def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
+    """Return the rows without each of the folds, where all classes are among them.
+
+    Rows are dealt out again where no fold serves, as happens with a few different rows.
+    """
+    for attempt in range(DEALS):
+        numbers = fold_numbers(blocks, seed + attempt)
+        rests = [Rest(features, numbers == fold) for fold in range(N_FOLDS)]
+        if serving := [rest for rest in rests if rest.serves(n_classes)]:
+            return serving
+    return []

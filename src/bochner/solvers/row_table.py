@@ -15,6 +15,9 @@ __all__ = ["Sum", "Table", "changed"]
 #: Sides of a column's targets with no more rows than this are kept whole by thinning.
 FEW = 256
 
+#: But none is kept whole where so large a share of the rows would be.
+MOST = 0.125
+
 #: Rows that are gathered at once.
 AT_ONCE = 4096
 
@@ -69,14 +72,17 @@ class Table:
         return Table([np.concatenate(pieces)], np.ascontiguousarray(self.y[:, kept]), w)
 
     def _few_sided(self) -> Array:
-        """Return which rows are on a side of zero, in some column's targets, that has few rows."""
+        """Return which rows are on a side of zero, in some column's targets, that has few rows.
+
+        None, where many rows are.
+        """
         few = np.zeros(len(self.w), bool)
         for column in self.y:
             side = column > 0
             side ^= np.count_nonzero(side) > len(side) / 2
             if np.count_nonzero(side) <= FEW:
                 few |= side
-        return few
+        return few & (np.count_nonzero(few) <= MOST * len(few))
 
     def gathered(self, rows: Array) -> Float[Array, "m p"]:
         """Return [Z 1] of these rows, which are in order."""

@@ -1,0 +1,99 @@
+"""Whole Hessians: the way over few rows ends where that over all does; sums that change."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from bochner.solvers import whole_newton
+from bochner.solvers.losses import Logistic, SquaredHinge
+from bochner.solvers.newton import Convergence, minimise
+from bochner.solvers.row_table import Table, changed
+
+
+class Block(NamedTuple):
+    Z: np.ndarray
+    y: np.ndarray
+    w: np.ndarray | None
+    start: int
+
+
+class Kept(list):
+    """Blocks that are kept in memory."""
+
+    cached = True
+
+
+def source(Z, y, w=None, dtype="float64"):
+    Z = Z.astype(dtype)
+    cut = [slice(i, i + 1000) for i in range(0, len(Z), 1000)]
+    return Kept(Block(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """4000 rows in five classes, of which the last has 21."""
+    rng = np.random.default_rng(7)
+    Z = rng.standard_normal((4000, 8))
+    codes = np.argmax(Z[:, :4] + 0.5 * rng.standard_normal((4000, 4)), axis=1).astype(float)
+    codes[::199] = 4
+    Z[codes == 4, 5] += 3
+    return Z, codes
+
+
+def five(codes):
+    return 2.0 * (codes[:, None] == np.arange(5)) - 1
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
+def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
+    Z, codes = many
+    w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
+    features = source(Z, codes, w)
+    short = minimise(features, loss, 2.0, targets=five, tol=1e-12)
+    single = minimise(source(Z, codes, w, dtype="float32"), loss, 2.0, targets=five, tol=1e-7)
+    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
+    long = minimise(features, loss, 2.0, targets=five, tol=1e-12)
+    np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
+    np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
+    assert len(short.history) < len(long.history)
+
+
+def test_thinned_rows_stand_for_all_and_few_are_kept(many):
+    Z, codes = many
+    w = np.random.default_rng(9).uniform(0.5, 2, len(Z))
+    whole = Table([Z[:1001], Z[1001:]], five(codes).T.copy(), w)
+    few = whole.thinned(4)
+    rare = codes == 4
+    kept = rare | (np.arange(len(Z)) % 4 == 0)
+    np.testing.assert_array_equal(few.pieces[0], Z[kept])
+    np.testing.assert_array_equal(few.y, whole.y[:, kept])
+    np.testing.assert_array_equal(few.w, np.where(rare, w, 4 * w)[kept])
+    assert kept.sum() < 1021
+
+
+def test_rows_of_many_small_classes_are_thinned_all_the_same():
+    codes = np.random.default_rng(11).permutation(np.arange(4000) % 40)
+    signs = lambda codes: 2.0 * (codes[:, None] == np.arange(40)) - 1
+    Z = np.column_stack([np.cos(codes), np.sin(codes)])
+    few = Table([Z], signs(codes).T.copy(), np.ones(4000)).thinned(4)
+    assert len(few.w) == 1000
+    found = minimise(source(Z, codes), SquaredHinge(), 1.0, targets=signs)
+    assert found.outcome is Convergence.CONVERGED
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("share", [0.02, 0.9])
+def test_a_changed_sum_is_the_new_one(many, dtype, share):
+    """A few rows changed are added and taken away; many make a new sum."""
+    Z = many[0].astype(dtype)
+    rng = np.random.default_rng(10)
+    table = Table([Z[:1001], Z[1001:]], np.ones((1, 4000)), np.ones(4000))
+    c = rng.integers(0, 3, 4000) * 1.0
+    new = np.where(rng.random(4000) < share, rng.integers(0, 3, 4000), c)
+    found = changed(table, changed(table, None, c), new)
+    ones = np.column_stack([Z, np.ones(4000)]).astype(float)
+    expected = np.triu(ones.T @ (new[:, None] * ones))
+    atol = 1e-9 if dtype == "float64" else 1e-2
+    np.testing.assert_allclose(np.triu(found.total), expected, atol=atol)
+    assert (found.drift > 0) == (share < 0.5)
