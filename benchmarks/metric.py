@@ -15,8 +15,8 @@ import bochner as bo
 from benchmarks.development import NAMES, development, scored
 from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved
 from bochner._ground.blocks import Blocks
-from bochner.estimators.engine import presample
-from bochner.estimators.metric import learn_metric
+from bochner.estimators.fitting.engine import presample
+from bochner.estimators.tuning.metric import learn_metric
 
 __all__ = ["compare", "run"]
 

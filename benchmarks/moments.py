@@ -12,7 +12,7 @@ from scipy.linalg.blas import ssyrk
 
 import bochner as bo
 from benchmarks.harness import Options, Row, interleaved, judged
-from bochner.estimators import engine
+from bochner.estimators.fitting import engine
 from bochner.kernels import Gaussian
 
 __all__ = ["run"]

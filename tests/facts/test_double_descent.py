@@ -14,7 +14,7 @@ import pytest
 from bochner import double_descent, draw
 from bochner.cli.running import run
 from bochner.errors import InvalidInput
-from bochner.estimators.interpolants import DoubleDescent
+from bochner.estimators.ridge.interpolants import DoubleDescent
 from bochner.features import IID, Fourier
 from bochner.kernels import Gaussian, Laplace
 

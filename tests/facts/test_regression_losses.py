@@ -6,7 +6,7 @@ from scipy.optimize import linprog, minimize, minimize_scalar
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput, InvalidType
-from bochner.estimators.feature_blocks import FeatureBlock
+from bochner.estimators.fitting.feature_blocks import FeatureBlock
 from bochner.solvers.early_stopping import stopped_early, take_steps
 from bochner.solvers.lengths import best_constant, best_length
 from bochner.solvers.losses import (

@@ -11,12 +11,12 @@ from tolerance import ALARM
 import bochner as bo
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.estimators import engine
-from bochner.estimators.descent import Clock, Dials, Objective, descend
-from bochner.estimators.rescaled import Rescaled, Rows
-from bochner.estimators.screening import screen
-from bochner.estimators.search import rows_of, tune_kernel
-from bochner.estimators.tuning import tune
+from bochner.estimators.fitting import engine
+from bochner.estimators.tuning.descent import Clock, Dials, Objective, descend
+from bochner.estimators.tuning.rescaled import Rescaled, Rows
+from bochner.estimators.tuning.screening import screen
+from bochner.estimators.tuning.search import rows_of, tune_kernel
+from bochner.estimators.tuning.tune import tune
 from bochner.kernels import (
     Cauchy,
     Exponential,

@@ -25,7 +25,7 @@ from bochner.cli.names import KERNELS, METHODS
 from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
 from bochner.errors import MissingDependency
-from bochner.estimators.named import NAMED
+from bochner.estimators.fitting.named import NAMED
 from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult

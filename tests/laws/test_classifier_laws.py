@@ -16,8 +16,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
-from bochner.estimators import feature_blocks
-from bochner.estimators.calibration import agreeing, calibrate, fold_numbers
+from bochner.estimators.convex.calibration import agreeing, calibrate, fold_numbers
+from bochner.estimators.fitting import feature_blocks
 from bochner.features import Nystrom
 from bochner.features.landmarks import Pivoted
 from bochner.kernels import Gaussian

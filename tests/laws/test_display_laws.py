@@ -11,9 +11,9 @@ from sklearn.kernel_ridge import KernelRidge as Exact
 import bochner as bo
 from bochner._ground.random import stream
 from bochner.errors import InvalidInput, MissingDependency
-from bochner.estimators.display import PathDisplay, SpectrumDisplay
-from bochner.estimators.errors_display import CalibrationDisplay, ResidualDisplay
-from bochner.estimators.width_display import WidthDisplay
+from bochner.estimators.displays.errors import CalibrationDisplay, ResidualDisplay
+from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
+from bochner.estimators.displays.width import WidthDisplay
 from bochner.kernels import Gaussian
 
 N = 120

@@ -11,7 +11,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.estimators.folds import fold_numbers
+from bochner.estimators.fitting.folds import fold_numbers
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.moments import Moments
 from bochner.solvers.folds import kfold_errors

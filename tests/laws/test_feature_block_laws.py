@@ -5,8 +5,8 @@ import pytest
 
 import bochner as bo
 from bochner import Blocks
-from bochner.estimators.feature_blocks import Features
-from bochner.estimators.rows import Keeper
+from bochner.estimators.fitting.feature_blocks import Features
+from bochner.estimators.fitting.rows import Keeper
 from bochner.kernels import Gaussian
 
 RNG = np.random.default_rng(0)

@@ -10,9 +10,9 @@ from tolerance import assert_close, bar
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators import gaussian_process
-from bochner.estimators.functions import Functions
-from bochner.estimators.intervals import Conformal
+from bochner.estimators.gaussian_process import regressor
+from bochner.estimators.gaussian_process.functions import Functions
+from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
 
 KERNEL = Gaussian(lengthscale=0.8)
@@ -380,7 +380,7 @@ def test_refusals(monkeypatch):
         model().fit_blocks(bo.Blocks.from_arrays(X))
     with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
         model(method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(len(y))))
-    monkeypatch.setattr(gaussian_process, "MOST_ROWS", 10)
+    monkeypatch.setattr(regressor, "MOST_ROWS", 10)
     with pytest.raises(InvalidInput, match=r"covariance is given for 10 rows at most; got 80"):
         ours.predict(X, return_cov=True)
 

@@ -13,8 +13,8 @@ from tolerance import ALARM, assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.clustering import matrix_error
-from bochner.estimators.feature_blocks import FeatureBlock
+from bochner.estimators.fitting.feature_blocks import FeatureBlock
+from bochner.estimators.unsupervised.clustering import matrix_error
 from bochner.kernels import Gaussian, Laplace
 from bochner.solvers.lloyd import assign, lloyd
 

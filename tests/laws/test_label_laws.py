@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bochner import Blocks, KernelRidge
 from bochner.errors import InvalidInput
-from bochner.estimators import engine
-from bochner.estimators.labels import class_blocks, class_blocks_of, indicators
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.labels import class_blocks, class_blocks_of, indicators
 from bochner.kernels import Gaussian
 
 RNG = np.random.default_rng(0)

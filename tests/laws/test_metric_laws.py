@@ -7,9 +7,9 @@ from scipy.sparse import csr_array
 import bochner as bo
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.estimators import engine
-from bochner.estimators.metric import average_outer_product, learn_metric
-from bochner.estimators.rescaled import Rescaled
+from bochner.estimators.fitting import engine
+from bochner.estimators.tuning.metric import average_outer_product, learn_metric
+from bochner.estimators.tuning.rescaled import Rescaled
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
 from bochner.solvers.criteria import coefficients
 

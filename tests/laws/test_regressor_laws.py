@@ -20,7 +20,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.alike import left_out
+from bochner.estimators.fitting.alike import left_out
 from bochner.kernels import Gaussian, Linear
 from bochner.solvers.losses import Absolute, Huber, Quantile
 

@@ -15,9 +15,9 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.estimators import normal, ridge
-from bochner.estimators.named import NAMED
-from bochner.estimators.ridge import SMALL
+from bochner.estimators.fitting.named import NAMED
+from bochner.estimators.ridge import normal, regressor
+from bochner.estimators.ridge.regressor import SMALL
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.moments import Moments
 from bochner.solvers.direct import decompose, path_of
@@ -400,14 +400,14 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
 def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
     """After a quarter of the rows where that shows the need, else at the end: the same model."""
     sweeps = []
-    spied = ridge.engine.sweep
-    monkeypatch.setattr(ridge.engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
+    spied = regressor.engine.sweep
+    monkeypatch.setattr(regressor.engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
     if not foretold:
         monkeypatch.setattr(normal, "limited", lambda *_: False)
     whole = []
-    until = ridge.engine.sweep_unless
+    until = regressor.engine.sweep_unless
     monkeypatch.setattr(
-        ridge.engine, "sweep_unless", lambda *a: whole.append(until(*a)) or whole[-1]
+        regressor.engine, "sweep_unless", lambda *a: whole.append(until(*a)) or whole[-1]
     )
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))

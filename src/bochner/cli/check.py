@@ -13,7 +13,7 @@ from bochner.cli.clock import Clock
 from bochner.cli.models import checked, open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import number, show
-from bochner.estimators.labels import class_blocks
+from bochner.estimators.fitting.labels import class_blocks
 from bochner.moments import Accumulator, Moments
 
 __all__ = ["run_check"]

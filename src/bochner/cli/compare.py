@@ -15,9 +15,9 @@ from bochner.cli.clock import Clock
 from bochner.cli.fit import kernel_of
 from bochner.cli.reading import reading, working
 from bochner.cli.show import show
-from bochner.estimators import engine
-from bochner.estimators.named import choose_lengthscale
-from bochner.estimators.rows import RowSample
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.named import choose_lengthscale
+from bochner.estimators.fitting.rows import RowSample
 from bochner.kernels import Kernel
 from bochner.planning import Comparison, compare
 

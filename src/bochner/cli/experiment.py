@@ -19,7 +19,7 @@ from bochner.cli.clock import Clock
 from bochner.cli.reading import reading, working
 from bochner.cli.show import show
 from bochner.errors import InvalidInput
-from bochner.estimators.interpolants import DoubleDescent, double_descent
+from bochner.estimators.ridge.interpolants import DoubleDescent, double_descent
 
 __all__ = ["run_double_descent"]
 

@@ -16,7 +16,7 @@ from bochner.cli.models import certified
 from bochner.cli.reading import reading, working
 from bochner.cli.show import number, show
 from bochner.estimators import KernelRidge
-from bochner.estimators.named import NAMED
+from bochner.estimators.fitting.named import NAMED
 from bochner.kernels import Kernel
 from bochner.persist import save
 from bochner.solvers.solution import Solution

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.estimators import KernelFeatures
-from bochner.estimators.judged import certificate_of
+from bochner.estimators.fitting.judged import certificate_of
 from bochner.persist import load
 from bochner.planning import Certificate
 

@@ -2,7 +2,7 @@
 
 __all__ = ["KERNELS", "LEARNERS", "METHODS"]
 
-#: The names of ``bochner.estimators.named.NAMED``.
+#: The names of ``bochner.estimators.fitting.named.NAMED``.
 KERNELS = (
     "auto",
     "gaussian",

@@ -1,28 +1,28 @@
 """Row 3: learners with scikit-learn's interface."""
 
-from bochner.estimators.cca import KernelCCA
-from bochner.estimators.display import PathDisplay, SpectrumDisplay
-from bochner.estimators.errors_display import CalibrationDisplay, ResidualDisplay
-from bochner.estimators.exact import ExactKernel
-from bochner.estimators.gaussian_process import GaussianProcessRegressor
-from bochner.estimators.interpolants import DoubleDescent, double_descent
-from bochner.estimators.kmeans import KernelKMeans
-from bochner.estimators.logistic import LogisticRegression
-from bochner.estimators.merging import merge
-from bochner.estimators.one_class import OneClassSVM
-from bochner.estimators.pca import KernelPCA
+from bochner.estimators.convex.logistic import LogisticRegression
+from bochner.estimators.convex.one_class import OneClassSVM
+from bochner.estimators.convex.regressor import KernelRegressor
+from bochner.estimators.convex.svc import SVC
+from bochner.estimators.convex.svr import SVR
+from bochner.estimators.displays.errors import CalibrationDisplay, ResidualDisplay
+from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
+from bochner.estimators.displays.width import WidthDisplay
+from bochner.estimators.fitting.merging import merge
+from bochner.estimators.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.estimators.planned import Plan, plan
-from bochner.estimators.regressor import KernelRegressor
-from bochner.estimators.ridge import KernelRidge
-from bochner.estimators.ridge_classifier import KernelRidgeClassifier
-from bochner.estimators.sgd import KernelSGDClassifier
-from bochner.estimators.sgd_regressor import KernelSGDRegressor
-from bochner.estimators.svc import SVC
-from bochner.estimators.svr import SVR
-from bochner.estimators.transform import KernelFeatures
-from bochner.estimators.tuned import Tuning
-from bochner.estimators.tuning import tune
-from bochner.estimators.width_display import WidthDisplay
+from bochner.estimators.ridge.classifier import KernelRidgeClassifier
+from bochner.estimators.ridge.exact import ExactKernel
+from bochner.estimators.ridge.interpolants import DoubleDescent, double_descent
+from bochner.estimators.ridge.regressor import KernelRidge
+from bochner.estimators.sgd.classifier import KernelSGDClassifier
+from bochner.estimators.sgd.regressor import KernelSGDRegressor
+from bochner.estimators.tuning.tune import tune
+from bochner.estimators.tuning.tuned import Tuning
+from bochner.estimators.unsupervised.cca import KernelCCA
+from bochner.estimators.unsupervised.kmeans import KernelKMeans
+from bochner.estimators.unsupervised.pca import KernelPCA
+from bochner.estimators.unsupervised.transform import KernelFeatures
 
 __all__ = [
     "SVC",

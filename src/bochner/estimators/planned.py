@@ -14,11 +14,11 @@ from bochner._ground.random import Seed, seed_of
 from bochner._ground.schema import listed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
-from bochner.estimators import engine
-from bochner.estimators.exact import ExactKernel
-from bochner.estimators.named import as_kernel, choose_lengthscale
-from bochner.estimators.ridge import KernelRidge
-from bochner.estimators.rows import RowSample
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.named import as_kernel, choose_lengthscale
+from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.ridge.exact import ExactKernel
+from bochner.estimators.ridge.regressor import KernelRidge
 from bochner.features import Method
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel

@@ -21,15 +21,15 @@ from bochner.estimators import (
     LogisticRegression,
     OneClassSVM,
 )
-from bochner.estimators.calibration import Calibration
-from bochner.estimators.clustering import KernelCost
-from bochner.estimators.intervals import Conformal
-from bochner.estimators.metric import LearnedMetric, Round
-from bochner.estimators.named import LengthscaleSearch
-from bochner.estimators.posterior import Posterior
-from bochner.estimators.predictive import LeftOut, Predictive
-from bochner.estimators.rows import RowSample
-from bochner.estimators.tuned import Step, Tuning
+from bochner.estimators.convex.calibration import Calibration
+from bochner.estimators.fitting.named import LengthscaleSearch
+from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.gaussian_process.intervals import Conformal
+from bochner.estimators.gaussian_process.posterior import Posterior
+from bochner.estimators.gaussian_process.predictive import LeftOut, Predictive
+from bochner.estimators.tuning.metric import LearnedMetric, Round
+from bochner.estimators.tuning.tuned import Step, Tuning
+from bochner.estimators.unsupervised.clustering import KernelCost
 from bochner.features.arccosine import ReLU, ReLUMap, Sign, SignMap
 from bochner.features.auto import Auto, Candidate, Choice
 from bochner.features.columnwise import ColumnwiseMap

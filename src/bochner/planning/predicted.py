@@ -199,7 +199,7 @@ def resweeps(task: Task, phi: Features, machine: Machine) -> Cost:
 
 
 def block_rows(n_features: int) -> int:
-    """Rows a block, as ``bochner.estimators.feature_blocks`` cuts them."""
+    """Rows a block, as ``bochner.estimators.fitting.feature_blocks`` cuts them."""
     return max(256, min(4096, (1 << 22) // n_features))
 
 

@@ -21,11 +21,11 @@ from bochner._ground.sampling import Sample
 from bochner._ground.shapes import Array, Float
 from bochner._ground.writers import atomic
 from bochner.errors import InvalidInput
-from bochner.estimators.display import PathDisplay, SpectrumDisplay, penalty_of
-from bochner.estimators.inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.estimators.judged import certificate_of
-from bochner.estimators.labels import class_blocks, class_blocks_of
-from bochner.estimators.width_display import WidthDisplay
+from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay, penalty_of
+from bochner.estimators.displays.width import WidthDisplay
+from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
+from bochner.estimators.fitting.judged import certificate_of
+from bochner.estimators.fitting.labels import class_blocks, class_blocks_of
 from bochner.moments import Moments
 from bochner.planning import Certificate
 from bochner.report.model_facts import FitFacts, fit_facts, versions

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
-from bochner.estimators.errors_display import scores_of
+from bochner.estimators.displays.errors import scores_of
 from bochner.report.model_rows import Judge, RowList, as_given, features, kind_of
 from bochner.solvers.direct import Eigen
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.shapes import Array
-from bochner.estimators.display import PathDisplay, SpectrumDisplay
-from bochner.estimators.errors_display import CALIBRATIONS, CalibrationDisplay, ResidualDisplay
-from bochner.estimators.width_display import WidthDisplay
+from bochner.estimators.displays.errors import CALIBRATIONS, CalibrationDisplay, ResidualDisplay
+from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
+from bochner.estimators.displays.width import WidthDisplay
 from bochner.report.chart import (
     Axis,
     Bars,

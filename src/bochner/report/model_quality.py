@@ -8,8 +8,8 @@ import numpy as np
 from bochner._ground.arrays import to_numpy
 from bochner._ground.sampling import Sample
 from bochner._ground.shapes import Array, Float
-from bochner.estimators.errors_display import CalibrationDisplay, ResidualDisplay
-from bochner.estimators.labels import indicators
+from bochner.estimators.displays.errors import CalibrationDisplay, ResidualDisplay
+from bochner.estimators.fitting.labels import indicators
 from bochner.moments import Moments
 from bochner.report.model_judges import Leverage
 from bochner.report.model_rows import Seen, as_given, features, kind_of, predictions

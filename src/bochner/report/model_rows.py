@@ -11,7 +11,7 @@ from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_re
 from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Block, Blocks
 from bochner._ground.shapes import Array, Float
-from bochner.estimators import engine
+from bochner.estimators.fitting import engine
 from bochner.moments import Accumulator, Moments
 
 __all__ = ["Judge", "Row", "RowList", "Seen", "as_given", "features", "kind_of", "look"]

@@ -109,7 +109,7 @@ def minimise(
     ----------
     features : Source
         Re-iterable blocks (Z, y, w, start), with an attribute ``cached``;
-        ``bochner.estimators.engine.Features``.
+        ``bochner.estimators.fitting.engine.Features``.
     loss : Loss
     alpha : float
         Penalty, not negative; 1/C.

@@ -1,0 +1,1 @@
+"""Learners by convex losses: support vectors, logistic, and regression by any loss."""

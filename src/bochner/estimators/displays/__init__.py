@@ -1,0 +1,1 @@
+"""Pictures of fitted learners, in scikit-learn's manner."""

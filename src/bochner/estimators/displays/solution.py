@@ -1,0 +1,235 @@
+"""Pictures of a fitted learner, in scikit-learn's manner: numbers first, then ``plot``.
+
+Each ``Display.from_estimator(model, ...)`` holds what it draws, as arrays; ``plot(ax=None)`` draws
+it with matplotlib, imported then. Here: what the fit alone tells. On rows with targets:
+``errors_display``; at other widths: ``width_display``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigvalsh
+from sklearn.utils.validation import check_is_fitted
+
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput, MissingDependency
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.inputs import predict_blocks_of
+from bochner.estimators.fitting.judged import ridge_penalty
+from bochner.moments import Moments
+from bochner.solvers.penalty_path import HeldOutPath
+from bochner.solvers.solution import Path
+
+__all__ = ["PathDisplay", "SpectrumDisplay", "axes_for", "penalty_of"]
+
+#: Names of a ridge path's criteria.
+CRITERIA = {
+    "loo": "leave-one-out",
+    "kfold": "five folds",
+    "gcv": "generalised cross-validation",
+}
+
+
+def axes_for(who: str, ax: Any = None) -> Any:
+    """Return the axes that were given, or new ones."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as missing:
+        raise MissingDependency(
+            f"{who}.plot needs matplotlib, not installed here. Install with: "
+            'pip install "bochner[cli]"; the arrays of the display hold the same numbers.'
+        ) from missing
+    return Figure(figsize=(6, 4), layout="constrained").subplots()
+
+
+@dataclass(frozen=True, eq=False)
+class PathDisplay:
+    """What each penalty would have done: the criteria along the path.
+
+    Attributes
+    ----------
+    alphas : (p,)
+        Penalties, rising.
+    criteria : dict of str to (p,)
+        By name; NaN where there is none.
+    alpha : (t,)
+        The penalty taken, of each target.
+    unit : str
+        What the criteria are.
+    chosen : str
+        Name of the criterion that decided; "" where the penalty was given.
+    effective_dimension : (p,) or None
+        d_λ along the path.
+    """
+
+    alphas: Float[Array, " p"]
+    criteria: Mapping[str, Float[Array, " p"]]
+    alpha: Float[Array, " t"]
+    unit: str
+    chosen: str = ""
+    effective_dimension: Float[Array, " p"] | None = None
+
+    @staticmethod
+    def from_estimator(model: Any) -> "PathDisplay":
+        """Return the path of a fitted KernelRidge, KernelRidgeClassifier or KernelRegressor.
+
+        Raises
+        ------
+        InvalidInput
+            The learner tried no other penalty than its own.
+        """
+        check_is_fitted(model)
+        path = getattr(getattr(model, "solution_", None), "path", getattr(model, "path_", None))
+        if isinstance(path, Path):
+            return _ridge_path(path, model.solution_)
+        if isinstance(path, HeldOutPath):
+            order = np.argsort(path.alphas)
+            errors = {"rows left out": path.errors[order]}
+            unit = "loss, as a share of the best constant's"
+            return PathDisplay(
+                path.alphas[order], errors, np.atleast_1d(path.alpha), unit, "rows left out"
+            )
+        raise InvalidInput(
+            f"PathDisplay: the model must have tried a path of penalties, as KernelRidge does; "
+            f"this {type(model).__name__} has none. Set alpha to a criterion, or take another "
+            "display."
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the criteria against the penalty; return the axes."""
+        ax = axes_for("PathDisplay", ax)
+        for name, values in self.criteria.items():
+            ax.plot(self.alphas, values, label=name)
+        for alpha in self.alpha[self.alpha > 0]:
+            ax.axvline(alpha, color="gray", linestyle=":")
+        ax.set_xscale("log")
+        ax.set_xlabel("penalty alpha")
+        ax.set_ylabel(self.unit)
+        ax.legend()
+        return ax
+
+
+def _ridge_path(path: Path, solution: Any) -> PathDisplay:
+    """Return errors, or the likelihood where that decided."""
+    alpha, chosen = np.atleast_1d(solution.alpha), CRITERIA.get(solution.criterion, "")
+    if solution.criterion == "evidence":
+        name = "log marginal likelihood"
+        found, unit = {name: path.evidence}, name
+        return PathDisplay(path.alphas, found, alpha, unit, name, path.effective_dimension)
+    squares = {CRITERIA[key]: getattr(path, key) for key in CRITERIA}
+    roots = {name: _root(values) for name, values in squares.items() if values is not None}
+    known = {name: values for name, values in roots.items() if np.isfinite(values).any()}
+    unit = "root mean squared error"
+    return PathDisplay(path.alphas, known, alpha, unit, chosen, path.effective_dimension)
+
+
+def _root(values: Float[Array, " p"]) -> Float[Array, " p"]:
+    return np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
+
+
+# --- spectrum ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumDisplay:
+    """Eigenvalues of G = ZᵀZ about the mean: how many directions the features have, above what.
+
+    Attributes
+    ----------
+    eigenvalues : (D,)
+        Falling.
+    alpha : float
+        Penalty that they are compared with: the model's, on the scale of ``n_rows`` rows.
+    n_rows : int
+    """
+
+    eigenvalues: Float[Array, " D"]
+    alpha: float
+    n_rows: int
+
+    @property
+    def effective_dimension(self) -> float:
+        """d_λ = Tr G(G + λI)⁻¹: directions that the penalty leaves; λ = alpha."""
+        kept = self.eigenvalues[self.eigenvalues > 0]
+        return float((kept / (kept + self.alpha)).sum())
+
+    @staticmethod
+    def from_estimator(model: Any, X: Array | None = None) -> "SpectrumDisplay":
+        """Return the spectrum of a fitted learner's features: O(D³).
+
+        Parameters
+        ----------
+        model : fitted learner
+        X : (n, d) or Blocks, optional
+            Rows, for learners that do not keep moments: all but ridge, Gaussian process and
+            principal components.
+
+        Raises
+        ------
+        InvalidInput
+            There are no moments, and no rows.
+        """
+        check_is_fitted(model)
+        moments = getattr(model, "moments_", None)
+        if not isinstance(moments, Moments):
+            moments = _moments(model, X)
+        if not getattr(model, "fit_intercept", True):
+            moments = moments.about_zero()
+        values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
+        return SpectrumDisplay(values, penalty_of(model, X, moments.rows), moments.rows)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the eigenvalues above rounding, and the penalty; return the axes."""
+        ax = axes_for("SpectrumDisplay", ax)
+        shown = self.eigenvalues[self.eigenvalues > 1e-16 * self.eigenvalues[0]]
+        ax.loglog(1 + np.arange(len(shown)), shown, ".-", markersize=3, label="eigenvalues of G")
+        if self.alpha > 0:
+            ax.axhline(self.alpha, color="gray", linestyle=":", label="penalty alpha")
+        ax.set_xlabel("number")
+        ax.set_ylabel("eigenvalue")
+        ax.legend()
+        return ax
+
+
+def _moments(model: Any, X: Any) -> Moments:
+    if X is None or not hasattr(model, "map_"):
+        raise InvalidInput(
+            f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows"
+            + (". Pass rows: from_estimator(model, X)." if X is None else ", and has no features.")
+        )
+    dtype = getattr(model, "feature_dtype_", "float64")
+    blocks: Any = _Untargeted(predict_blocks_of(model, X))
+    return engine.sweep(model.map_, blocks, dtype, "float64")
+
+
+@dataclass(frozen=True, eq=False)
+class _Untargeted:
+    """Blocks with a target of nothing: moments of the features alone."""
+
+    blocks: Any
+
+    @property
+    def n_rows(self) -> int | None:
+        return self.blocks.n_rows
+
+    def with_rows(self, block_rows: int) -> "_Untargeted":
+        return _Untargeted(self.blocks.with_rows(block_rows))
+
+    def __iter__(self) -> Any:
+        for block in self.blocks:
+            yield block._replace(y=np.zeros((block.X.shape[0], 1)))
+
+
+def penalty_of(model: Any, X: Any, n: int) -> float:
+    """Return alpha of the ridge regression that n rows of this learner amount to."""
+    evidence = getattr(model, "evidence_", None)
+    if evidence is not None:
+        return float(np.min(evidence.alpha))
+    if hasattr(model, "alpha_") and not hasattr(model, "C"):
+        return float(np.min(model.alpha_))
+    rows = None if X is None else next(iter(predict_blocks_of(model, X))).X
+    return 0.0 if rows is None else ridge_penalty(model, rows, n)

@@ -1,0 +1,277 @@
+"""fit = blocks → features → moments → solve, as functions that estimators share."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bochner._ground.arrays import array_namespace, to_numpy
+from bochner._ground.blocks import Blocks
+from bochner._ground.checks import integer
+from bochner._ground.random import seed_of
+from bochner._ground.shapes import Array
+from bochner.errors import InvalidInput
+from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features, block_rows
+from bochner.estimators.fitting.inputs import predict_blocks_of
+from bochner.estimators.fitting.labels import indicators
+from bochner.estimators.fitting.named import LengthscaleSearch, as_kernel, choose_lengthscale
+from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.estimators.tuning.metric import learn_metric
+from bochner.estimators.tuning.tuned import Tuning
+from bochner.features import Auto, FeatureMap, Fourier, Method
+from bochner.features.auto import Choice
+from bochner.features.auto import choose as choose_method
+from bochner.features.draw import as_method
+from bochner.features.fourier import require_real
+from bochner.features.nystrom import NystromMap, Rounded
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import Kernel
+from bochner.moments import Accumulator, Moments, Precision
+from bochner.planning.penalty import penalty_for
+from bochner.planning.width import Enough, as_enough, enough
+
+__all__ = [
+    "FeatureBlock",
+    "Features",
+    "Recipe",
+    "as_features",
+    "block_rows",
+    "choose",
+    "count_rows",
+    "feature_dtype",
+    "features_of",
+    "in_metric",
+    "joined",
+    "learns_metric",
+    "needs_rows",
+    "prepare",
+    "presample",
+    "sweep",
+    "sweep_unless",
+]
+
+#: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
+SMALL = 4e9
+
+#: Width that a lengthscale is chosen at where the width itself is open.
+SEARCHED = 512
+
+#: Penalty a row, as a share of k(x, x), that features are judged at where there is no target.
+UNTOLD = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a fit draws before its sweep: the kernel, the map, and how both were chosen."""
+
+    search: LengthscaleSearch | Tuning
+    choice: Choice
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with numbers."""
+        return self.search.kernel
+
+    @property
+    def map(self) -> FeatureMap:
+        """The map drawn from it."""
+        return self.choice.map
+
+
+def choose(
+    model: Any, blocks: Blocks, *, n_classes: int = 0, share: float | None = None
+) -> RowSample | None:
+    """Check a learner's kernel and method, choose what is open, draw the map.
+
+    Sets ``seed_``, ``kernel_``, ``map_``, ``search_`` and ``choice_`` on the model, and returns
+    the sample of rows that was chosen by, if one was needed. With ``n_classes`` y holds codes of
+    classes, and a lengthscale is chosen for their indicators; ``share`` is a given penalty a row.
+    """
+    kernel, method = as_kernel(model.kernel), as_method(model.method)
+    width = as_enough(model.n_features, getattr(model, "tolerance", 0.1)) or model.n_features
+    model.seed_ = seed_of(model.random_state)
+    wanted = needs_rows(kernel, method) or isinstance(width, Enough) or learns_metric(model)
+    rows = presample(blocks, model.seed_) if wanted else None
+    if rows is not None and n_classes:
+        rows = replace(rows, y=indicators(rows.y[:, 0], n_classes))
+    n_rows = None if rows is None else count_rows(blocks)
+    kernel = in_metric(model, kernel, method, rows, width, share)
+    recipe = prepare(
+        kernel, method, width, blocks.n_columns, rows, model.seed_, share=share, n_rows=n_rows
+    )
+    model.kernel_, model.map_ = recipe.kernel, recipe.map
+    model.search_, model.choice_ = recipe.search, recipe.choice
+    return rows
+
+
+def learns_metric(model: Any) -> bool:
+    """Check a learner's ``metric``: None, or "learned" from the gradients of a few fits."""
+    metric = getattr(model, "metric", None)
+    if metric is None or metric == "learned":
+        return metric is not None
+    raise InvalidInput(f'{type(model).__name__}: metric must be None or "learned"; got {metric!r}.')
+
+
+def in_metric(
+    model: Any,
+    kernel: Kernel | str,
+    method: Method,
+    rows: RowSample | None,
+    width: int | Enough,
+    share: float | None,
+) -> Kernel | str:
+    """Return the kernel in the metric that is learned from rows, or as it is if none is asked for.
+
+    Sets ``metric_``. A kernel by name starts from the lengthscale chosen for it.
+    """
+    if not learns_metric(model):
+        return kernel
+    sample, width = _some(rows), SEARCHED if isinstance(width, Enough) else _width(width)
+    if isinstance(kernel, str) and kernel != "auto":
+        kernel = choose_lengthscale(kernel, sample, width, model.seed_, share, method).kernel
+    model.metric_ = learn_metric(kernel, sample, width, model.seed_, method=method)
+    return model.metric_.kernel
+
+
+def feature_dtype(precision: str, n: int | None, phi: FeatureMap) -> Precision:
+    """Return the precision of features and of their products in a first sweep.
+
+    A Nyström map of float32 features is that of K plus a jitter, which limits most fits; its
+    float64 sweep costs 1.6 times as much, and a second sweep more.
+    """
+    if precision != "auto":
+        return "float32" if precision == "float32" else "float64"
+    small = n is not None and n * phi.n_features**2 <= SMALL
+    return "float64" if small or isinstance(phi, NystromMap) else "float32"
+
+
+def needs_rows(kernel: Kernel | str, method: Method) -> bool:
+    """Whether something must be chosen from rows before the sweep."""
+    return isinstance(kernel, str) or not isinstance(method, Fourier)
+
+
+def presample(blocks: Blocks, seed: int) -> RowSample:
+    """Return the sample of all rows, by one pass that makes no features."""
+    keeper = Keeper(seed)
+    for block in blocks:
+        keeper.see(block)
+    return keeper.sample
+
+
+def prepare(
+    kernel: Kernel | str,
+    method: Method,
+    n_features: int | Enough,
+    n_inputs: int,
+    sample: RowSample | None,
+    seed: int,
+    *,
+    share: float | None = None,
+    n_rows: int | None = None,
+) -> Recipe:
+    """Choose what is open, and draw the map.
+
+    ``share`` is a given penalty a row; ``n_rows`` are all rows, of which ``sample`` is a part.
+    """
+    if isinstance(kernel, str):
+        width = SEARCHED if isinstance(n_features, Enough) else n_features
+        search = choose_lengthscale(kernel, _some(sample), _width(width), seed, share, method)
+    else:
+        search = LengthscaleSearch(kernel)
+    if isinstance(n_features, Enough):
+        choice = _wide_enough(search.kernel, method, _some(sample), seed, n_features, share, n_rows)
+        return Recipe(search, choice)
+    rows = None if sample is None else sample.X
+    ask = Request(n_inputs, _width(n_features), seed, X=rows)
+    if isinstance(method, Auto):
+        return Recipe(search, choose_method(method, search.kernel, ask))
+    phi = draw_map(method, search.kernel, ask)
+    require_real(phi, "A fit")
+    return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
+
+
+def _width(n_features: int) -> int:
+    return integer(n_features, "bochner", "n_features", 1)
+
+
+def _wide_enough(
+    kernel: Kernel,
+    method: Method,
+    sample: RowSample,
+    seed: int,
+    wanted: Enough,
+    share: float | None,
+    n_rows: int | None,
+) -> Choice:
+    """Find the width at the penalty given, or at the one that the fit is forecast to choose."""
+    n = len(sample) if n_rows is None else n_rows
+    if share is not None:
+        alpha = share * n
+    elif sample.y.shape[1]:
+        alpha = penalty_for(kernel, sample.X, sample.y, n, seed)
+    else:
+        alpha = UNTOLD * n * float(kernel.diag(sample.X).mean())
+    y = sample.y if sample.y.shape[1] else None
+    found = enough(
+        kernel, method, sample.X, alpha=alpha, wanted=wanted, y=y, n_rows=n, random_state=seed
+    )
+    require_real(found.map, "A fit")
+    return Choice(found.map, found.method, (), str(found))
+
+
+def _some(sample: RowSample | None) -> RowSample:
+    if sample is None:
+        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+    return sample
+
+
+def count_rows(blocks: Blocks) -> int:
+    """Return the number of rows of blocks that were read to their end."""
+    return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
+
+
+def as_features(phi: FeatureMap, X: Array, dtype: str) -> Array:
+    """Return φ(X) rounded to this precision, as an array of X's library."""
+    return Rounded(phi.kernel, phi, dtype)(X)
+
+
+def features_of(model: Any, X: Any) -> Iterator[Array]:
+    """Give the features of rows to predict, a block at a time, as NumPy arrays."""
+    blocks = predict_blocks_of(model, X)
+    for block in blocks.with_rows(block_rows(model.map_.n_features)):
+        yield to_numpy(as_features(model.map_, block.X, model.feature_dtype_))
+
+
+def joined(parts: list[Array]) -> Array:
+    """Put arrays of one library one below the other."""
+    return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+
+
+def sweep(
+    phi: FeatureMap,
+    blocks: Blocks,
+    dtype: str,
+    precision: Precision,
+    keeper: Keeper | None = None,
+) -> Moments:
+    """Return the moments of all blocks in one pass; ``keeper`` sees the rows on their way."""
+    features = Features(phi, blocks, dtype, keeper, most_bytes=0)
+    return Accumulator(precision).sweep((b.Z, b.y, b.w) for b in features)
+
+
+def sweep_unless(
+    stop: Callable[[Moments], bool],
+    phi: FeatureMap,
+    blocks: Blocks,
+    dtype: str,
+    precision: Precision,
+    keeper: Keeper,
+) -> Moments | None:
+    """Return the same, or None if ``stop`` says so of the moments of the first quarter of rows."""
+    sums, asked = Accumulator(precision), False
+    for block in Features(phi, blocks, dtype, keeper, most_bytes=0):
+        sums.add(block.Z, block.y, block.w)
+        if not asked and blocks.n_rows is not None and 4 * sums.rows >= blocks.n_rows:
+            asked = True
+            if stop(sums.so_far()):
+                return None
+    return sums.moments()

@@ -1,0 +1,170 @@
+"""Classes in: labels of any type become codes 0, 1, ..., and stay names for the user."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_y, check_consistent_length
+
+from bochner._ground.arrays import refuse_masked, to_numpy
+from bochner._ground.blocks import Blocks
+from bochner._ground.schema import listed
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns
+
+__all__ = ["class_blocks", "class_blocks_of", "indicators"]
+
+#: More classes than this are taken for a target of regression.
+MOST_CLASSES = 10_000
+
+
+def class_blocks_of(
+    model: BaseEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    reset: bool = True,
+    classes: Any = None,
+) -> Blocks:
+    """Return checked training data of a classifier as blocks whose y are codes of classes.
+
+    Sets ``classes_`` (from ``classes`` where given, else from y) if ``reset``, and otherwise
+    refuses labels that are not among them. ``class_weight`` of the model multiplies the weights.
+    """
+    who = type(model).__name__
+    refuse_masked(y, who, "y")
+    if y is None:
+        raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
+    labels = _check_y(to_numpy(y) if _is_foreign(y) else y, estimator=model)
+    check_consistent_length(X, labels)
+    check_classification_targets(labels)
+    if reset:
+        model.classes_ = _classes(who, np.unique(labels) if classes is None else classes)
+    blocks = fit_blocks_of(model, X, _codes(who, labels, model.classes_), sample_weight, reset)
+    return _weighted(model, blocks)
+
+
+def class_blocks(model: BaseEstimator, blocks: Blocks, reset: bool = True) -> Blocks:
+    """Return blocks whose y are codes of classes; one pass finds the classes of numbers.
+
+    A target of text, read from files or a table, has its classes from the schema.
+    """
+    who = type(model).__name__
+    note_columns(model, blocks, reset)
+    text = () if blocks.schema is None else blocks.schema.classes
+    found = np.array(text) if text else _found(who, blocks)
+    if reset:
+        model.classes_ = _classes(who, found)
+    known = model.classes_
+    if text and np.array_equal(found, known):
+        return _weighted(model, blocks)
+    if text:
+        return _weighted(model, blocks.recoded(lambda y: _codes(who, found[y.astype(int)], known)))
+    return _weighted(model, blocks.recoded(lambda y: _codes(who, to_numpy(y), known)))
+
+
+def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
+    """Return −1 and +1 of classes against the rest; one column, of the second, for two classes."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def _is_foreign(y: Any) -> bool:
+    """Whether y is an array of another library, which scikit-learn's checks may not read."""
+    return hasattr(y, "__dlpack__") and not isinstance(y, np.ndarray)
+
+
+def _classes(who: str, classes: Any) -> Array:
+    classes = np.unique(np.asarray(classes))
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
+            if len(classes)
+            else f"{who}: y must have at least 2 classes; got none."
+        )
+    return classes
+
+
+def _codes(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
+    """Return the place of each label in the sorted classes."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[codes] != labels
+    if np.any(unknown):
+        raise InvalidInput(
+            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
+            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            "(partial_fit(..., classes=...)), or fit anew."
+        )
+    return codes.astype(np.float64)
+
+
+def _found(who: str, blocks: Blocks) -> Array:
+    """Return the distinct labels of a pass."""
+    seen: Array = np.empty(0)
+    for block in blocks:
+        if block.y is None:
+            raise InvalidInput(
+                f"{who}: requires y to be passed, but the target y is None; name it with "
+                "target=... where the blocks are made."
+            )
+        if block.y.ndim != 1:
+            raise InvalidInput(
+                f"{who}: y must be one column of labels; got rows of shape {block.y.shape[1:]}."
+            )
+        seen = np.union1d(seen, to_numpy(block.y))
+        if len(seen) > MOST_CLASSES:
+            raise InvalidInput(
+                f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                "numbers. For a target that is a quantity take a regressor."
+            )
+    check_classification_targets(seen)
+    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
+
+
+def _weighted(model: BaseEstimator, blocks: Blocks) -> Blocks:
+    """Multiply the weights by the model's ``class_weight``."""
+    given = getattr(model, "class_weight", None)
+    if given is None:
+        return blocks
+    factors = _factors(type(model).__name__, given, model.classes_, blocks)
+    return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
+
+
+def _factors(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Array, " K"]:
+    if isinstance(given, Mapping):
+        return _given_factors(who, given, classes)
+    if given != "balanced":
+        raise InvalidInput(
+            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
+            f"got {given!r}."
+        )
+    sizes = _sizes(blocks, len(classes))
+    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+
+
+def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
+    unknown = [label for label in given if label not in classes.tolist()]
+    if unknown:
+        raise InvalidInput(
+            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
+            f"{listed(unknown)}."
+        )
+    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all((factors >= 0) & np.isfinite(factors)):
+        raise InvalidInput(
+            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
+        )
+    return factors
+
+
+def _sizes(blocks: Iterable[Any], n_classes: int) -> Float[Array, " K"]:
+    """Return the weight of each class: n/(K n_k) weighs all classes alike."""
+    sizes = np.zeros(n_classes)
+    for block in blocks:
+        w = None if block.w is None else to_numpy(block.w)
+        sizes += np.bincount(to_numpy(block.y).astype(np.int64), w, minlength=n_classes)
+    return sizes

@@ -1,0 +1,1 @@
+"""Gaussian process regression: the law, its intervals, functions drawn from it."""

@@ -1,0 +1,342 @@
+"""Ridge regression of features by their normal equations: what its estimators share.
+
+A model here has the parameters ``alpha``, ``alpha_per_target``, ``precision``, ``fit_intercept``
+and what :func:`bochner.estimators.fitting.engine.choose` reads.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bochner._ground.arrays import to_numpy
+from bochner._ground.blocks import Blocks
+from bochner._ground.checks import one_of
+from bochner._ground.shapes import Array
+from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.folds import added, sweep_folds, total_of
+from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.features.nystrom import Rounded
+from bochner.moments import Moments, Precision
+from bochner.planning import Certificate, certify
+from bochner.solvers.direct import Eigen, decompose, decompose_rows
+from bochner.solvers.folds import kfold_errors
+from bochner.solvers.forecast import limited
+from bochner.solvers.ridge import as_alpha, least_alpha, solve_ridge
+from bochner.solvers.solution import Outcome, Solution
+from bochner.solvers.triangle import Triangle
+
+__all__ = [
+    "add_rows",
+    "certificate_of",
+    "certified",
+    "check_targets",
+    "draw",
+    "fit",
+    "forget",
+    "is_exact_fit",
+    "predict_linear",
+    "share_of",
+    "solve",
+    "target_shape",
+    "warn",
+]
+
+#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
+#: penalties are compared on the same rows, so that few decide.
+LOO_ROWS = 4096
+
+#: Rows that a forecast of the precision looks at.
+LOOK_ROWS = 2048
+
+#: Below this many, singular values of the rows are affordable.
+FEW = 2e8
+
+#: Outcomes that a user is warned of.
+WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
+
+
+def forget(model: Any) -> None:
+    """Remove what another kind of fit has left."""
+    for name in ("X_fit_", "moments_", "sample_", "folds_", "_certificate"):
+        model.__dict__.pop(name, None)
+
+
+def is_exact_fit(model: Any) -> bool:
+    """Whether the model was last fitted with the kernel itself."""
+    return hasattr(model, "X_fit_")
+
+
+def draw(model: Any, blocks: Blocks) -> None:
+    """Check the arguments, choose what is open, draw the map."""
+    one_of(model.precision, type(model).__name__, "precision", ("auto", "float32", "float64"))
+    engine.choose(model, blocks, share=share_of(model, blocks))
+
+
+def share_of(model: Any, blocks: Blocks) -> float | None:
+    """Return a given penalty a row of weight one: what lengthscale and width are judged at."""
+    alpha = least_alpha(as_alpha(model.alpha))
+    still_open = isinstance(model.kernel, str) or isinstance(model.n_features, str)
+    if isinstance(alpha, str) or not still_open:
+        return None
+    return alpha / _total_weight(blocks)
+
+
+def _total_weight(blocks: Blocks) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return engine.count_rows(blocks)
+    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0
+
+
+def fit(model: Any, blocks: Blocks, precision: Precision | None = None) -> None:
+    """Sum up all rows and solve; again in float64 where float32 limits the answer."""
+    model.rows_seen_ = 0
+    model.target_shape_ = target_shape(model, blocks)
+    asked = "float64" if _least_norm(model) and model.precision == "auto" else model.precision
+    model.feature_dtype_ = precision or engine.feature_dtype(asked, blocks.n_rows, model.map_)
+    _note(model, blocks, _sweep(model, blocks))
+    model.solution_ = solve(model, blocks)
+    if model.solution_.outcome is Outcome.FLOAT32_LIMITED and model.precision == "auto":
+        _sum_up(model, blocks, "float64", None)
+        model.solution_ = solve(model, blocks)
+
+
+def add_rows(model: Any, blocks: Blocks) -> None:
+    """Add rows to those seen so far, in float64, and solve again."""
+    check_targets(model, blocks)
+    keeper = Keeper(model.seed_, model.sample_, model.rows_seen_)
+    if _by_folds(model):
+        _require_folds(model)
+        phi, dtype, start = model.map_, model.feature_dtype_, model.rows_seen_
+        more = sweep_folds(phi, blocks, dtype, "float64", model.seed_, keeper, start)
+        model.folds_ = added(model.folds_, more)
+        model.moments_ = total_of(model.folds_)
+    else:
+        model.moments_ += engine.sweep(model.map_, blocks, model.feature_dtype_, "float64", keeper)
+    _note(model, blocks, keeper)
+    model.solution_ = solve(model)
+
+
+def _note(model: Any, blocks: Blocks, keeper: Keeper) -> None:
+    model.rows_seen_ += engine.count_rows(blocks)
+    model.sample_ = keeper.sample
+
+
+# --- sums ----------------------------------------------------------------------------------------
+
+
+def _sweep(model: Any, blocks: Blocks) -> Keeper:
+    """Sum up all rows; in float64 after all where a quarter of them shows the need."""
+    dtype, keeper = model.feature_dtype_, Keeper(model.seed_)
+    if model.precision == "auto" and dtype == "float32" and _many(model, blocks.n_rows):
+        stop = partial(_limited, model, keeper, blocks)
+        moments = engine.sweep_unless(stop, model.map_, blocks, dtype, dtype, keeper)
+        if moments is not None:
+            model.moments_ = moments
+            return keeper
+        dtype, keeper = "float64", Keeper(model.seed_)
+    _sum_up(model, blocks, dtype, keeper)
+    return keeper
+
+
+def _sum_up(model: Any, blocks: Blocks, precision: Precision, keeper: Keeper | None) -> None:
+    phi, dtype = model.map_, model.feature_dtype_
+    if _by_folds(model):
+        model.folds_ = sweep_folds(phi, blocks, dtype, precision, model.seed_, keeper)
+        model.moments_ = total_of(model.folds_)
+    else:
+        model.moments_ = engine.sweep(phi, blocks, dtype, precision, keeper)
+
+
+def _by_folds(model: Any) -> bool:
+    return isinstance(model.alpha, str) and model.alpha == "kfold"
+
+
+def _many(model: Any, n: int | None) -> bool:
+    """Whether the sweep is long beside a forecast, and there is something to foretell."""
+    return n is not None and n >= 8 * model.map_.n_features and not _by_folds(model)
+
+
+def _limited(model: Any, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
+    """Whether float32 products will limit the answer, as far as the first rows tell."""
+    moments = first if model.fit_intercept else first.about_zero()
+    rows = _centred_rows(model, moments, keeper.sample.lowest(LOOK_ROWS))
+    alpha = least_alpha(as_alpha(model.alpha))
+    return limited(moments, engine.count_rows(blocks), alpha, rows)
+
+
+# --- solutions -----------------------------------------------------------------------------------
+
+
+def solve(model: Any, blocks: Blocks | None = None) -> Solution:
+    """Solve from the moments and the sample of rows as they are now.
+
+    ``blocks`` are all rows, where they can be read again: for a fit without penalty.
+    """
+    model.__dict__.pop("_certificate", None)
+    alpha = as_alpha(model.alpha)
+    moments = model.moments_ if model.fit_intercept else model.moments_.about_zero()
+    means = moments.feature_mean, moments.target_mean
+    eigen = _decompose(model, moments, blocks)
+    complete = len(model.sample_) == moments.rows
+    sample = model.sample_ if complete else model.sample_.lowest(LOO_ROWS)
+    solution = solve_ridge(
+        eigen,
+        means,
+        alpha,
+        _centred_rows(model, moments, sample) if alpha == "loo" else (),
+        kfold=_kfold(model) if alpha == "kfold" else None,
+        per_target=model.alpha_per_target,
+    )
+    again = moments.precision != model.feature_dtype_
+    return _refined(solution) if again else solution
+
+
+def _kfold(model: Any) -> Any:
+    _require_folds(model)
+    folds = [fold for fold in model.folds_ if fold is not None]
+    return lambda alphas: kfold_errors(model.moments_, folds, alphas, model.fit_intercept)
+
+
+def _require_folds(model: Any) -> None:
+    folds = getattr(model, "folds_", ())
+    if sum(fold.rows for fold in folds if fold is not None) != model.moments_.rows:
+        raise IncompatibleModels(
+            f'{type(model).__name__}: alpha="kfold" needs the moments of each fold, of all rows; '
+            'some were fitted without. Fit anew, or set alpha="loo".'
+        )
+
+
+def _least_norm(model: Any) -> bool:
+    return least_alpha(as_alpha(model.alpha)) == 0
+
+
+def _decompose(model: Any, moments: Moments, blocks: Blocks | None) -> Eigen:
+    """Decompose the rows themselves while they are few, or there is no penalty; else moments."""
+    complete = len(model.sample_) == moments.rows
+    if (
+        model.feature_dtype_ == "float64"
+        and _least_norm(model)
+        and (complete or blocks is not None)
+    ):
+        return _triangle(model, blocks)
+    few = moments.rows * moments.n_features**2 <= FEW
+    if few and complete and model.feature_dtype_ == "float64":
+        rows = _centred_rows(model, moments, model.sample_)
+        Z, y, w = map(np.concatenate, zip(*rows, strict=True))
+        return decompose_rows(Z, y, w, model.fit_intercept)
+    return decompose(moments, model.fit_intercept)
+
+
+def _triangle(model: Any, blocks: Blocks | None) -> Eigen:
+    """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
+    sums = Triangle(model.fit_intercept)
+    if blocks is None:
+        for rows in _pieces(model, model.sample_):
+            sums.add(engine.as_features(model.map_, rows.X, "float64"), rows.y, rows.w)
+    else:
+        for block in blocks.with_rows(engine.block_rows(model.map_.n_features)):
+            Z = to_numpy(engine.as_features(model.map_, block.X, "float64"))
+            w = None if block.w is None else to_numpy(block.w)
+            sums.add(Z, to_numpy(block.y).astype(np.float64), w)
+    return sums.eigen()
+
+
+def _centred_rows(
+    model: Any, moments: Moments, sample: RowSample
+) -> Iterator[tuple[Array, Array, Array]]:
+    """Give the rows' features and targets about the means, a block at a time."""
+    for rows in _pieces(model, sample):
+        Z = engine.as_features(model.map_, rows.X, model.feature_dtype_)
+        centred = Z - moments.feature_mean.astype(Z.dtype)
+        yield centred, rows.y - moments.target_mean, rows.w
+
+
+def _pieces(model: Any, sample: RowSample) -> Iterator[RowSample]:
+    size = engine.block_rows(model.map_.n_features)
+    for start in range(0, len(sample), size):
+        yield sample.take(np.arange(start, min(start + size, len(sample))))
+
+
+def _refined(solution: Solution) -> Solution:
+    solved = solution.outcome is Outcome.SOLVED
+    return replace(solution, outcome=Outcome.REFINED) if solved else solution
+
+
+def predict_linear(model: Any, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    """Give the rows of one block after the other, and their predictions, (b, t)."""
+    for block in blocks.with_rows(engine.block_rows(model.map_.n_features)):
+        Z = to_numpy(engine.as_features(model.map_, block.X, model.feature_dtype_))
+        yield block.X, Z @ model.solution_.coef + model.solution_.intercept
+
+
+# --- certificate ---------------------------------------------------------------------------------
+
+
+def certificate_of(model: Any) -> Certificate:
+    """Return the certificate on the rows of the fit, measured once, on their sample."""
+    if is_exact_fit(model):
+        raise AttributeError(
+            "certificate_: an exact fit has the kernel itself, and nothing to certify."
+        )
+    if "_certificate" not in model.__dict__:
+        model._certificate = _certify(model, model.sample_.X, model.moments_.rows)
+    return model._certificate
+
+
+def certified(model: Any, blocks: Blocks) -> Certificate:
+    """Return the certificate on other rows."""
+    if is_exact_fit(model):
+        raise InvalidInput(
+            f"{type(model).__name__}.certify: an exact fit has the kernel itself, and nothing to "
+            'certify; fit with features, e.g. method="auto", for a certificate.'
+        )
+    rows = engine.presample(blocks, model.seed_)
+    return _certify(model, rows.X, engine.count_rows(blocks))
+
+
+def _certify(model: Any, X: Array, n_rows: int) -> Certificate:
+    return certify(
+        Rounded(model.kernel_, model.map_, model.feature_dtype_),
+        X,
+        alpha=float(np.min(model.solution_.alpha)) * n_rows / model.moments_.rows,
+        kernel=model.kernel_,
+        n_rows=n_rows,
+        random_state=model.seed_,
+    )
+
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def warn(model: Any, stacklevel: int = 3) -> None:
+    """Warn of an outcome that asks for attention; its text is the remedy."""
+    outcome = model.solution_.outcome
+    if outcome in WARNED:
+        warnings.warn(str(outcome), SolutionWarning, stacklevel=stacklevel + 1)
+
+
+def check_targets(model: Any, blocks: Blocks) -> None:
+    """Refuse other targets than those before."""
+    shape = target_shape(model, blocks)
+    if shape != model.target_shape_:
+        raise InvalidInput(
+            f"{type(model).__name__}.partial_fit: y must have the same targets in every call; got "
+            f"rows of shape {model.target_shape_} before and {shape} now."
+        )
+
+
+def target_shape(model: Any, blocks: Blocks) -> tuple[int, ...]:
+    """Return the shape of one row of y: () or (t,)."""
+    y = next(iter(blocks)).y
+    if y is None:
+        raise InvalidInput(
+            f"{type(model).__name__}: requires y to be passed, but the target y is None; name it "
+            "with target=... where the blocks are made."
+        )
+    return tuple(y.shape[1:])

@@ -1,0 +1,1 @@
+"""Stochastic gradient descent, in its six strategies."""

@@ -1,0 +1,1 @@
+"""Kernels found by gradients of leave-one-out errors, and metrics learned."""

@@ -1,0 +1,362 @@
+"""The order in which a kernel is sought: one lengthscale, one a column, families, scale."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from bochner._ground.arrays import is_sparse
+from bochner._ground.checks import one_of, positive
+from bochner._ground.random import stream
+from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
+from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of, shape_name
+from bochner.estimators.tuning.screening import screen
+from bochner.estimators.tuning.trials import Candidate, Court, Trial
+from bochner.estimators.tuning.tuned import Diary, Tuning
+from bochner.features import Auto, Method
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import (
+    Exponential,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Matern,
+    Radial,
+    RationalQuadratic,
+)
+
+__all__ = ["Search", "rows_of", "split_rows", "tune_kernel"]
+
+#: Fewer rows than this say nothing of lengthscales.
+FEWEST = 8
+
+#: Rows and features of the descents, and evaluations: with one lengthscale, with one a column.
+ROWS, WIDTH, ONE, MANY = 2048, 256, 8, 28
+
+#: Rows and features of the last descent, with other frequencies, and its evaluations.
+MORE_ROWS, MORE_WIDTH, LAST = 4096, 512, 8
+
+#: Evaluations that each start of the second descent has before the best goes on.
+TRY = 6
+
+#: Rows that trials fit, at most, and features.
+TRIAL_ROWS, TRIAL_WIDTH = 4096, 1024
+
+#: Share of the rows that no descent sees, and most of them.
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048
+
+#: Penalties a row that a descent may start from.
+SHARES = (1e-2, 1e-4)
+
+#: Families of a smoothness, between two of which a tuned one lies; from the last on a Matérn
+#: kernel is taken to be the Gaussian.
+SMOOTHNESS: tuple[tuple[float, Kernel], ...] = (
+    (0.5, Exponential()),
+    (1.5, Matern(1.5)),
+    (2.5, Matern(2.5)),
+    (6.0, Gaussian()),
+)
+
+#: Steps of √2 in the last search of the scale, at most, each way.
+SCALES = 4
+
+
+def tune_kernel(
+    kernel: Kernel | str,
+    sample: RowSample,
+    n_features: int,
+    seed: int,
+    *,
+    criterion: str = "loo",
+    budget: float | None = None,
+    method: Method | None = None,
+    share: float | None = None,
+    euclidean: bool = False,
+) -> Tuning:
+    """Choose a kernel's lengthscales (and, for "auto", its family) from a sample of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel or "auto"
+        A stationary kernel: its family is kept, its lengthscale is where the descent starts.
+        "auto": of Matérn (of smoothness ½, 3/2, 5/2), Gaussian, rational quadratic and Laplace
+        kernels, with one lengthscale (in units of the columns' deviations or of the data) or one
+        a column.
+    sample : RowSample
+        Several targets, as indicators of classes, count alike.
+    n_features : int
+        D of the fit, which the best lengthscale depends on.
+    seed : int
+    criterion : {"loo", "evidence"}, default "loo"
+        What the descents minimise. Families are compared by the error on rows held out.
+    budget : float, optional
+        Seconds. The default is a number of steps and not a time, so that the result depends on
+        the seed alone; with a budget, descents go on until it is spent, and stop there.
+    method : Method, optional
+        Of the fit: families that it does not serve are not tried.
+    share : float, optional
+        A given penalty a row, alpha/W, that is then not tuned.
+    euclidean : bool, default False
+        Whether kernels of the Euclidean distance only are tried.
+
+    Returns
+    -------
+    Tuning
+
+    Notes
+    -----
+    A step of a descent is O(n D² + n D d) with n ≤ 2048, D ≤ 256. One lengthscale a column is
+    taken only if its error on rows held out is below that of one for all by more than a standard
+    deviation of the difference.
+    """
+    one_of(criterion, "tune", "criterion", ("loo", "evidence"))
+    clock = Clock.of(None if budget is None else positive(budget, "tune", "budget"))
+    family = family_of(Matern(1.5) if isinstance(kernel, str) else kernel)
+    given = None if isinstance(kernel, str) else np.atleast_1d(kernel.get_params()["lengthscale"])
+    if len(sample) < FEWEST or not np.any(np.ptp(sample.y, axis=0)):
+        return Tuning(_untuned(kernel, sample, seed), share or SHARES[0], criterion=criterion)
+    diary, serves = Diary(clock, criterion), partial(_serves, method, euclidean, sample.X, seed)
+    every = isinstance(kernel, str)
+    best, rows = Search(family, given, every, n_features, seed, diary, serves, share).run(sample)
+    found = best.candidate.kernel(rows.units)
+    return Tuning(found, best.candidate.share, best.error, criterion, tuple(diary.steps))
+
+
+def _untuned(kernel: Kernel | str, sample: RowSample, seed: int) -> Kernel:
+    """Return the kernel itself, or the Gaussian at the median distance."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    rows = rows_of(sample)
+    return Gaussian(float(np.exp(rows.log_median(seed, -np.log(rows.units)))))
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search of one family, or of all.
+
+    Attributes
+    ----------
+    family : Kernel
+        At lengthscale 1; a Matérn kernel where families are compared.
+    given : (1,) or (d,) or None
+        Lengthscales to start from.
+    every : bool
+        Whether families are compared.
+    n_features : int
+        D of the fit.
+    seed : int
+    diary : Diary
+        Hears of each step; has the criterion and the clock.
+    serves : callable
+        Whether the method of the fit serves a kernel.
+    share : float or None
+        A penalty a row that is given and stays.
+    """
+
+    family: Kernel
+    given: Float[Array, " p"] | None
+    every: bool
+    n_features: int
+    seed: int
+    diary: Diary
+    serves: Callable[[Kernel], bool]
+    share: float | None
+
+    @property
+    def clock(self) -> Clock:
+        """The time there is."""
+        return self.diary.clock
+
+    def run(self, sample: RowSample) -> tuple[Trial, Rows]:
+        """Return the best trial, and the rows whose units it is in."""
+        rows = rows_of(sample)
+        train, test = split_rows(rows, self.seed)
+        explored = train.first(ROWS)
+        one = self._one(explored)
+        candidates = [self._simple(one)]
+        if not is_sparse(rows.X) and rows.X.shape[1] > 1:
+            candidates += self._many(one, explored, train.first(MORE_ROWS))
+        held = train.first(TRIAL_ROWS).astype(np.float64), test.astype(np.float64)
+        court = Court(*held, self._width(len(train)), self.seed, self.share is not None)
+        return self._judged(court, candidates, rows.units), rows
+
+    def _width(self, n: int) -> int:
+        """Features of a trial: those of the fit, as far as so many rows bear them."""
+        return max(2, min(self.n_features, TRIAL_WIDTH, max(WIDTH, n // 2)) // 2 * 2)
+
+    def _objective(
+        self, rows: Rows, offsets: Array, width: int = WIDTH, seed: int = 0
+    ) -> Objective:
+        width = min(width, max(2, self.n_features))
+        rescaled = Rescaled.draw(self.family, rows.X.shape[1], width, self.seed + seed)
+        return Objective(rescaled, rows, offsets, self.diary.criterion, self.share is not None)
+
+    # --- one lengthscale -------------------------------------------------------------------------
+
+    def _one(self, rows: Rows) -> tuple[Objective, Point]:
+        """Descend with one lengthscale, of the columns in their units or in those of the data."""
+        note, starts = self.diary.descent("one lengthscale"), []
+        for offsets, length in self._lengths(rows):
+            objective = self._objective(rows, offsets)
+            for share in SHARES if self.share is None else (self.share,):
+                dials = Dials(np.array([length]), float(np.log(share)), self._shape)
+                point = descend(objective, dials, 1, self.clock, note(objective))
+                starts.append((objective, point))
+        objective, start = min(starts, key=lambda pair: pair[1].value)
+        clock = self.clock.part(0.15)
+        point = descend(objective, start.dials, self._evaluations(ONE), clock, note(objective))
+        return objective, point if point.value < start.value else start
+
+    def _lengths(self, rows: Rows) -> Iterator[tuple[Array, float]]:
+        """Give offsets of log ℓ in the units of the rows, and where its common part starts."""
+        alike = np.zeros_like(rows.units)
+        yield alike, rows.log_median(self.seed)
+        raw = -np.log(rows.units)
+        if np.ptp(raw) > 0.05:
+            yield raw, rows.log_median(self.seed, raw)
+        if self.given is not None and len(self.given) == 1:
+            yield raw, float(np.log(self.given[0]))
+
+    @property
+    def _shape(self) -> float | None:
+        name = shape_name(self.family)
+        return float(np.log(self.family.get_params()[name])) if self.every and name else None
+
+    def _evaluations(self, usual: int) -> int:
+        return usual if self.clock.seconds == float("inf") else 1000 * usual
+
+    def _simple(self, one: tuple[Objective, Point]) -> Candidate:
+        objective, point = one
+        return _candidate(self._families(point.dials)[0], objective, point, simple=True)
+
+    def _families(self, dials: Dials) -> list[Kernel]:
+        """Return the two families nearest in smoothness."""
+        if not self.every:
+            return [self.family]
+        served = [(nu, family) for nu, family in SMOOTHNESS if self.serves(family)]
+        served.sort(key=lambda pair: abs(np.log(pair[0]) - dials.shape))
+        return [family for _, family in served[:2]]
+
+    # --- one lengthscale a column ----------------------------------------------------------------
+
+    def _many(self, one: tuple[Objective, Point], rows: Rows, more: Rows) -> list[Candidate]:
+        """Descend with one lengthscale a column, from several starts, then from the best."""
+        objective, point = one
+        aligned = replace(objective, offsets=np.zeros_like(rows.units))
+        note = self.diary.descent("one a column")(aligned)
+        clock = self.clock.part(0.3)
+        starts = self._starts(objective, point, rows)
+        tried = [descend(aligned, dials, TRY, clock, note) for dials in starts]
+        start = min(tried, key=lambda point: point.value)
+        count, clock = self._evaluations(MANY - TRY), self.clock.part(0.5)
+        end = descend(aligned, start.dials, count, clock, note)
+        best = self._last(end if end.value < start.value else start, more)
+        found = [_candidate(f, aligned, best, simple=False) for f in self._families(best.dials)]
+        return [*found, *(self._others(found[0], rows) if self.every else ())]
+
+    def _last(self, start: Point, rows: Rows) -> Point:
+        """Descend with more rows and other frequencies: what fitted the first few only is lost."""
+        width = min(MORE_WIDTH, max(WIDTH, len(rows) // 2))
+        objective = self._objective(rows, np.zeros_like(rows.units), width, seed=1)
+        note = self.diary.descent("more rows")(objective)
+        clock = self.clock.part(0.75)
+        return descend(objective, start.dials, self._evaluations(LAST), clock, note)
+
+    def _starts(self, objective: Objective, point: Point, rows: Rows) -> Iterator[Dials]:
+        yield replace(point.dials, lengths=objective.logs(point.dials).copy())
+        relevance = screen(rows, self.seed)
+        if relevance:
+            yield self._from(np.log(relevance.lengthscales))
+        if self.given is not None and len(self.given) > 1:
+            yield self._from(np.log(self.given / rows.units))
+
+    def _from(self, logs: Array) -> Dials:
+        """Return dials at other lengthscales, with smoothness and penalty where a search starts."""
+        share = SHARES[0] if self.share is None else self.share
+        return Dials(logs, float(np.log(share)), self._shape)
+
+    def _others(self, found: Candidate, rows: Rows) -> Iterator[Candidate]:
+        """Give families outside the Matérn kernels at the same lengthscales."""
+        if self.serves(RationalQuadratic()):
+            yield replace(found, family=RationalQuadratic(1.0))
+        if not self.serves(Laplace()):
+            return
+        both = (rows.log_median(self.seed, found.logs, order) for order in (1, 2))
+        yield replace(found, family=Laplace(), logs=found.logs + next(both) - next(both))
+
+    # --- which ----------------------------------------------------------------------------------
+
+    def _judged(self, court: Court, candidates: list[Candidate], units: Array) -> Trial:
+        """Return the trial that is best, simple unless the rest is surely better, then its scale.
+
+        Lengthscales of many columns fit few rows too well: their errors on rows held out decide.
+        """
+        trials = court.hear_all(candidates, self.diary.trial("trial", units), self.clock.part(0.8))
+        best = min(trials, key=lambda trial: trial.error)
+        simple = min((t for t in trials if t.candidate.simple), key=lambda trial: trial.error)
+        start = best if best.surely_below(simple) else simple
+        return self._scaled(court, start, units)
+
+    def _scaled(self, court: Court, best: Trial, units: Array) -> Trial:
+        """Lengthen or shorten all lengthscales by √2 while the error falls."""
+        note = self.diary.trial("scale", units)
+        note(best)
+        for factor in (0.5**0.5, 2**0.5):
+            for _ in range(SCALES):
+                if self.clock.over:
+                    return best
+                trial = court.hear(best.candidate.scaled(factor))
+                note(trial)
+                if trial.error >= 0.999 * best.error:
+                    break
+                best = trial
+        return best
+
+
+def rows_of(sample: RowSample) -> Rows:
+    """Return the rows in float32, in units of their columns' deviations."""
+    return Rows.of(sample.X, sample.y, sample.w, _units(sample.X, sample.w), np.float32)
+
+
+def _units(X: Array, w: Array) -> Float[Array, " d"]:
+    """Return weighted standard deviations of columns; of constant ones the largest of all, or 1."""
+    if is_sparse(X):
+        return np.ones(X.shape[1])
+    size = np.maximum(np.abs(X).max(axis=0), 1e-300).astype(np.float64)
+    scaled = X / size
+    deviations = np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
+    constant = deviations <= 1e-7
+    deviations = deviations * size
+    other = float(deviations[~constant].max()) if np.any(~constant) else 1.0
+    return np.where(constant, other, deviations)
+
+
+def split_rows(rows: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Return rows to tune on and rows to err on, at random."""
+    order = stream(seed, "held out").permutation(len(rows))
+    held = min(MOST_HELD_OUT, max(1, int(HELD_OUT * len(rows))))
+    return rows.take(order[held:]), rows.take(order[:held])
+
+
+def _candidate(family: Kernel, objective: Objective, point: Point, simple: bool) -> Candidate:
+    share = float(np.exp(point.dials.share))
+    return Candidate(family, objective.logs(point.dials), share, simple)
+
+
+def _serves(method: Method | None, euclidean: bool, X: Array, seed: int, kernel: Kernel) -> bool:
+    """Whether the method makes features of the kernel: "auto" and none at all serve every one."""
+    if euclidean and not isinstance(kernel, Radial):
+        return False
+    if method is None or isinstance(method, Auto):
+        return True
+    try:
+        draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST]))
+    except UnsupportedKernel:
+        return False
+    except InvalidInput:  # too few features or rows for this trial: not the kernel's fault
+        return True
+    return True

@@ -1,0 +1,151 @@
+"""What tuning returns: the kernel found, and the way there, to print and to plot."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bochner._ground.shapes import Array
+from bochner.errors import MissingDependency
+from bochner.estimators.tuning.descent import Clock, Dials, Objective
+from bochner.estimators.tuning.trials import Trial
+from bochner.kernels import Kernel
+
+__all__ = ["Diary", "Step", "Tuning"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One evaluation on the way.
+
+    Attributes
+    ----------
+    stage : str
+        "one lengthscale", "one a column", "more rows", "trial" or "scale": values compare
+        within a stage.
+    kernel : Kernel
+    share : float
+        Penalty a row, alpha/W.
+    value : float
+        Relative error (leave-one-out, or of rows held out; 1 is the error of the mean), or minus
+        the log evidence a row.
+    best : float
+        Least value of the stage so far.
+    seconds : float
+        Since the start.
+    """
+
+    stage: str
+    kernel: Kernel
+    share: float
+    value: float
+    best: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The kernel found, and the way there.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    share : float
+        Penalty a row at which it was best: alpha of n rows is about n times this.
+    error : float
+        Relative squared error on rows held out: 1 is the error of the mean. NaN where there were
+        too few rows to tell.
+    criterion : str
+    path : tuple of Step
+        Each evaluation, in order.
+    estimator : estimator or None
+        Of :func:`bochner.tune`: with this kernel, not fitted.
+    """
+
+    kernel: Kernel
+    share: float
+    error: float = float("nan")
+    criterion: str = "loo"
+    path: tuple[Step, ...] = ()
+    estimator: Any = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """Return the stages as a table, and the kernel found."""
+        lines = [f"{'stage':<16} {'steps':>5} {'first':>10} {'best':>10} {'seconds':>8}"]
+        for name in dict.fromkeys(step.stage for step in self.path):
+            steps = [step for step in self.path if step.stage == name]
+            lines.append(
+                f"{name:<16} {len(steps):>5} {steps[0].value:>10.4g} {steps[-1].best:>10.4g} "
+                f"{steps[-1].seconds:>8.2f}"
+            )
+        return "\n".join([*lines, f"{self.kernel!r}, alpha = {self.share:.2g} n"])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw each evaluation and the best so far over the seconds; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        MissingDependency
+            If matplotlib is not installed.
+        """
+        ax = _axes() if ax is None else ax
+        for name in dict.fromkeys(step.stage for step in self.path):
+            steps = [step for step in self.path if step.stage == name]
+            seconds = [step.seconds for step in steps]
+            (line,) = ax.plot(seconds, [step.best for step in steps], label=name)
+            ax.plot(seconds, [step.value for step in steps], ".", color=line.get_color())
+        ax.set_xlabel("seconds")
+        ax.set_ylabel("minus log evidence a row" if self.criterion == "evidence" else "error")
+        ax.legend()
+        return ax
+
+
+def _axes() -> Any:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as missing:
+        raise MissingDependency(
+            "Tuning.plot needs matplotlib, not installed here. Install with: "
+            "pip install matplotlib; print(tuning) shows the same numbers."
+        ) from missing
+    return Figure(figsize=(6, 4), layout="constrained").subplots()
+
+
+class Diary:
+    """Writes down the steps."""
+
+    def __init__(self, clock: Clock, criterion: str) -> None:
+        self.clock, self.criterion = clock, criterion
+        self.steps: list[Step] = []
+
+    def descent(self, stage: str) -> Callable[[Objective], Callable[[Dials, float], None]]:
+        """Return, for an objective of this stage, the listener of its descent."""
+
+        def listener(objective: Objective) -> Callable[[Dials, float], None]:
+            def note(dials: Dials, value: float) -> None:
+                shown = value if self.criterion == "evidence" else float(np.exp(value))
+                self._add(stage, objective.kernel(dials), float(np.exp(dials.share)), shown)
+
+            return note
+
+        return listener
+
+    def trial(self, stage: str, units: Array) -> Callable[[Trial], None]:
+        """Return the listener of trials."""
+
+        def note(trial: Trial) -> None:
+            found = trial.candidate
+            self._add(stage, found.kernel(units), found.share, trial.error)
+
+        return note
+
+    def _add(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
+        before = [step.best for step in self.steps if step.stage == stage]
+        best = min(before[-1], float(value)) if before else float(value)
+        step = Step(stage, kernel, float(share), float(value), best, self.clock.passed)
+        self.steps.append(step)

@@ -1,0 +1,1 @@
+"""Learners without targets, and canonical correlation: PCA, CCA, k-means, features."""

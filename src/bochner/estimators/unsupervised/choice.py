@@ -1,0 +1,89 @@
+"""What learners without targets share: maps chosen from rows alone, and the kernel's trace."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bochner._ground.arrays import to_numpy
+from bochner._ground.blocks import Block, Blocks
+from bochner._ground.checks import one_of
+from bochner._ground.random import seed_of
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.named import as_kernel
+from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.features.draw import as_method
+from bochner.kernels import Kernel
+from bochner.moments import Precision
+
+__all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of"]
+
+
+def choose(model: Any, blocks: Blocks) -> RowSample | None:
+    """Check a learner's kernel and method, choose what is open from rows alone, draw the map.
+
+    As :func:`bochner.estimators.fitting.engine.choose`, but targets play no part, should the
+    blocks have any: the lengthscale of a kernel by name is the median distance.
+    """
+    kernel, method = as_kernel(model.kernel), as_method(model.method)
+    model.seed_ = seed_of(model.random_state)
+    rows = None
+    if engine.needs_rows(kernel, method):
+        rows = alone(engine.presample(blocks, model.seed_))
+    recipe = engine.prepare(kernel, method, model.n_features, blocks.n_columns, rows, model.seed_)
+    model.kernel_, model.map_ = recipe.kernel, recipe.map
+    model.search_, model.choice_ = recipe.search, recipe.choice
+    return rows
+
+
+def alone(rows: RowSample) -> RowSample:
+    """Return the rows without their targets."""
+    return replace(rows, y=np.zeros((len(rows), 0)))
+
+
+def precision_of(model: Any, n: int | None, width: int) -> Precision:
+    """Return the precision of features: float64 where the fit is small or it is asked for.
+
+    No penalty is divided by here: directions and means are as good as their sums, and what float32
+    loses of those is below a millionth.
+    """
+    small = n is not None and n * width**2 <= engine.SMALL
+    if model.precision == "auto":
+        return "float64" if small else "float32"
+    return "float32" if model.precision == "float32" else "float64"
+
+
+def check_precision(model: Any) -> None:
+    """Refuse an unknown ``precision``."""
+    one_of(model.precision, type(model).__name__, "precision", ("auto", "float32", "float64"))
+
+
+class Diagonal:
+    """Adds up Σ w k(x, x) of blocks on their way, and hands them on to a keeper of rows.
+
+    Attributes
+    ----------
+    trace : float
+    rows : int
+        Rows of positive weight.
+    """
+
+    def __init__(self, kernel: Kernel, keeper: Keeper | None = None) -> None:
+        self._kernel = kernel
+        self._keeper = keeper
+        self.trace = 0.0
+        self.rows = 0
+
+    @property
+    def sample(self) -> RowSample | None:
+        """The keeper's sample of rows, without targets; None without a keeper."""
+        return None if self._keeper is None else alone(self._keeper.sample)
+
+    def see(self, block: Block) -> None:
+        """Add the rows of a block."""
+        values = to_numpy(self._kernel.diag(block.X)).astype(np.float64, copy=False)
+        w = None if block.w is None else to_numpy(block.w).astype(np.float64)
+        self.trace += float(values.sum() if w is None else w @ values)
+        self.rows += len(values) if w is None else int(np.sum(w > 0))
+        if self._keeper is not None:
+            self._keeper.see(block)
