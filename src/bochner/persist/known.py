@@ -1,338 +1,185 @@
-"""The classes that a model file may hold, listed by hand: a file can build nothing else."""
+"""The classes that a model file may hold: a file can build nothing else.
 
-from collections.abc import Mapping
-from types import MappingProxyType
+The values that the packages make public, and by hand the parts of which fitted learners are made.
+"""
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from inspect import isabstract
+from types import MappingProxyType, ModuleType
+
+from sklearn.base import BaseEstimator
+
+from bochner import estimators, features, kernels
 from bochner._ground.schema import Schema
-from bochner.estimators import (
-    SVC,
-    SVR,
-    ExactKernel,
-    GaussianProcessRegressor,
-    KernelCCA,
-    KernelFeatures,
-    KernelKMeans,
-    KernelPCA,
-    KernelRegressor,
-    KernelRidge,
-    KernelRidgeClassifier,
-    KernelSGDClassifier,
-    KernelSGDRegressor,
-    LogisticRegression,
-    OneClassSVM,
-)
 from bochner.estimators.convex.calibration import Calibration
 from bochner.estimators.fitting.named import LengthscaleSearch
 from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.gaussian_process.intervals import Conformal
-from bochner.estimators.gaussian_process.posterior import Posterior
-from bochner.estimators.gaussian_process.predictive import LeftOut, Predictive
-from bochner.estimators.tuning.metric import LearnedMetric, Round
-from bochner.estimators.tuning.tuned import Step, Tuning
+from bochner.estimators.gaussian_process import intervals, posterior, predictive
+from bochner.estimators.tuning import metric, tuned
 from bochner.estimators.unsupervised.clustering import KernelCost
-from bochner.features.arccosine import ReLU, ReLUMap, Sign, SignMap
-from bochner.features.auto import Auto, Candidate, Choice
-from bochner.features.columnwise import ColumnwiseMap
-from bochner.features.combine import ModulatedMap, SketchedProduct
-from bochner.features.compressed import Compressed, CompressedMap
-from bochner.features.explicit import BasisMap, Explicit
-from bochner.features.fourier import (
-    Fourier,
-    FourierComplexMap,
-    FourierGridMap,
-    FourierMap,
-    FourierPhaseMap,
+from bochner.features import (
+    arccosine,
+    auto,
+    columnwise,
+    combine,
+    compressed,
+    explicit,
+    fourier,
+    gegenbauer,
+    hermite,
+    histogram,
+    laplacian,
+    maclaurin,
+    mercer,
+    monomials,
+    neural,
+    nystrom,
+    polar,
+    polysketch,
+    positive,
+    powers,
+    projected,
+    radii,
+    structured,
+    tensorsketch,
+    treesteps,
 )
-from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
-from bochner.features.hermite import HermiteMap, HermiteMercer
-from bochner.features.histogram import HistogramMap, HistogramSampling
-from bochner.features.landmarks import Given, KMeans, Pivoted, RidgeLeverage, Uniform
-from bochner.features.laplacian import LaplacianEigenfunctions, SineMap
-from bochner.features.maclaurin import Maclaurin, MaclaurinMap
-from bochner.features.map import (
-    Concatenate,
-    ConstantMap,
-    LinearMap,
-    OnInputs,
-    ScaledMap,
-    TensorProduct,
-)
-from bochner.features.mercer import MercerHarmonic, MercerHarmonicMap
-from bochner.features.monomials import Expanded, MonomialMap
-from bochner.features.neural import NeuralMap, NeuralSketch, NeuralTangentFeatures
-from bochner.features.nystrom import Nystrom, NystromMap, Whitening
-from bochner.features.placements import IID, QMC, Grid, Orthogonal
-from bochner.features.polar import Polar
-from bochner.features.polysketch import PolySketch, PolySketchMap
-from bochner.features.positive import Positive, PositiveMap
-from bochner.features.powers import Inputs, Weights
-from bochner.features.projected import Projected, ProjectedMap
-from bochner.features.radii import MonomialFunctions, RadialFunctions
-from bochner.features.structured import Fastfood, Structured, StructuredMap
-from bochner.features.tensorsketch import CountSketch, TensorSketch, TensorSketchMap
-from bochner.features.treesteps import Entries, Exact, Hashed, Node, Padded, Pairs
-from bochner.kernels import (
-    NNGP,
-    AdditiveChi2,
-    Angular,
-    ArcCosine,
-    Bilinear,
-    Brownian,
-    BrownianBridge,
-    Cauchy,
-    Coefficients,
-    Columns,
-    Constant,
-    Custom,
-    DotExponential,
-    DotProduct,
-    Exp,
-    Exponential,
-    ExponentialPower,
-    FourierSeries,
-    Gaussian,
-    GeneralizedZonal,
-    Intersection,
-    JensenShannon,
-    Laplace,
-    Linear,
-    LogDerivatives,
-    Mahalanobis,
-    Matern,
-    Modulated,
-    Monomials,
-    NeuralTangent,
-    Normalised,
-    Periodic,
-    Polynomial,
-    Polynomials,
-    Power,
-    Product,
-    RationalQuadratic,
-    Scaled,
-    SkewedChi2,
-    SpectralMixture,
-    Sum,
-    Warped,
-    Zonal,
-)
-from bochner.kernels.series import Binomial, ExponentialSeries
+from bochner.features import map as maps
+from bochner.kernels import series
 from bochner.moments import Moments
-from bochner.planning import Certificate
-from bochner.planning.strategies import SgdTask, StrategyCost, StrategyPlan
-from bochner.solvers.evidence import Evidence, EvidenceOutcome
-from bochner.solvers.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    Gamma,
-    Huber,
-    Poisson,
-    Quantile,
-    Squared,
-    SquaredEpsilonInsensitive,
+from bochner.planning import Certificate, strategies
+from bochner.solvers import (
+    evidence,
+    losses,
+    optimum,
+    penalty_path,
+    regression_losses,
+    sgd,
+    solution,
 )
-from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
-from bochner.solvers.penalty_path import HeldOutPath
-from bochner.solvers.regression_losses import CustomLoss, Hubers
-from bochner.solvers.sgd import Walk
-from bochner.solvers.solution import Outcome, Path, Solution
 
 __all__ = ["ESTIMATORS", "KNOWN"]
 
-_KERNELS: tuple[type, ...] = (
-    NNGP,
-    AdditiveChi2,
-    Angular,
-    ArcCosine,
-    Bilinear,
-    Brownian,
-    BrownianBridge,
-    Binomial,
-    Cauchy,
-    Coefficients,
-    Columns,
-    Constant,
-    Custom,
-    LogDerivatives,
-    DotExponential,
-    DotProduct,
-    Exp,
-    Exponential,
-    ExponentialPower,
-    ExponentialSeries,
-    FourierSeries,
-    Gaussian,
-    GeneralizedZonal,
-    Intersection,
-    JensenShannon,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    Modulated,
-    Monomials,
-    NeuralTangent,
-    Normalised,
-    Periodic,
-    Polynomial,
-    Polynomials,
-    Power,
-    Product,
-    RationalQuadratic,
-    Scaled,
-    SkewedChi2,
-    SpectralMixture,
-    Sum,
-    Warped,
-    Zonal,
-)
-_METHODS: tuple[type, ...] = (
-    IID,
-    QMC,
-    Auto,
-    Candidate,
-    Choice,
-    Compressed,
-    ExactKernel,
-    Expanded,
-    Explicit,
-    Fastfood,
-    Fourier,
-    Gegenbauer,
-    Given,
-    Grid,
-    HermiteMercer,
-    HistogramSampling,
-    LaplacianEigenfunctions,
-    KMeans,
-    Maclaurin,
-    MercerHarmonic,
-    NeuralTangentFeatures,
-    Nystrom,
-    Orthogonal,
-    Pivoted,
-    Projected,
-    PolySketch,
-    Positive,
-    ReLU,
-    RidgeLeverage,
-    Sign,
-    Structured,
-    TensorSketch,
-    Uniform,
+
+def _public(package: ModuleType) -> Iterator[type]:
+    """Give the final classes that a package lists."""
+    named = (getattr(package, name) for name in package.__all__)
+    return (cls for cls in named if isinstance(cls, type) and not isabstract(cls))
+
+
+def _by_name(classes: Iterable[type]) -> Mapping[str, type]:
+    return MappingProxyType({cls.__name__: cls for cls in classes})
+
+
+_CHOICES: tuple[type, ...] = (
+    series.Binomial,
+    series.ExponentialSeries,
+    estimators.ExactKernel,
+    monomials.Expanded,
+    auto.Candidate,
+    auto.Choice,
 )
 _MAPS: tuple[type, ...] = (
-    BasisMap,
-    ColumnwiseMap,
-    CompressedMap,
-    HermiteMap,
-    ProjectedMap,
-    SineMap,
-    Concatenate,
-    ConstantMap,
-    CountSketch,
-    Entries,
-    Exact,
-    FourierComplexMap,
-    FourierGridMap,
-    FourierMap,
-    FourierPhaseMap,
-    GegenbauerMap,
-    Hashed,
-    HistogramMap,
-    Inputs,
-    LinearMap,
-    MaclaurinMap,
-    MercerHarmonicMap,
-    ModulatedMap,
-    MonomialFunctions,
-    MonomialMap,
-    NeuralMap,
-    NeuralSketch,
-    Node,
-    NystromMap,
-    OnInputs,
-    Padded,
-    Pairs,
-    Polar,
-    PolySketchMap,
-    PositiveMap,
-    RadialFunctions,
-    ReLUMap,
-    ScaledMap,
-    SignMap,
-    SketchedProduct,
-    StructuredMap,
-    TensorProduct,
-    TensorSketchMap,
-    Weights,
-    Whitening,
+    arccosine.ReLUMap,
+    arccosine.SignMap,
+    columnwise.ColumnwiseMap,
+    combine.ModulatedMap,
+    combine.SketchedProduct,
+    compressed.CompressedMap,
+    explicit.BasisMap,
+    fourier.FourierComplexMap,
+    fourier.FourierGridMap,
+    fourier.FourierMap,
+    fourier.FourierPhaseMap,
+    gegenbauer.GegenbauerMap,
+    hermite.HermiteMap,
+    histogram.HistogramMap,
+    laplacian.SineMap,
+    maclaurin.MaclaurinMap,
+    maps.Concatenate,
+    maps.ConstantMap,
+    maps.LinearMap,
+    maps.OnInputs,
+    maps.ScaledMap,
+    maps.TensorProduct,
+    mercer.MercerHarmonicMap,
+    monomials.MonomialMap,
+    neural.NeuralMap,
+    neural.NeuralSketch,
+    nystrom.NystromMap,
+    nystrom.Whitening,
+    polar.Polar,
+    polysketch.PolySketchMap,
+    positive.PositiveMap,
+    powers.Inputs,
+    powers.Weights,
+    projected.ProjectedMap,
+    radii.MonomialFunctions,
+    radii.RadialFunctions,
+    structured.StructuredMap,
+    tensorsketch.CountSketch,
+    tensorsketch.TensorSketchMap,
+    treesteps.Entries,
+    treesteps.Exact,
+    treesteps.Hashed,
+    treesteps.Node,
+    treesteps.Padded,
+    treesteps.Pairs,
 )
 _LOSSES: tuple[type, ...] = (
-    Absolute,
-    CustomLoss,
-    EpsilonInsensitive,
-    Gamma,
-    Huber,
-    Hubers,
-    Poisson,
-    Quantile,
-    Squared,
-    SquaredEpsilonInsensitive,
+    losses.Absolute,
+    losses.EpsilonInsensitive,
+    losses.Gamma,
+    losses.Huber,
+    losses.Poisson,
+    losses.Quantile,
+    losses.Squared,
+    losses.SquaredEpsilonInsensitive,
+    regression_losses.CustomLoss,
+    regression_losses.Hubers,
 )
 _FITTED: tuple[type, ...] = (
     Calibration,
     Certificate,
-    Conformal,
-    Convergence,
-    Evidence,
-    EvidenceOutcome,
-    HeldOutPath,
-    LeftOut,
     KernelCost,
-    LearnedMetric,
     LengthscaleSearch,
     Moments,
-    NewtonHistory,
-    Optimum,
-    Outcome,
-    Path,
-    Posterior,
-    Predictive,
-    Round,
     RowSample,
     Schema,
-    SgdTask,
-    Solution,
-    Step,
-    StrategyCost,
-    StrategyPlan,
-    Tuning,
-    Walk,
+    evidence.Evidence,
+    evidence.EvidenceOutcome,
+    intervals.Conformal,
+    metric.LearnedMetric,
+    metric.Round,
+    optimum.Convergence,
+    optimum.NewtonHistory,
+    optimum.Optimum,
+    penalty_path.HeldOutPath,
+    posterior.Posterior,
+    predictive.LeftOut,
+    predictive.Predictive,
+    sgd.Walk,
+    solution.Outcome,
+    solution.Path,
+    solution.Solution,
+    strategies.SgdTask,
+    strategies.StrategyCost,
+    strategies.StrategyPlan,
+    tuned.Step,
+    tuned.Tuning,
 )
-
-
-def _by_name(*classes: type) -> Mapping[str, type]:
-    return MappingProxyType({cls.__name__: cls for cls in classes})
-
 
 #: Built from parameters, then given their fitted state.
-ESTIMATORS = _by_name(
-    GaussianProcessRegressor,
-    KernelCCA,
-    KernelFeatures,
-    KernelKMeans,
-    KernelPCA,
-    KernelRidge,
-    KernelRidgeClassifier,
-    LogisticRegression,
-    SVC,
-    KernelSGDClassifier,
-    KernelSGDRegressor,
-    KernelRegressor,
-    OneClassSVM,
-    SVR,
-)
+ESTIMATORS = _by_name(cls for cls in _public(estimators) if issubclass(cls, BaseEstimator))
 
 #: Built from their fields.
-KNOWN = _by_name(*_KERNELS, *_METHODS, *_MAPS, *_LOSSES, *_FITTED)
+KNOWN = _by_name(
+    [
+        *filter(is_dataclass, (*_public(kernels), *_public(features))),
+        *_CHOICES,
+        *_MAPS,
+        *_LOSSES,
+        *_FITTED,
+    ]
+)
