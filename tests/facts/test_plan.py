@@ -12,13 +12,20 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Fourier, Nystrom
+from bochner.features import IID, Fourier, Nystrom
 from bochner.kernels import Gaussian
 from bochner.planning import machine as machines
 from bochner.planning.foretold import wider
 from bochner.planning.machine import WIDTHS, Machine, machine
 from bochner.planning.plan import Budget, PlannedFit, as_budget, best_of
-from bochner.planning.predicted import Features, Task, exact_cost, moments_cost, resweeps
+from bochner.planning.predicted import (
+    PENALTIES,
+    Features,
+    Task,
+    exact_cost,
+    moments_cost,
+    resweeps,
+)
 
 FLAT = Machine(
     gram={"float32": (0.5e-10,) * 3, "float64": (1e-10,) * 3},
@@ -177,6 +184,19 @@ def test_the_exact_kernel_takes_half_of_all_values_in_each_product():
     half = 20_000 * (20_000 + 1024) / 2
     assert_close(each, half * (1e-9 + 4e-10) + 8 * 20_000 * 512 * 1e-10)
     assert none.peak > 8 * 20_000 * 512
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 2), (9000, 2), (1100, 9000)])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_task_keeps_and_judges_as_many_rows_at_as_many_penalties_as_a_fit(n, d, precision):
+    X = np.random.default_rng(0).standard_normal((n, d), np.float32)
+    model = bo.KernelRidge(
+        Gaussian(d**0.5), method=Fourier(IID()), n_features=8, precision=precision, random_state=0
+    )
+    path, task = model.fit(X, X[:, 0]).solution_.path, Task(n, d)
+    assert task.kept == len(model.sample_)
+    assert task.judged == path.loo_rows
+    assert PENALTIES[precision] == len(path.alphas)
 
 
 @pytest.mark.parametrize(

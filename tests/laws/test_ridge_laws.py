@@ -17,9 +17,9 @@ from bochner.datasets import load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting.named import NAMED
 from bochner.estimators.ridge import normal, regressor
-from bochner.estimators.ridge.regressor import SMALL
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.moments import Moments
+from bochner.planning.sizes import SMALL
 from bochner.solvers.direct import decompose, path_of
 from bochner.solvers.solution import Outcome
 
@@ -260,6 +260,20 @@ def test_text_columns_are_categories_at_fit_and_predict(name):
     unknown = FRAMES[name]({"a": [0.0], "kind": ["fir"], "b": [0.0]})
     with pytest.raises(InvalidInput, match=r"fir"):
         fitted.predict(unknown)
+
+
+def test_a_table_is_forgotten_by_the_next_fit():
+    X, y = table()
+    frame = pd.DataFrame({"a": X[:, 0], "side": np.where(X[:, 1] > 0, "up", "down")})
+    fresh = model().fit(X, y)
+    blocks = bo.Blocks.from_table(frame.assign(y=y), target="y")
+    for again in (model().fit(frame, y), model().fit_blocks(blocks)):
+        assert again.schema_.categories
+        for rows in (X, torch.asarray(X)):
+            assert_close(again.fit(rows, y).predict(rows), fresh.predict(X))
+            assert again.schema_ is None
+            assert not hasattr(again, "feature_names_in_")
+            again.fit(frame, y)
 
 
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])

@@ -15,7 +15,7 @@ from bochner.cli.learners import outputs
 from bochner.cli.models import open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import show
-from bochner.estimators.fitting.feature_blocks import block_rows
+from bochner.planning.sizes import block_rows
 
 __all__ = ["run_predict"]
 

@@ -19,7 +19,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments
-from bochner.planning.predicted import block_rows
+from bochner.planning.sizes import block_rows
 from bochner.solvers.cg import FeaturePreconditioner, System, solve_system
 from bochner.solvers.direct import FLOAT32_FLOOR, decompose, leave_one_out, penalties
 

@@ -26,6 +26,7 @@ from bochner.planning.predicted import (
     moments_cost,
     resweeps,
 )
+from bochner.planning.sizes import SMALL
 from bochner.solvers.pivots import TOLERANCE
 
 __all__ = ["Bench", "planned_fits", "usual_widths"]
@@ -49,8 +50,8 @@ MOST_METHODS = 2
 #: Up to so many rows all of them may be landmarks.
 ALL_ROWS = 4096
 
-#: Width of the preconditioner of the exact kernel, and n·D² up to which a fit is in float64 anyway.
-EXACT_WIDTH, SMALL = 1024, 4e9
+#: Width of the preconditioner of the exact kernel.
+EXACT_WIDTH = 1024
 
 #: What speaks against a precision.
 LIMITED = "float32 would limit the answer"

@@ -6,32 +6,28 @@ work times rates, bytes the largest of what is held at one time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import log10
 
+from bochner.moments import FLUSH_ROWS
 from bochner.planning.machine import Machine
+from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS, block_rows, kept_rows
+from bochner.solvers.direct import FLOAT32_FLOOR, LOWEST, PER_DECADE
 
 __all__ = [
     "Cost",
     "Features",
     "Task",
-    "block_rows",
     "exact_cost",
     "moments_cost",
     "pivoting",
     "resweeps",
 ]
 
-#: Rows kept of a pass, rows that leave-one-out errors are the mean of where those are not all, and
-#: rows that the forecast of the precision looks at: as ``bochner.estimators`` has them.
-KEPT_ROWS, LOO_ROWS, LOOK_ROWS = 8192, 4096, 2048
-
-#: n·D² up to which singular values of the rows are taken.
-FEW = 2e8
-
 #: Penalties on the path, by precision.
-PENALTIES = {"float32": 29, "float64": 49}
-
-#: Rows of float32 products between two float64 sums.
-FLUSH_ROWS = 8192
+PENALTIES = {
+    precision: round(PER_DECADE * log10(10 / lowest)) + 1
+    for precision, lowest in (("float32", FLOAT32_FLOOR), ("float64", LOWEST))
+}
 
 #: Bytes that a fit takes beside its arrays: code that is loaded, small objects.
 BESIDE = 4 << 20
@@ -66,12 +62,12 @@ class Task:
     @property
     def kept(self) -> int:
         """Rows that a fit keeps a sample of."""
-        return min(self.n_rows, KEPT_ROWS)
+        return min(self.n_rows, kept_rows(self.n_columns))
 
     @property
     def judged(self) -> int:
         """Rows that leave-one-out errors are the mean of."""
-        return self.n_rows if self.n_rows <= KEPT_ROWS else LOO_ROWS
+        return self.n_rows if self.kept == self.n_rows else min(self.kept, LOO_ROWS)
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ def _moments_seconds(
 
 def _few(task: Task, D: int, precision: str) -> bool:
     n = task.n_rows
-    return precision == "float64" and n <= KEPT_ROWS and n * D**2 <= FEW
+    return precision == "float64" and task.kept == n and n * D**2 <= FEW
 
 
 def _foretold(task: Task, D: int, precision: str) -> bool:
@@ -196,11 +192,6 @@ def resweeps(task: Task, phi: Features, machine: Machine) -> Cost:
 
 
 # --- memory --------------------------------------------------------------------------------------
-
-
-def block_rows(n_features: int) -> int:
-    """Rows a block, as ``bochner.estimators.fitting.feature_blocks`` cuts them."""
-    return max(256, min(4096, (1 << 22) // n_features))
 
 
 def _moments_bytes(task: Task, phi: Features, precision: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ from bochner._ground.checks import integer
 from bochner._ground.random import seed_of
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
-from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features, block_rows
+from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features
 from bochner.estimators.fitting.inputs import predict_blocks_of
 from bochner.estimators.fitting.labels import indicators
 from bochner.estimators.fitting.named import LengthscaleSearch, as_kernel, choose_lengthscale
@@ -27,6 +27,7 @@ from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
 from bochner.planning.penalty import penalty_for
+from bochner.planning.sizes import SMALL, block_rows
 from bochner.planning.width import Enough, as_enough, enough
 
 __all__ = [
@@ -48,9 +49,6 @@ __all__ = [
     "sweep",
     "sweep_unless",
 ]
-
-#: Below this many products n·D² a fit in float64 takes no time that anyone would notice.
-SMALL = 4e9
 
 #: Width that a lengthscale is chosen at where the width itself is open.
 SEARCHED = 512

@@ -12,8 +12,9 @@ from bochner._ground.shapes import Array
 from bochner.estimators.fitting.rows import Keeper
 from bochner.features import FeatureMap
 from bochner.features.nystrom import Rounded
+from bochner.planning.sizes import block_rows
 
-__all__ = ["FeatureBlock", "Features", "block_rows"]
+__all__ = ["FeatureBlock", "Features"]
 
 
 class FeatureBlock(NamedTuple):
@@ -23,11 +24,6 @@ class FeatureBlock(NamedTuple):
     y: Array | None
     w: Array | None
     start: int
-
-
-def block_rows(n_features: int) -> int:
-    """Rows a block: its features take about 16 MB, and BLAS works at full speed."""
-    return max(256, min(4096, (1 << 22) // n_features))
 
 
 class Features:

@@ -10,14 +10,9 @@ from bochner._ground.pieces import Piece, join, part
 from bochner._ground.sampling import row_priorities
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.planning.sizes import kept_rows
 
 __all__ = ["Keeper", "RowSample"]
-
-#: Rows kept, for leave-one-out errors, landmarks and the certificate.
-MOST_ROWS = 8192
-
-#: ... or as many as fit in this, but no fewer than 1024.
-MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +43,7 @@ class RowSample:
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
         sample = RowSample(X, y.reshape(n, -1), w, row_priorities(seed, block.start, n))
-        return sample.take(np.flatnonzero(w > 0)).lowest(_capacity(X))
+        return sample.take(np.flatnonzero(w > 0)).lowest(kept_rows(X.shape[1]))
 
     def __len__(self) -> int:
         return len(self.w)
@@ -57,7 +52,7 @@ class RowSample:
         """Return the sample of the rows of both."""
         X, y, w = join([Piece(self.X, self.y, self.w), Piece(other.X, other.y, other.w)])
         priority = np.concatenate([self.priority, other.priority])
-        return RowSample(X, y, w, priority).lowest(_capacity(X))
+        return RowSample(X, y, w, priority).lowest(kept_rows(X.shape[1]))
 
     def lowest(self, m: int) -> "RowSample":
         """Return the m rows of lowest priority, still in the order they came."""
@@ -69,10 +64,6 @@ class RowSample:
         """Return these rows."""
         X, y, w = part(Piece(self.X, self.y, self.w), rows)
         return RowSample(X, y, w, self.priority[rows])
-
-
-def _capacity(X: Array) -> int:
-    return min(MOST_ROWS, max(1024, MOST_BYTES // (8 * X.shape[1])))
 
 
 class Keeper:
@@ -107,7 +98,7 @@ class Keeper:
         if held is None:
             self._sample = new
             return
-        if len(held) >= _capacity(new.X):
+        if len(held) >= kept_rows(new.X.shape[1]):
             new = new.take(np.flatnonzero(new.priority < held.priority.max()))
         if len(new):
             self._sample = held.merge(new)

@@ -23,6 +23,7 @@ from bochner.estimators.fitting.rows import Keeper, RowSample
 from bochner.features.nystrom import Rounded
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
+from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS
 from bochner.solvers.direct import Eigen, decompose, decompose_rows
 from bochner.solvers.folds import kfold_errors
 from bochner.solvers.forecast import limited
@@ -45,16 +46,6 @@ __all__ = [
     "target_shape",
     "warn",
 ]
-
-#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
-#: penalties are compared on the same rows, so that few decide.
-LOO_ROWS = 4096
-
-#: Rows that a forecast of the precision looks at.
-LOOK_ROWS = 2048
-
-#: Below this many, singular values of the rows are affordable.
-FEW = 2e8
 
 #: Outcomes that a user is warned of.
 WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)

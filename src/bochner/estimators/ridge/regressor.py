@@ -14,7 +14,6 @@ from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.engine import SMALL
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.ridge import normal
@@ -26,7 +25,7 @@ from bochner.planning import Certificate
 from bochner.planning.width import Enough
 from bochner.solvers.solution import Solution
 
-__all__ = ["SMALL", "KernelRidge"]
+__all__ = ["KernelRidge"]
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):

@@ -1,0 +1,30 @@
+"""Sizes at which a fit changes its course: what estimators go by, and plans foretell from."""
+
+__all__ = ["FEW", "LOOK_ROWS", "LOO_ROWS", "SMALL", "block_rows", "kept_rows"]
+
+#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: so many, or as many
+#: as fit in these bytes, but no fewer than the last.
+KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
+
+#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
+#: penalties are compared on the same rows, so that few decide.
+LOO_ROWS = 4096
+
+#: Rows that a forecast of the precision looks at.
+LOOK_ROWS = 2048
+
+#: Up to this many products n·D², singular values of the rows are affordable.
+FEW = 2e8
+
+#: Up to this many a fit in float64 takes no time that anyone would notice.
+SMALL = 4e9
+
+
+def kept_rows(n_columns: int) -> int:
+    """Return how many rows of so many columns are kept of a pass."""
+    return min(KEPT_ROWS, max(FEWEST_KEPT, KEPT_BYTES // (8 * n_columns)))
+
+
+def block_rows(n_features: int) -> int:
+    """Return the rows of a block: its features take about 16 MB, and BLAS works at full speed."""
+    return max(256, min(4096, (1 << 22) // n_features))
