@@ -16,6 +16,7 @@ from bochner.errors import InvalidInput, InvalidType
 __all__ = [
     "array_namespace",
     "as_matrix",
+    "dense",
     "device",
     "from_numpy",
     "is_numpy",
@@ -61,6 +62,11 @@ def to_numpy(X: Any) -> np.ndarray:
     if array_api_compat.is_cupy_array(X):
         return X.get()
     return np.from_dlpack(X)
+
+
+def dense(X: Any) -> Any:
+    """Return X, written out if it is sparse; in its own library and on its device."""
+    return X.toarray() if is_sparse(X) else X
 
 
 def from_numpy(A: np.ndarray, like: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse
 from bochner._ground.blas import product
 from bochner._ground.checks import integer
 from bochner._ground.shapes import Array, Float
@@ -241,7 +241,7 @@ def _signed_square(T: Float[Array, "n m"]) -> Float[Array, "n m"]:
 
 def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
     """Return features of ½, ½⟨x, y⟩ or ½|x|²|y|² + ⟨x, y⟩²."""
-    X = X.toarray() if is_sparse(X) else X
+    X = dense(X)
     xp = array_namespace(X)
     if order == 0:
         return xp.full((X.shape[0], 1), 0.5**0.5, dtype=X.dtype, device=device(X))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.request import Request
@@ -36,17 +36,14 @@ def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
     """Yield the rows as dense float64 blocks."""
     step = max(1, CELLS // X.shape[1])
     for start in range(0, X.shape[0], step):
-        rows = X[start : start + step]
-        rows = rows.toarray() if is_sparse(rows) else rows
-        yield rows.astype(np.float64, copy=False)
+        yield dense(X[start : start + step]).astype(np.float64, copy=False)
 
 
 def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
     """Return at most this many different rows at random, dense, in float64."""
     n = X.shape[0]
     chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
-    rows = X[chosen]
-    return (rows.toarray() if is_sparse(rows) else rows).astype(np.float64, copy=False)
+    return dense(X[chosen]).astype(np.float64, copy=False)
 
 
 def mean_and_covariance(

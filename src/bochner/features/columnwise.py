@@ -15,7 +15,7 @@ from functools import cached_property, singledispatch
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap, moved
 from bochner.features.products import (
@@ -146,7 +146,7 @@ class ColumnwiseMap(FeatureMap):
         return factored(self.indices + np.concatenate([[0], ends[:-1]]))
 
     def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(X.toarray() if is_sparse(X) else X)
+        xp, X = in_double(dense(X))
         columns = [
             k(X[:, j : j + 1], moved(q[:, None], like=X)) @ moved(w, like=X)
             for j, (k, q, w) in enumerate(zip(self.factors, self.nodes, self.weights, strict=True))
@@ -183,8 +183,7 @@ def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], 
     All values of the column, if they are few; else half of the nodes are values at even ranks, and
     half are evenly spaced, for smooth kernels have their largest errors in the gaps of the tails.
     """
-    dense = column.toarray() if is_sparse(column) else column
-    values, counts = np.unique(dense.astype(np.float64), return_counts=True)
+    values, counts = np.unique(dense(column).astype(np.float64), return_counts=True)
     if len(values) <= most:
         return values, counts / counts.sum()
     ranks = np.searchsorted(np.cumsum(counts) / counts.sum(), np.linspace(0, 1, most // 2))

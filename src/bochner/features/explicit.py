@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap
@@ -85,7 +85,7 @@ class BasisMap(FeatureMap):
         return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(X.toarray() if is_sparse(X) else X)
+        xp, X = in_double(dense(X))
         return xp.permute_dims(xp.concat(self.kernel.functions(X), axis=1), (1, 0))
 
 

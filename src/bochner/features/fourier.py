@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, is_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
@@ -135,7 +135,7 @@ class FourierMap(FeatureMap):
             X = np.ascontiguousarray(X)
             return native.cos_sin(X, self._turns[X.dtype == np.float64], scale)
         xp = array_namespace(X)
-        angles = _projected(X, self.frequencies)
+        angles = X @ moved(self.frequencies, like=X)
         return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
 
 
@@ -193,7 +193,7 @@ class FourierPhaseMap(FeatureMap):
             double = X.dtype == np.float64
             X = np.ascontiguousarray(X)
             return native.cos_bias(X, self._turns[double], self._phase_turns[double], scale)
-        angles = _projected(X, self.frequencies)
+        angles = X @ moved(self.frequencies, like=X)
         xp = array_namespace(angles)
         return scale * xp.cos(angles + moved(self.phases, like=angles))
 
@@ -300,8 +300,3 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
     turns = np.ascontiguousarray(angles / (2 * np.pi))
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
         return turns.astype(np.float32), turns
-
-
-def _projected(X: Array, W: Float[Array, "d m"]) -> Array:
-    angles = X @ moved(W, like=X)
-    return angles.toarray() if is_sparse(angles) else angles

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.checks import finite, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -165,7 +165,7 @@ class SineMap(FeatureMap):
         return factored(self.indices - 1 + starts)
 
     def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(X.toarray() if is_sparse(X) else X)
+        xp, X = in_double(dense(X))
         unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
             self.length, like=X
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.blas import triangular_product
 from bochner._ground.shapes import Array, Float
 from bochner.kernels import Kernel
@@ -142,6 +142,5 @@ def _parts(
 
 def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]) -> Float[Array, "m d"]:
     """Return the rows of the mask, dense."""
-    parts = list(_parts(blocks, mask))
-    dense = [p.toarray() if is_sparse(p) else p for p in parts]
-    return np.ascontiguousarray(np.concatenate(dense or [np.empty((0, 1))]), dtype=np.float64)
+    parts = [dense(part) for part in _parts(blocks, mask)]
+    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, is_sparse
+from bochner._ground.arrays import array_namespace, dense, device
 from bochner._ground.checks import one_of, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -133,9 +133,8 @@ class MaclaurinMap(FeatureMap):
     def _exact(self, U: Array, lengths: Float[Array, " n"]) -> list[Array]:
         weights = self.exact.at(lengths, like=U)
         columns = [weights[:, i : i + 1] for i in range(len(self.exact.degrees))]
-        dense = U.toarray() if is_sparse(U) and 1 in self.exact.degrees else U
         return [
-            c if n == 0 else c * dense for n, c in zip(self.exact.degrees, columns, strict=True)
+            c if n == 0 else c * dense(U) for n, c in zip(self.exact.degrees, columns, strict=True)
         ]
 
     def _random(self, U: Array, lengths: Float[Array, " n"]) -> Array:
@@ -154,7 +153,6 @@ class MaclaurinMap(FeatureMap):
         product = None
         for step in reversed(self._steps):
             projected = U @ moved(step, like=U)
-            projected = projected.toarray() if is_sparse(projected) else projected
             if product is not None:
                 both = projected[:, : product.shape[1]] * product
                 projected = xp.concat([both, projected[:, product.shape[1] :]], axis=1)

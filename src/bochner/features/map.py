@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, as_matrix, from_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, as_matrix, dense, from_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
@@ -131,7 +131,7 @@ class LinearMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X, dense."""
-        return X.toarray() if is_sparse(X) else X
+        return dense(X)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, moved
@@ -86,7 +86,7 @@ class MonomialMap(FeatureMap):
         return factored(self.columns)
 
     def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(X.toarray() if is_sparse(X) else X)
+        xp, X = in_double(dense(X))
         ones = X[:, :1] * 0 + 1
         return xp.permute_dims(xp.concat([X, ones], axis=1), (1, 0))
 

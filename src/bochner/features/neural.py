@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import hadamard
 
 from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, dense, is_numpy
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -110,8 +110,7 @@ class NeuralMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features of all layers, (n, D)."""
-        X = X.toarray() if is_sparse(X) else X
-        u, length = directions(X)
+        u, length = directions(dense(X))
         linear, tangent = [u], [u]  # blocks of Σ_h and of K_h without their factors
         for h, W in enumerate(self.ramps):
             below = _joined(linear, _halves(h))
@@ -164,8 +163,7 @@ class NeuralSketch(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features of the last layer, (n, D)."""
-        X = X.toarray() if is_sparse(X) else X
-        u, length = directions(X)
+        u, length = directions(dense(X))
         linear, tangent = u, u
         for h, W in enumerate(self.ramps):
             projected = _times(linear, W)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, dense, is_numpy, to_numpy
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
@@ -47,7 +47,7 @@ class Polar:
 
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
         """Return coordinates, (n, a), and radii, (n,); rows at the centre have direction zero."""
-        X = X.toarray() if is_sparse(X) else X
+        X = dense(X)
         xp = array_namespace(X)
         A = (X - moved(self.centre, like=X)) / moved(self.scales, like=X)
         largest = xp.max(xp.abs(A), axis=1)  # squares of what is divided by it cannot overflow

@@ -112,7 +112,6 @@ class PositiveMap(FeatureMap):
         """Return the exponentials, (n, D)."""
         xp = array_namespace(X)
         projected = X @ moved(self.frequencies, like=X)
-        projected = projected.toarray() if is_sparse(projected) else projected
         offset = self._offset(X, projected)
         if self.form == "plain":
             return xp.exp(projected + offset)

@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
 from bochner._ground.checks import integer, one_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -118,14 +117,7 @@ class ProjectedMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ′(X P), (n, D)."""
-        return self.inner.features(projected(X, self.projection))
-
-
-def projected(X: Float[Array, "n d"], P: Float[Array, "d d'"]) -> Float[Array, "n d'"]:
-    """Return X P, dense, in the precision of X."""
-    if is_sparse(X):
-        return np.asarray(X @ P.astype(X.dtype, copy=False))
-    return X @ moved(P, like=X)
+        return self.inner.features(X @ moved(self.projection, like=X))
 
 
 # --- The kernel of projected rows ---------------------------------------------------------------
@@ -178,7 +170,7 @@ def _(method: Projected, kernel: Kernel, ask: Request) -> FeatureMap:
             f"only; got {kernel!r}. Nystrom(...) serves every kernel, of any number of columns."
         )
     P = _projection(method, plain, scales, ask)
-    X = None if ask.X is None else projected(ask.X, P)
+    X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
     inner = draw_map(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
     return ProjectedMap(kernel, inner, P, _distortion(kernel, plain, P, ask))
 

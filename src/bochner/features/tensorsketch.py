@@ -17,7 +17,7 @@ import scipy.fft
 import scipy.sparse
 
 from bochner._ground import native
-from bochner._ground.arrays import is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import dense, is_numpy, is_sparse, to_numpy
 from bochner._ground.checks import positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -113,18 +113,14 @@ class CountSketch:
         """Return the sketch of the power of NumPy or sparse rows."""
         first, *others = self._double if U.dtype == np.float64 else self._single
         if not others:
-            return _dense(first @ U.T).T
+            return dense(first @ U.T).T
         spectrum = self._spectrum(first, U)
         for C in others:
             spectrum *= self._spectrum(C, U)
         return scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True).T
 
     def _spectrum(self, C: scipy.sparse.csr_array, U: Array) -> Array:
-        return scipy.fft.rfft(_dense(C @ U.T), axis=0)
-
-
-def _dense(A: Array) -> Array:
-    return A.toarray() if is_sparse(A) else A
+        return scipy.fft.rfft(dense(C @ U.T), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +178,7 @@ class TensorSketchMap(FeatureMap):
             if sketch is not None:
                 np.multiply(sketch.of(U), weight, out=out)
             else:
-                out[:] = weight * _dense(U) if self.weights.degrees[i] else weight
+                out[:] = weight * dense(U) if self.weights.degrees[i] else weight
 
 
 def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:

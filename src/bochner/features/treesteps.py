@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from bochner._ground import native
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense
 from bochner._ground.shapes import Array
 
 __all__ = ["Entries", "Exact", "Hashed", "Node", "Padded", "Pairs"]
@@ -33,7 +33,7 @@ class Padded:
         """Return the value for these rows, (n, P)."""
         signed = np.zeros((U.shape[0], len(self.signs)), dtype=U.dtype)
         d = U.shape[1]
-        np.multiply(_dense(U), self.signs[:d].astype(U.dtype), out=signed[:, :d])
+        np.multiply(dense(U), self.signs[:d].astype(U.dtype), out=signed[:, :d])
         return native.hadamard(signed, out=signed)
 
 
@@ -71,7 +71,7 @@ class Hashed:
     def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
         """Return the value for these rows, (n, P)."""
         hashed = np.ascontiguousarray(
-            _dense(U @ (self._double if U.dtype == np.float64 else self._single))
+            dense(U @ (self._double if U.dtype == np.float64 else self._single))
         )
         return native.hadamard(hashed, out=hashed)
 
@@ -166,8 +166,4 @@ class Exact:
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
         """Write the weight, or the weighted columns."""
-        np.multiply(_dense(U) if self.degree else 1, weight, out=Z)
-
-
-def _dense(A: Array) -> Array:
-    return A.toarray() if is_sparse(A) else A
+        np.multiply(dense(U) if self.degree else 1, weight, out=Z)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from bochner._ground.arrays import array_namespace, is_sparse
+from bochner._ground.arrays import array_namespace, dense
 from bochner._ground.checks import finite, nonnegative, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -179,11 +179,6 @@ class BrownianBridge(Kernel):
         xp = array_namespace(X)
         t = xp.clip(dense(X), 0.0, self.length)
         return xp.prod(t - t * t / self.length, axis=1)
-
-
-def dense(X: Array) -> Array:
-    """Return rows as a dense array."""
-    return X.toarray() if is_sparse(X) else X
 
 
 def _over_columns(

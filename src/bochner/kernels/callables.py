@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from bochner._ground.arrays import array_namespace, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, dense, to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 
@@ -35,8 +35,7 @@ def answer(result: Any, shape: tuple[int | None, ...], like: Array, who: str) ->
     like : array or sparse matrix
         The rows.
     """
-    if is_sparse(result):
-        result = result.toarray()
+    result = dense(result)
     got = tuple(getattr(result, "shape", ()))
     if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
         wanted = ", ".join("any" if s is None else str(s) for s in shape)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["by_blocks", "centred", "coordinatewise", "inner", "overflow", "square_norms", "squared"]
@@ -69,8 +69,7 @@ def centred(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Arra
 
 def inner(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """Return the inner products ⟨x, y⟩, dense, of dense or sparse rows."""
-    products = X @ Y.T
-    return products.toarray() if is_sparse(products) else products
+    return dense(X @ Y.T)
 
 
 def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
