@@ -39,6 +39,7 @@ NAMES = (
     "sgd",
     "double_descent",
     "plan",
+    "enough",
 )
 
 
