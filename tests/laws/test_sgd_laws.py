@@ -448,6 +448,17 @@ def test_a_saved_model_predicts_the_same_bits(rows, strategy, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_blocks_are_predicted_as_arrays_are(rows, strategy):
+    X, y, _, number = rows
+    for kind, target in ((KernelSGDClassifier, y), (KernelSGDRegressor, number)):
+        model = kind(Polynomial(2), strategy=strategy, n_features=20, **FIXED).fit(X, target)
+        predicted = model.predict(Blocks.from_arrays(X, block_rows=50))
+        np.testing.assert_allclose(predicted, model.predict(X), rtol=1e-12)
+        with pytest.raises(InvalidInput, match=r"X has 3 columns, but KernelSGD.* is expecting 4"):
+            model.predict(Blocks.from_arrays(X[:, :3]))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_sparse_rows_and_float32_rows_give_the_same_model(rows, strategy):
     X, *_, y = rows
     model = KernelSGDRegressor(

@@ -36,6 +36,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
         X = validate_data(model, X, **options)
     else:
         X, y = validate_data(model, X, y, multi_output=True, y_numeric=True, **options)
+    if reset:
+        model.schema_ = None
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     return Blocks.from_arrays(X, y, sample_weight)
@@ -84,15 +86,18 @@ def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
         return
     model.n_features_in_ = columns
     model.schema_ = schema
+    model.__dict__.pop("feature_names_in_", None)
     if schema is not None:
         model.feature_names_in_ = np.array(schema.columns, dtype=object)
 
 
 def _check_width(model: BaseEstimator, columns: int) -> None:
-    if columns != model.map_.n_inputs:
+    schema = getattr(model, "schema_", None)
+    expected = model.n_features_in_ if schema is None else len(schema.feature_names)
+    if columns != expected:
         raise InvalidInput(
-            f"X has {columns} columns, but {type(model).__name__} is expecting "
-            f"{model.map_.n_inputs}. Read files and tables with schema=model.schema_."
+            f"X has {columns} columns, but {type(model).__name__} is expecting {expected}. "
+            "Read files and tables with schema=model.schema_."
         )
 
 
