@@ -23,6 +23,7 @@ __all__ = [
     "is_sparse",
     "refuse_masked",
     "require_alike",
+    "taken",
     "to_numpy",
 ]
 
@@ -74,6 +75,13 @@ def from_numpy(A: np.ndarray, like: Any) -> Any:
     if is_numpy(like) or is_sparse(like):
         return A
     return array_namespace(like).asarray(A, device=device(like))
+
+
+def taken(A: Array, places: np.ndarray, axis: int) -> Array:
+    """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
+    if is_numpy(A):
+        return np.take(A, places, axis=axis)
+    return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
 
 
 def as_matrix(X: Any, who: str, name: str = "X") -> Any:

@@ -7,11 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, from_numpy
-from bochner._ground.native import _loops, _room, _row_blocks, get_num_threads
+from bochner._ground.arrays import array_namespace, device, from_numpy, is_numpy, taken
+from bochner._ground.native import (
+    _loops,
+    _room,
+    _row_blocks,
+    get_num_threads,
+    hadamard,
+    power_of_two,
+)
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["Chains", "chain_waves", "chain_waves_twin", "turns", "walsh"]
+__all__ = ["Chains", "chain_waves", "chain_waves_twin", "signed_walsh", "turns", "walsh"]
 
 
 class Chains(NamedTuple):
@@ -86,7 +93,7 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
         Z = xp.reshape(walsh(xp.reshape(Z, (n * blocks, p))), (n, blocks * p))
         if step == 0 and len(chains.orders):
             places = chains.orders.astype(np.int64) + p * np.arange(blocks)[:, None]
-            Z = xp.take(Z, from_numpy(places.reshape(-1), like=Z), axis=1)
+            Z = taken(Z, places.reshape(-1), axis=1)
         Z = Z * xp.reshape(diagonal, (1, blocks * p))
     return Z[:, : chains.m]
 
@@ -107,3 +114,19 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
         low, high = pairs[:, :, 0, :], pairs[:, :, 1, :]
         Z = xp.reshape(xp.stack([low + high, low - high], axis=2), (n, p))
     return Z
+
+
+def signed_walsh(X: Float[Array, "n d"], signs: Float[Array, " p"]) -> Float[Array, "n p"]:
+    """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library.
+
+    Signs beyond the d columns meet zeros, and need not be there. X may be complex.
+    """
+    d = X.shape[1]
+    p = power_of_two(d)
+    if is_numpy(X) and X.dtype.kind == "f":
+        filled = np.zeros((X.shape[0], p), X.dtype)
+        np.multiply(X, signs[:d].astype(X.dtype), out=filled[:, :d])
+        return hadamard(filled, out=filled)
+    xp = array_namespace(X)
+    signs = xp.astype(from_numpy(signs[:d], like=X), X.dtype)
+    return walsh(_filled(X * signs[None, :], p, xp))

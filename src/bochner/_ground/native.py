@@ -27,6 +27,7 @@ __all__ = [
     "cos_sin",
     "get_num_threads",
     "hadamard",
+    "power_of_two",
     "radial",
     "set_num_threads",
 ]
@@ -291,6 +292,11 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
 def is_power_of_two(n: int) -> bool:
     """Whether n is 1, 2, 4, ..."""
     return n > 0 and n & (n - 1) == 0
+
+
+def power_of_two(n: int) -> int:
+    """Return the least power of two that is n or more: the columns of a transform of n."""
+    return 1 << max(0, n - 1).bit_length()
 
 
 def hadamard_twin(X: Array, out: Array) -> None:

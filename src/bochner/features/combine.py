@@ -1,17 +1,17 @@
 """Maps made of maps: rows multiplied by a function, and products too wide to be written out."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bochner._ground import native
-from bochner._ground.arrays import array_namespace, device, is_numpy
+from bochner._ground.arrays import is_numpy, taken
+from bochner._ground.chains import signed_walsh
+from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel, Modulated, Normalised
 
-__all__ = ["ModulatedMap", "SketchedProduct", "sketched"]
+__all__ = ["ModulatedMap", "SketchedProduct", "in_rounds", "sketched"]
 
 #: Rows that are sketched together: they stay in a core's own cache.
 BLOCK = 512
@@ -102,9 +102,9 @@ class SketchedProduct(FeatureMap):
         return Z
 
     def _sampled(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
-        first = _picked(_rotated(left, self.left_signs), self.rows[0])
+        first = taken(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
         first *= self.n_features**-0.5
-        first *= _picked(_rotated(right, self.right_signs), self.rows[1])
+        first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
         return first
 
 
@@ -117,48 +117,11 @@ def sketched(
     """
     sizes = left.n_features, right.n_features
     first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
-    rows = np.stack([_walk(_padded(size), width, rng.spawn(1)[0]) for size in sizes])
+    rows = np.stack([in_rounds(power_of_two(size), width, rng.spawn(1)[0]) for size in sizes])
     return SketchedProduct(kernel, left, right, first, second, rows)
 
 
-def _walk(size: int, length: int, rng: np.random.Generator) -> Array:
-    """Return row numbers: random permutations of all of them, one after the other."""
-    rounds = -(-length // size)
-    return np.concatenate([rng.permutation(size) for _ in range(rounds)])[:length]
-
-
-def _padded(size: int) -> int:
-    return 1 << (size - 1).bit_length()
-
-
-def _rotated(Z: Float[Array, "n D"], signs: Float[Array, " D"]) -> Float[Array, "n P"]:
-    """Return H (s ∘ z) of each row z, padded with zeros."""
-    Z = Z * moved(signs, like=Z)
-    size = _padded(Z.shape[1])
-    if size > Z.shape[1]:
-        xp = array_namespace(Z)
-        rest = xp.zeros((Z.shape[0], size - Z.shape[1]), dtype=Z.dtype, device=device(Z))
-        Z = xp.concat([Z, rest], axis=1)
-    if not is_numpy(Z) or Z.dtype.kind == "c":
-        return _hadamard(Z)
-    Z = np.ascontiguousarray(Z)
-    return native.hadamard(Z, out=Z)
-
-
-def _hadamard(Z: Float[Array, "n P"]) -> Float[Array, "n P"]:
-    """Do what the compiled transform does, in any array library."""
-    xp, (n, size) = array_namespace(Z), Z.shape
-    half = 1
-    while half < size:
-        pairs = xp.reshape(Z, (n, size // (2 * half), 2, half))
-        a, b = pairs[:, :, 0, :], pairs[:, :, 1, :]
-        Z = xp.reshape(xp.stack([a + b, a - b], axis=2), (n, size))
-        half *= 2
-    return Z
-
-
-def _picked(Z: Float[Array, "n P"], columns: Any) -> Float[Array, "n D"]:
-    if is_numpy(Z):
-        return np.take(Z, columns, axis=1)
-    xp = array_namespace(Z)
-    return xp.take(Z, xp.asarray(columns, device=device(Z)), axis=1)
+def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
+    """Return ``count`` numbers below ``size``: random permutations of all, one after the other."""
+    rounds = [rng.permutation(size) for _ in range(-(-count // size))]
+    return np.concatenate([np.empty(0, np.int64), *rounds])[:count]

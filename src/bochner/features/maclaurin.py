@@ -13,21 +13,19 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device
+from bochner._ground.arrays import array_namespace, dense, device, taken
 from bochner._ground.checks import one_of, positive
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,
     Powers,
     Weights,
-    constant_and_linear,
-    energies,
-    lengths_of,
     log_coefficients,
     powers,
+    random_signs,
+    split_off,
 )
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
@@ -122,6 +120,13 @@ class MaclaurinMap(FeatureMap):
         """Return where each feature is among those sorted by falling degree."""
         return np.argsort(np.argsort(-self.weights.degrees, kind="stable"))
 
+    @cached_property
+    def _distinct(self) -> tuple[Weights, Array]:
+        """Return the weight of each degree that occurs, and which of them a feature has."""
+        given = self.weights
+        degrees, first, which = np.unique(given.degrees, return_index=True, return_inverse=True)
+        return Weights(degrees, given.logs[first], given.gaussian), which
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return exact terms and weighted products, (n, D)."""
         U, lengths = self.inputs.split(X)
@@ -138,13 +143,9 @@ class MaclaurinMap(FeatureMap):
         ]
 
     def _random(self, U: Array, lengths: Float[Array, " n"]) -> Array:
-        xp = array_namespace(U)
-        degrees, which = np.unique(self.weights.degrees, return_inverse=True)
-        first = np.unique(self.weights.degrees, return_index=True)[1]
-        distinct = Weights(degrees, self.weights.logs[first], self.weights.gaussian)
-        weights = distinct.at(lengths, like=U)
-        products = self._products(U)
-        return _columns(xp, products, self._places) * _columns(xp, weights, which)
+        distinct, which = self._distinct
+        products = taken(self._products(U), self._places, axis=1)
+        return products * taken(distinct.at(lengths, like=U), which, axis=1)
 
     def _products(self, U: Array) -> Array:
         """Return Π_j ⟨ω_j, u⟩ by falling degree, from the last factor to the first."""
@@ -163,11 +164,6 @@ class MaclaurinMap(FeatureMap):
         return ones if product is None else xp.concat([product, ones], axis=1)
 
 
-def _columns(xp: object, A: Array, which: Array) -> Array:
-    """Return the columns of A with these numbers."""
-    return xp.take(A, xp.asarray(which, device=device(A)), axis=1)  # type: ignore[attr-defined]
-
-
 @leaf_map.register
 def _(method: Maclaurin, kernel: Kernel, ask: Request) -> FeatureMap:
     parts = powers(kernel, method, ask.n_inputs)
@@ -177,23 +173,15 @@ def _(method: Maclaurin, kernel: Kernel, ask: Request) -> FeatureMap:
 
 
 def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -> FeatureMap:
-    inputs, series = Inputs(parts.scales), parts.series
-    energy = energies(series, lengths_of(method.radius, inputs, series, ask))
-    exact = np.flatnonzero(constant_and_linear(energy, ask.n_inputs, ask.n_features))
-    left = ask.n_features - sum(1 if n == 0 else ask.n_inputs for n in exact)
-    energy[exact] = 0.0
-    if left < 1 and energy.any():
-        raise InvalidInput(
-            f"Maclaurin requires a feature more than the {ask.n_features} that {kernel!r} has for "
-            "its exact terms. Ask for more features."
-        )
+    series = parts.series
+    exact, energy, left = split_off(kernel, method, parts, ask)
     degrees = _spread(energy, left, ask) if energy.any() else np.empty(0, dtype=np.int64)
     q = energy / max(energy.sum(), math.ulp(0.0))
     with np.errstate(divide="ignore"):
         logs = log_coefficients(series, degrees) - np.log(q)[degrees] - math.log(max(left, 1))
     return MaclaurinMap(
         kernel,
-        inputs,
+        Inputs(parts.scales),
         Weights(exact, 0.5 * log_coefficients(series, exact), parts.gaussian),
         Weights(degrees, 0.5 * logs, parts.gaussian),
         _signs(degrees, ask),
@@ -223,5 +211,5 @@ def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:
 
 def _signs(degrees: Array, ask: Request) -> Array:
     """Return ω for every factor of every feature, (d, ΣN), feature after feature."""
-    bits = ask.stream("signs").integers(0, 2, (int(degrees.sum()), ask.n_inputs), dtype=np.int8)
-    return np.ascontiguousarray((2 * bits - 1).T)
+    signs = random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
+    return np.ascontiguousarray(signs.T)

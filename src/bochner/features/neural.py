@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import hadamard
 
-from bochner._ground import native
-from bochner._ground.arrays import array_namespace, dense, is_numpy
+from bochner._ground.arrays import array_namespace, dense, is_numpy, taken
 from bochner._ground.blas import product
+from bochner._ground.chains import signed_walsh
+from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features.combine import in_rounds
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
 from bochner.features.rules import Request, leaf_map
@@ -209,12 +210,7 @@ def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"
 
 def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> Float[Array, "n s"]:
     """Return coordinates of H D y: H the ±1 matrix of Hadamard, D the signs, y padded by zeros."""
-    p = Y.shape[1]
-    if is_numpy(Y):
-        padded = np.zeros((Y.shape[0], len(signs)), Y.dtype)
-        np.multiply(Y, signs[:p].astype(Y.dtype), out=padded[:, :p])
-        return native.hadamard(padded, out=padded)[:, picks]
-    return Y @ moved(signs[:p, None] * hadamard(len(signs), np.int8)[:p, picks], like=Y)
+    return taken(signed_walsh(Y, signs), picks, axis=1)
 
 
 # --- Rules ---------------------------------------------------------------------------------------
@@ -241,8 +237,8 @@ def _split_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralMap:
         ramps.append(_orthogonal(below, m, rng))
         if tangent:
             steps.append(_orthogonal(below, s, rng))
-            signs.append(rng.choice((-1.0, 1.0), _power(full)))
-            picks.append(_spread(_power(full), s, rng))
+            signs.append(rng.choice((-1.0, 1.0), power_of_two(full)))
+            picks.append(in_rounds(power_of_two(full), s, rng))
         below, full = below + m, full + m + s
     return NeuralMap(kernel, d, *map(tuple, (ramps, steps, signs, picks)))
 
@@ -285,7 +281,7 @@ def _published_layers(
     for h in range(kernel.depth):
         rng, s = ask.part(str(h), 0).stream("layer"), ask.n_features - m
         W, V = rng.standard_normal((linear, m)), rng.standard_normal((linear, m))
-        sizes = _power(m), _power(tangent)
+        sizes = power_of_two(m), power_of_two(tangent)
         signs = tuple(rng.choice((-1.0, 1.0), size) for size in sizes)
         yield W, V, signs, tuple(rng.integers(0, size, s) for size in sizes)
         linear, tangent = m, m + s
@@ -299,14 +295,3 @@ def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]
         blocks.append(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
         left -= p
     return np.concatenate([np.empty((p, 0)), *blocks], axis=1)
-
-
-def _spread(size: int, count: int, rng: np.random.Generator) -> Array:
-    """Return ``count`` coordinates of ``size``, each as often as any other, to one."""
-    rounds = [rng.permutation(size) for _ in range(-(-count // size))]
-    return np.concatenate([np.empty(0, np.intp), *rounds])[:count].astype(np.intp)
-
-
-def _power(p: int) -> int:
-    """Return the smallest power of two that is at least p."""
-    return 1 << (p - 1).bit_length()

@@ -18,19 +18,18 @@ import numpy as np
 
 from bochner._ground.arrays import is_numpy, is_sparse, to_numpy
 from bochner._ground.checks import integer, one_of, positive
+from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,
     Weights,
-    constant_and_linear,
-    energies,
-    lengths_of,
     log_coefficients,
     powers,
+    random_signs,
     shares,
+    split_off,
 )
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
@@ -204,17 +203,12 @@ class Tree:
         """Pad, or hash by OSNAP: s different rows for each column."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Padded(_signs(rng, P)), P
+            return Padded(random_signs(rng, P)), P
         s = min(self.method.nonzeros, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
-        return Hashed(rows.astype(np.int32), _signs(rng, (d, s)), P), P
-
-
-def power_of_two(n: int) -> int:
-    """Return the least power of two that is n or more."""
-    return 1 << max(0, n - 1).bit_length()
+        return Hashed(rows.astype(np.int32), random_signs(rng, (d, s)), P), P
 
 
 @lru_cache(maxsize=4096)
@@ -249,22 +243,11 @@ def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int,
     return 0, left, right
 
 
-def _signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> Array:
-    return (2 * rng.integers(0, 2, shape, dtype=np.int8) - 1).astype(np.int8)
-
-
 @leaf_map.register
 def _(method: PolySketch, kernel: Kernel, ask: Request) -> FeatureMap:
     parts = powers(kernel, method, ask.n_inputs)
-    inputs, d = Inputs(parts.scales), ask.n_inputs
-    energy = energies(parts.series, lengths_of(method.radius, inputs, parts.series, ask))
-    exact = np.flatnonzero(constant_and_linear(energy, d, ask.n_features))
-    left = ask.n_features - sum(d if n else 1 for n in exact)
-    energy[exact] = 0.0
-    if left < 1 and energy.any():
-        raise InvalidInput(
-            f"PolySketch requires two features or more for {kernel!r}; got {ask.n_features}."
-        )
+    exact, energy, left = split_off(kernel, method, parts, ask)
+    d = ask.n_inputs
     inner = power_of_two(method.inner or left)
     padded = min(inner, power_of_two(d))
     got = shares(
@@ -281,4 +264,5 @@ def _(method: PolySketch, kernel: Kernel, ask: Request) -> FeatureMap:
         method.pairs == "balanced" and p == 1 and w == power_of_two(d) ** n
         for n, w, p in zip(*got.columns, strict=True)
     )
-    return PolySketchMap(kernel, inputs, weights, tuple(tree.steps), tuple(blocks), complete)
+    steps = tuple(tree.steps)
+    return PolySketchMap(kernel, Inputs(parts.scales), weights, steps, tuple(blocks), complete)

@@ -35,12 +35,12 @@ __all__ = [
     "Powers",
     "Shares",
     "Weights",
-    "constant_and_linear",
     "energies",
-    "lengths_of",
     "log_coefficients",
     "powers",
+    "random_signs",
     "shares",
+    "split_off",
 ]
 
 TERMS = 1 << 14
@@ -211,16 +211,33 @@ class Weights:
 # --- Degrees: how much each matters, and what it gets --------------------------------------------
 
 
-def lengths_of(
-    asked: float | None, inputs: Inputs, series: PowerSeries, ask: Request
-) -> Float[np.ndarray, " k"]:
+def split_off(
+    kernel: Kernel, method: Any, parts: Powers, ask: Request
+) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
+    """Return the degrees taken exactly, the energies of the others, and the features left for them.
+
+    ``method.radius`` is the length of rows at which degrees are weighed, or None.
+    """
+    d, D = ask.n_inputs, ask.n_features
+    energy = energies(parts.series, _lengths(method.radius, parts, ask))
+    exact = np.flatnonzero(_constant_and_linear(energy, d, D))
+    left = D - sum(d if n else 1 for n in exact)
+    energy[exact] = 0.0
+    if left < 1 and energy.any():
+        who = type(method).__name__
+        raise InvalidInput(f"{who} requires two features or more for {kernel!r}; got {D}.")
+    return exact, energy, left
+
+
+def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     """Return the lengths of rows that degrees are weighed at: the one asked for, or the data's."""
     if asked is not None:
         return np.array([asked])
     if ask.X is not None and ask.X.shape[0]:
         n = ask.X.shape[0]
         rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
-        return to_numpy(inputs.split(rows)[1])
+        return to_numpy(Inputs(parts.scales).split(rows)[1])
+    series = parts.series
     if series.degree is not None:
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
         if present.sum() <= 1:
@@ -262,7 +279,7 @@ def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.
     return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
 
 
-def constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
+def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
     """Return whether the constant (1 feature) and the linear term (d features) are taken exactly.
 
     The constant always. The linear term if the others then err less: with features shared by
@@ -370,3 +387,8 @@ def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
     for _ in range(-spare):
         widths[np.argmax(widths)] -= 1
     return widths
+
+
+def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
+    """Return fair independent signs, int8."""
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, from_numpy, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, taken
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap, moved
 
@@ -104,14 +104,9 @@ def _shared(rows: Array) -> tuple["Pairs | Array", Array]:
 def multiplied(how: "Pairs | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
     if not isinstance(how, Pairs):
-        return _taken(table, how)
-    return _taken(multiplied(how.left, table), how.i) * _taken(multiplied(how.right, table), how.j)
-
-
-def _taken(table: Array, rows: Array) -> Array:
-    if is_numpy(table):
-        return table[rows]
-    return array_namespace(table).take(table, from_numpy(rows, like=table), axis=0)
+        return taken(table, how, axis=0)
+    left, right = multiplied(how.left, table), multiplied(how.right, table)
+    return taken(left, how.i, axis=0) * taken(right, how.j, axis=0)
 
 
 def products_of_rows(
@@ -175,7 +170,8 @@ def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
 
 def left_over(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"]:
     """Return e(x) = k(x, x) − |φ(x)|² of a map below its kernel, in float64, never below zero."""
-    Z = phi(X if is_sparse(X) else in_double(X)[1])
+    X = X if is_sparse(X) else in_double(X)[1]
+    Z = phi(X)
     xp = array_namespace(Z)
-    e = phi.kernel.diag(X if is_sparse(X) else in_double(X)[1]) - xp.sum(Z * Z, axis=1)
+    e = phi.kernel.diag(X) - xp.sum(Z * Z, axis=1)
     return xp.maximum(e, xp.zeros_like(e))

@@ -10,6 +10,7 @@ import numpy as np
 
 from bochner._ground.arrays import is_numpy, is_sparse
 from bochner._ground.chains import Chains, chain_waves, chain_waves_twin, turns
+from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.placements import (
@@ -94,7 +95,7 @@ def chains_of(
 def _structured(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains | None:
     if len(measure.scales) < LEAST_COLUMNS:
         return None
-    p = _padded(len(measure.scales))
+    p = power_of_two(len(measure.scales))
 
     def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
         signs = child.choice((-1.0, 1.0), (blocks, 3, p))
@@ -106,7 +107,7 @@ def _structured(measure: GaussianMixture, m: int, rng: np.random.Generator) -> C
 
 
 def _fastfood(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains:
-    p = _padded(len(measure.scales))
+    p = power_of_two(len(measure.scales))
 
     def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
         signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
@@ -117,10 +118,6 @@ def _fastfood(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Cha
 
     drawn = in_streams(draw, -(-m // p), p, rng)
     return Chains(np.ascontiguousarray(drawn[:, :3]), drawn[:, 3].astype(np.int32), m)
-
-
-def _padded(d: int) -> int:
-    return 1 << (d - 1).bit_length()
 
 
 def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:

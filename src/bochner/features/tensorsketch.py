@@ -20,18 +20,16 @@ from bochner._ground import native
 from bochner._ground.arrays import dense, is_numpy, is_sparse, to_numpy
 from bochner._ground.checks import positive
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, moved
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,
     Weights,
-    constant_and_linear,
-    energies,
-    lengths_of,
     log_coefficients,
     powers,
+    random_signs,
     shares,
+    split_off,
 )
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
@@ -211,13 +209,7 @@ def _appended(kernel: Polynomial, ask: Request) -> FeatureMap:
 
 def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> FeatureMap:
     parts = powers(kernel, method, ask.n_inputs)
-    inputs, D = Inputs(parts.scales), ask.n_features
-    energy = energies(parts.series, lengths_of(method.radius, inputs, parts.series, ask))
-    exact = np.flatnonzero(constant_and_linear(energy, ask.n_inputs, D))
-    left = D - sum(ask.n_inputs if n else 1 for n in exact)
-    energy[exact] = 0.0
-    if left < 1 and energy.any():
-        raise InvalidInput(f"TensorSketch requires two features or more for {kernel!r}; got {D}.")
+    exact, energy, left = split_off(kernel, method, parts, ask)
     got = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
     blocks = [*((int(n), 0, 1.0) for n in exact), *zip(*got.columns, strict=True)]
     degrees = np.array([n for n, _, _ in blocks])
@@ -226,11 +218,11 @@ def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> FeatureMap:
         _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}")) if width else None
         for n, width, _ in blocks
     )
-    return TensorSketchMap(kernel, inputs, Weights(degrees, 0.5 * logs, parts.gaussian), sketches)
+    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
+    return TensorSketchMap(kernel, Inputs(parts.scales), weights, sketches)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
     """Return fully random hashes: stronger than the independence that the proof needs."""
     buckets = rng.integers(0, width, (p, d), dtype=np.int32)
-    signs = (2 * rng.integers(0, 2, (p, d), dtype=np.int8) - 1).astype(np.int8)
-    return CountSketch(buckets, signs, width)
+    return CountSketch(buckets, random_signs(rng, (p, d)), width)

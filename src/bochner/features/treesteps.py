@@ -12,6 +12,7 @@ import scipy.sparse
 
 from bochner._ground import native
 from bochner._ground.arrays import dense
+from bochner._ground.chains import signed_walsh
 from bochner._ground.shapes import Array
 
 __all__ = ["Entries", "Exact", "Hashed", "Node", "Padded", "Pairs"]
@@ -31,10 +32,7 @@ class Padded:
 
     def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
         """Return the value for these rows, (n, P)."""
-        signed = np.zeros((U.shape[0], len(self.signs)), dtype=U.dtype)
-        d = U.shape[1]
-        np.multiply(dense(U), self.signs[:d].astype(U.dtype), out=signed[:, :d])
-        return native.hadamard(signed, out=signed)
+        return signed_walsh(dense(U), self.signs)
 
 
 @dataclass(frozen=True, eq=False)
