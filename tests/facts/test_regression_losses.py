@@ -27,7 +27,6 @@ from bochner.solvers.regression_losses import (
     NAMES,
     BelowZero,
     CustomLoss,
-    Hubers,
     as_levels,
     by_name,
     huber_scale,
@@ -265,7 +264,7 @@ def test_the_path_takes_the_penalty_of_least_left_out_loss():
 
 def test_columns_that_are_repeated_keep_their_levels():
     assert tiled(Quantile((0.1, 0.9)), 2) == Quantile((0.1, 0.9, 0.1, 0.9))
-    assert tiled(Hubers((1.0, 2.0)), 2) == Hubers((1.0, 2.0, 1.0, 2.0))
+    assert tiled(Huber((1.0, 2.0)), 2) == Huber((1.0, 2.0, 1.0, 2.0))
     assert tiled(Absolute(), 3) == Absolute()
 
 

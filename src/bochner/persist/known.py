@@ -137,7 +137,6 @@ _LOSSES: tuple[type, ...] = (
     losses.Squared,
     losses.SquaredEpsilonInsensitive,
     regression_losses.CustomLoss,
-    regression_losses.Hubers,
 )
 _FITTED: tuple[type, ...] = (
     Calibration,

@@ -70,7 +70,7 @@ def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopp
     old: Array | None = None
     for step in range(steps):
         slope = problem.w * loss.slope(problem.y, at.fitted)
-        pull = np.vstack([pull_of(problem.features, slope), slope.sum(axis=0)])
+        pull = pull_of(problem.features, slope)
         pull[:-1] += problem.alpha * at.coef
         pull[-1] *= problem.fit_intercept
         trail = _next(problem, trail, -unit * pull, _polak(pull, old))
@@ -106,7 +106,7 @@ def _polak(pull: Array, old: Array | None) -> Float[Array, " t"]:
 
 
 def _next(problem: Problem, trail: _Trail, down: Array, kept: Array) -> _Trail:
-    image = images(problem.features, down[:-1], len(problem.y)) + down[-1]
+    image = images(problem.features, down, len(problem.y))
     return _Trail(
         down[:-1] + kept * trail.coef,
         down[-1] + kept * trail.intercept,

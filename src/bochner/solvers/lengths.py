@@ -28,24 +28,26 @@ class _Bracket(NamedTuple):
     at_high: Array
 
 
-def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
+def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[Array, " t"]:
     """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
 
     ``slope`` takes and gives ``count`` numbers, one a target, and rises in each. From one the
-    length is doubled until the function rises, then sought between.
+    length is doubled until the function rises, so often at most, then sought between.
     """
     zero = np.zeros(count)
     first = slope(zero)
     falls = first < 0
     b = _Bracket(zero, zero + 1, first, slope(zero + 1))
-    for _ in range(DOUBLINGS):
+    for _ in range(doublings):
         short = falls & (b.at_high < ENOUGH * first)
         if not np.any(short):
             break
         far = np.where(short, 2 * b.high, b.high)
         low, at_low = np.where(short, b.high, b.low), np.where(short, b.at_high, b.at_low)
         b = _Bracket(low, far, at_low, slope(far))
-    return np.where(falls, _root(slope, b, ENOUGH * np.abs(first)), 0.0)
+    between = falls & (b.at_high > 0)
+    enough = np.where(between, ENOUGH * np.abs(first), np.inf)
+    return np.where(falls, _root(slope, b, enough), 0.0)
 
 
 def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:

@@ -55,9 +55,9 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f."""
+    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one a column."""
 
-    threshold: float = 1.0
+    threshold: float | tuple[float, ...] = 1.0
 
     def value(self, y: Array, f: Array) -> Array:
         r = np.abs(y - f)
@@ -65,10 +65,14 @@ class Huber(Loss):
         return near * (r - near / 2)
 
     def slope(self, y: Array, f: Array) -> Array:
-        return np.clip(f - y, -self.threshold, self.threshold)
+        c = np.asarray(self.threshold)
+        return np.clip(f - y, -c, c)
 
     def curvature(self, y: Array, f: Array) -> Array:
         return 1.0 * (np.abs(y - f) <= self.threshold)
+
+    def at(self, columns: Array) -> "Huber":
+        return Huber(_of(self.threshold, columns))
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,7 @@ class Quantile(Loss):
         return replace(self, width=width)
 
     def at(self, columns: Array) -> "Quantile":
-        if isinstance(self.level, float):
-            return self
-        return replace(self, level=tuple(self.level[i] for i in columns.tolist()))
+        return replace(self, level=_of(self.level, columns))
 
     def _best(self, r: Array) -> Array:
         """Return the q in [τ − 1, τ] of the largest q r − δq²/2."""
@@ -206,6 +208,13 @@ class Gamma(Loss):
 
     def curvature(self, y: Array, f: Array) -> Array:
         return y * _exp(-f)
+
+
+def _of(numbers: float | tuple[float, ...], columns: Array) -> float | tuple[float, ...]:
+    """Return what is a number for all columns, or the numbers of these."""
+    if not isinstance(numbers, tuple):
+        return numbers
+    return tuple(numbers[i] for i in columns.tolist())
 
 
 def _exp(f: Array) -> Array:

@@ -44,7 +44,7 @@ from bochner.solvers.objective import Line, Objective, Point, Source
 from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
 from bochner.solvers.row_table import Table
 from bochner.solvers.shared_cg import conjugate_gradients, inner
-from bochner.solvers.whole_newton import descend
+from bochner.solvers.whole_newton import FLOOR, descend
 
 __all__ = ["Convergence", "NewtonHistory", "Optimum", "minimise"]
 
@@ -70,9 +70,6 @@ TRACKING = 1e-3
 
 #: Rounding of the objective, relative, for each precision of the features.
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}
-
-#: What an intercept bends at least, as a share of what it would if every row bent.
-FLOOR = 1e-7
 
 #: An operation of a product with vectors takes this many times one of the preconditioner's.
 VECTOR_COST = 6

@@ -169,20 +169,22 @@ def descend(
     losses). Memory O(t D²), and a few numbers for each row and target.
     """
     at = start(problem) if at is None else replace(at, steps=())
-    idle = 0
+    local, idle = _local(problem, at), 0
     for _ in range(max_iter):
+        before = local
+        at, gain = _newton_step(problem, at, before)
         local = _local(problem, at)
-        at, gain = _newton_step(problem, at, local)
-        after = _local(problem, at)
-        solved = bool(np.all(gain <= INNER * np.maximum(after.gap, tol)))
-        at = replace(at, gap=after.gap, steps=(*at.steps, _step(problem, at, local, gain)))
+        solved = bool(np.all(gain <= INNER * np.maximum(local.gap, tol)))
+        step = _step(problem, at, before, local, gain)
+        at = replace(at, gap=local.gap, steps=(*at.steps, step))
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
         if solved and np.all(at.gap <= tol):
             return replace(at, outcome=Convergence.CONVERGED)
         if idle >= PATIENCE:
             return replace(at, outcome=Convergence.ROUNDED)
         if solved:
-            at = replace(at, multipliers=after.slope, width=NARROWER * at.width)
+            at = replace(at, multipliers=local.slope, width=NARROWER * at.width)
+            local = _local(problem, at)
     return replace(at, outcome=Convergence.MOST_STEPS)
 
 
@@ -190,11 +192,11 @@ def _objective(problem: Problem, at: State, local: "_Local") -> float:
     return float((local.size + problem.drift * at.intercept).sum())
 
 
-def _step(problem: Problem, at: State, local: "_Local", gain: Array) -> Step:
+def _step(problem: Problem, at: State, before: "_Local", after: "_Local", gain: Array) -> Step:
     width = at.width if problem.loss.kinked else 0.0
-    bending = float(np.count_nonzero(local.curvature) / local.curvature.size)
-    objective = _objective(problem, at, _local(problem, at))
-    return Step(objective, float((gain * local.size).sum()), 0, bending, width)
+    bending = float(np.count_nonzero(before.curvature) / before.curvature.size)
+    objective = _objective(problem, at, after)
+    return Step(objective, float((gain * before.size).sum()), 0, bending, width)
 
 
 # --- the objective on n numbers ------------------------------------------------------------------
@@ -248,7 +250,7 @@ def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Flo
         ],
         axis=1,
     )
-    image = images(problem.features, steps[:-1], len(problem.y)) + steps[-1]
+    image = images(problem.features, steps, len(problem.y))
     gain = -0.5 * (pull * steps).sum(axis=0) / local.size
     return _moved(problem, at, steps, image), gain
 
@@ -264,7 +266,7 @@ def _derivatives(
         for target, hessian in enumerate(hessians):
             hessian.add(Z, curvature[rows, target])
 
-    gradient = np.vstack([pull_of(problem.features, slope, add), slope.sum(axis=0)])
+    gradient = pull_of(problem.features, slope, add)
     return gradient, [hessian.total() for hessian in hessians]
 
 
@@ -315,7 +317,7 @@ def spread(r: Float[Array, "n t"], w: Float[Array, "n t"]) -> float:
 
 def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     """Return β = −Σ w_i u_i z_i / alpha and its images, without intercept."""
-    coef = -pull_of(problem.features, problem.w * u) / problem.alpha
-    t = coef.shape[1]
-    fitted = images(problem.features, coef, len(u))
-    return State(coef, np.zeros(t), fitted, u, 1.0, np.full(t, np.inf))
+    theta = -pull_of(problem.features, problem.w * u) / problem.alpha
+    theta[-1] = 0.0
+    fitted = images(problem.features, theta, len(u))
+    return State(theta[:-1], theta[-1], fitted, u, 1.0, np.full(len(theta[-1]), np.inf))

@@ -8,6 +8,7 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.hessian import Bends, Rows, backward, forward
+from bochner.solvers.lengths import best_length
 from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.shared_cg import inner
 
@@ -15,10 +16,6 @@ __all__ = ["Line", "Objective", "Point", "Source"]
 
 #: Rows that are worked on at once where no features are needed.
 ROWS_AT_ONCE = 1 << 15
-
-#: Slopes looked at along a line, at most, and the share of the first that is next to none.
-LOOKS = 20
-FLAT = 0.05
 
 
 class Source(Protocol):
@@ -195,22 +192,7 @@ class Line(NamedTuple):
 
     def least(self) -> Float[Array, " u"]:
         """Return where the slope is next to zero, between nothing and the whole way."""
-        low, high = np.zeros(len(self.columns)), np.ones(len(self.columns))
-        first = -self.slopes(low)
-        at_low, at_high = -first, self.slopes(high)
-        for _ in range(LOOKS):
-            middle = 0.5 * (low + high)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                chord = low - at_low * (high - low) / (at_high - at_low)
-            inside = (chord > low + 0.05 * (high - low)) & (chord < high - 0.05 * (high - low))
-            trial = np.where(inside, chord, middle)
-            slope = self.slopes(trial)
-            if np.all(np.abs(slope) <= FLAT * first):
-                return trial
-            up = slope > 0
-            low, at_low = np.where(up, low, trial), np.where(up, at_low, slope)
-            high, at_high = np.where(up, trial, high), np.where(up, slope, at_high)
-        return low
+        return best_length(self.slopes, len(self.columns), doublings=0)
 
     def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
         """Return the slope of each column at this share of the way; infinite past all numbers."""

@@ -11,9 +11,8 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.lengths import best_constant
-from bochner.solvers.losses import Loss, Quantile
+from bochner.solvers.losses import Huber, Loss, Quantile
 from bochner.solvers.nonsmooth import Problem, State, descend, spread, start
-from bochner.solvers.regression_losses import Hubers
 
 __all__ = ["HeldOutPath", "largest_penalty", "path_of", "tiled"]
 
@@ -128,8 +127,8 @@ def tiled(loss: Loss, times: int) -> Loss:
     """Return the loss of columns that are repeated."""
     if isinstance(loss, Quantile) and isinstance(loss.level, tuple):
         return replace(loss, level=times * loss.level)
-    if isinstance(loss, Hubers):
-        return Hubers(times * loss.thresholds)
+    if isinstance(loss, Huber) and isinstance(loss.threshold, tuple):
+        return Huber(times * loss.threshold)
     return loss
 
 

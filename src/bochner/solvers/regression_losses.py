@@ -16,7 +16,6 @@ __all__ = [
     "NAMES",
     "BelowZero",
     "CustomLoss",
-    "Hubers",
     "as_levels",
     "by_name",
     "huber_scale",
@@ -80,37 +79,10 @@ def huber_scale(
     return np.sqrt(low * high)
 
 
-@dataclass(frozen=True)
-class Hubers(Loss):
-    """Huber's loss with a threshold for each target.
-
-    Parameters
-    ----------
-    thresholds : tuple of float
-        Each above zero.
-    """
-
-    thresholds: tuple[float, ...]
-
-    def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return r²/2 up to the threshold c, c|r| − c²/2 from there."""
-        near = np.minimum(np.abs(y - f), self.thresholds)
-        return near * (np.abs(y - f) - near / 2)
-
-    def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its derivative in f."""
-        c = np.asarray(self.thresholds)
-        return np.clip(f - y, -c, c)
-
-    def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return its second derivative in f."""
-        return 1.0 * (np.abs(y - f) <= self.thresholds)
-
-
-def hubers(thresholds: Float[Array, " t"]) -> Loss:
-    """Return Huber's loss of these thresholds, the plain one for a single target."""
+def hubers(thresholds: Float[Array, " t"]) -> Huber:
+    """Return Huber's loss of these thresholds, one number for a single target."""
     values = tuple(float(c) for c in thresholds)
-    return Huber(values[0]) if len(values) == 1 else Hubers(values)
+    return Huber(values[0] if len(values) == 1 else values)
 
 
 @dataclass(frozen=True)

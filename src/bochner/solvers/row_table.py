@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dgemv, sgemm, sgemv
 
-from bochner._ground.blas import add_gram, product
+from bochner._ground.blas import add_gram
 from bochner._ground.shapes import Array, Float
+from bochner.solvers.hessian import backward, forward
 
 __all__ = ["Sum", "Table", "changed"]
 
@@ -96,34 +96,17 @@ class Table:
 
     def image(self, theta: Float[Array, "u p"]) -> Float[Array, "u n"]:
         """Return Z β + b, a row for each column."""
-        coef = theta[:, :-1].astype(self.dtype)
         out = np.empty((len(theta), len(self.w)))
         for rows, Z in self.parts():
-            out[:, rows] = _images(coef, Z)
-        out += theta[:, -1:]
+            out[:, rows] = forward(Z, theta).T
         return out
 
     def pulls(self, slopes: Float[Array, "u n"]) -> Float[Array, "u p"]:
         """Return the rows of slopes times [Z 1]."""
-        narrow = slopes.astype(self.dtype)
         out = np.zeros((len(slopes), self.n_features + 1))
         for rows, Z in self.parts():
-            out[:, :-1] += _sums_of(narrow[:, rows], Z)
-        out[:, -1] = slopes.sum(axis=1)
+            out += backward(Z, slopes[:, rows].T)
         return out
-
-
-def _images(coef: Float[Array, "u D"], Z: Float[Array, "b D"]) -> Float[Array, "u b"]:
-    if len(coef) == 1:
-        gemv = sgemv if Z.dtype == np.float32 else dgemv
-        return gemv(1.0, Z.T, coef[0], trans=1)[None]
-    return (sgemm if Z.dtype == np.float32 else dgemm)(1.0, coef, Z.T)
-
-
-def _sums_of(slopes: Float[Array, "u b"], Z: Float[Array, "b D"]) -> Float[Array, "u D"]:
-    if len(slopes) == 1:
-        return (sgemv if Z.dtype == np.float32 else dgemv)(1.0, Z.T, slopes[0])[None]
-    return product(slopes, Z)
 
 
 # --- sums of outer products ----------------------------------------------------------------------

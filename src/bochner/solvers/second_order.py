@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from bochner._ground.blas import add_gram, mirror, product
+from bochner._ground.blas import add_gram, mirror
 from bochner._ground.shapes import Array, Float
+from bochner.solvers.hessian import backward, forward
 
 __all__ = ["Features", "Hessian", "Rows", "direction", "images", "pull_of"]
 
@@ -43,15 +44,15 @@ def pull_of(
     features: Features,
     slope: Float[Array, "n t"],
     see: Callable[[Array, slice], object] | None = None,
-) -> Float[Array, "D t"]:
-    """Return Zᵀ slope, by one pass; ``see(Z, rows)`` is shown every block."""
-    pull = np.zeros((features.n_features, slope.shape[1]))
+) -> Float[Array, "p t"]:
+    """Return [Z 1]ᵀ slope, by one pass; ``see(Z, rows)`` is shown every block."""
+    pull = np.zeros((slope.shape[1], features.n_features + 1))
     for block in features:
-        Z, rows = block.Z, slice(block.start, block.start + len(block.Z))
-        pull += product(np.ascontiguousarray(slope[rows].T.astype(Z.dtype)), Z).T
+        rows = slice(block.start, block.start + len(block.Z))
+        pull += backward(block.Z, slope[rows])
         if see is not None:
-            see(Z, rows)
-    return pull
+            see(block.Z, rows)
+    return pull.T
 
 
 class Hessian:
@@ -111,11 +112,9 @@ def direction(
     return -pull / diagonal
 
 
-def images(features: Features, d: Float[Array, "D t"], n: int) -> Float[Array, "n t"]:
-    """Return Zd, by one pass."""
-    image = np.empty((n, d.shape[1]))
+def images(features: Features, steps: Float[Array, "p t"], n: int) -> Float[Array, "n t"]:
+    """Return [Z 1] steps, by one pass."""
+    image = np.empty((n, steps.shape[1]))
     for block in features:
-        Z = block.Z
-        rows = slice(block.start, block.start + len(Z))
-        image[rows] = product(Z, np.ascontiguousarray(d.astype(Z.dtype)))
+        image[block.start : block.start + len(block.Z)] = forward(block.Z, steps.T)
     return image

@@ -11,7 +11,6 @@ From zero the way leads over few rows: a column starts from its minimum for ever
 starts from that for every 16th.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bochner._ground.shapes import Array, Float
+from bochner.solvers.lengths import best_length
 from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.optimum import Convergence
 from bochner.solvers.row_table import Sum, Table, changed
@@ -36,10 +36,6 @@ FEWEST = 500
 
 #: What the last step on few rows promises, as a share of the objective: more rows move it by more.
 COARSE = 1e-2
-
-#: Slopes looked at along a step, at most, and the share of the first that is next to none.
-LOOKS = 20
-FLAT = 0.1
 
 #: What an intercept bends at least, as a share of what it would if every row bent.
 FLOOR = 1e-7
@@ -207,39 +203,20 @@ def _moved(problem: _Problem, k: int, at: _Column, way: _Way, image: Float[Array
 
 
 def _length(problem: _Problem, k: int, at: _Column, d: Array, image: Array) -> float:
-    """Return the length in (0, 1] of the least value, by the rows that slope at either end."""
+    """Return the length in [0, 1] of the least value, by the rows that slope at either end."""
     loss, y, f = problem.losses[k], problem.table.y[k], at.fitted
     with np.errstate(over="ignore", invalid="ignore"):
         rows = np.flatnonzero((loss.slope(y, f) != 0) | (loss.slope(y, f + image) != 0))
     y, f, w, image = y[rows], f[rows], problem.table.w[rows], image[rows]
     along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
 
-    def slope(length: float) -> float:
+    def slope(length: Float[Array, " 1"]) -> Float[Array, " 1"]:
         with np.errstate(over="ignore", invalid="ignore"):
-            total = float(weighted(w, loss.slope(y, f + length * image)) @ image)
-        total += problem.alpha * (along + length * across)
-        return np.inf if np.isnan(total) else total
+            total = weighted(w, loss.slope(y, f + length * image)) @ image
+        total = total + problem.alpha * (along + length * across)
+        return np.where(np.isnan(total), np.inf, total)
 
-    return _root(slope)
-
-
-def _root(slope: Callable[[float], float]) -> float:
-    """Return where a rising function is next to zero in (0, 1]; one if it is below zero there."""
-    low, high, first, top = 0.0, 1.0, slope(0.0), slope(1.0)
-    if top <= 0:
-        return 1.0
-    bottom = first
-    for _ in range(LOOKS):
-        share = bottom / (bottom - top) if np.isfinite(top) else 0.5
-        trial = low + min(max(share, 0.05), 0.95) * (high - low)
-        here = slope(trial)
-        if abs(here) <= FLAT * abs(first):
-            return trial
-        if here > 0:
-            high, top = trial, here
-        else:
-            low, bottom = trial, here
-    return low
+    return float(best_length(slope, 1, doublings=0)[0])
 
 
 def _column(problem: _Problem, k: int, theta: Array, fitted: Array) -> _Column:
