@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge as Exact
 from tolerance import assert_close
 
@@ -182,6 +183,16 @@ def test_models_that_do_not_add_up_are_refused():
         model().fit(X, y).partial_fit(X, table(t=2)[1])
     with pytest.raises(ValueError, match=r"X has 1 features, but KernelRidge is expecting 2"):
         model().fit(X, y).partial_fit(X[:, :1], y)
+
+
+@pytest.mark.parametrize("kind", [bo.KernelRidge, bo.KernelRidgeClassifier])
+def test_nothing_is_solved_again_where_there_are_no_moments(kind):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        kind().solve_again()
+    X, y = table()
+    exact = kind(KERNEL, method="exact", n_features=16, alpha=0.1).fit(X, y > 5)
+    with pytest.raises(InvalidInput, match=r"solve_again: an exact fit keeps no moments.*Call fit"):
+        exact.solve_again()
 
 
 # ---- weights, targets

@@ -11,23 +11,15 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Blocks
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.estimators.gaussian_process.posterior import posterior_of
 from bochner.estimators.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
-from bochner.solvers.direct import Eigen, decompose, decompose_rows
+from bochner.estimators.ridge import normal
 from bochner.solvers.evidence import maximise_evidence
 
 __all__ = ["as_double", "solve_process"]
-
-#: Rows of a sample whose leave-one-out errors are looked at, where the sample is not all rows.
-LOO_ROWS = 4096
-
-#: Below this many products n·D², singular values of the rows are affordable.
-AFFORDABLE = 2e8
 
 #: Exponents p tried for them: their amplitude says little of what landmarks leave out.
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -49,39 +41,18 @@ def solve_process(
     model: Any, noise: float | None, amplitude: float | None
 ) -> tuple[Predictive, Conformal]:
     """Return the law of f and the scores of its leave-one-out errors, from a model's moments."""
-    moments = model.moments_ if model.fit_intercept else model.moments_.about_zero()
-    means = moments.feature_mean, moments.target_mean
-    eigen = _decompose(model, means)
+    moments = normal.seen(model, model.moments_)
+    means, eigen = (moments.feature_mean, moments.target_mean), normal.decomposed(model, moments)
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
     left_out, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
     law = Predictive(posterior, left_out, posterior.evidence.noise, np.ones(t))
     return _adapted(law, _looked_at(model), noise is None)
 
 
-def _decompose(model: Any, means: tuple[Array, Array]) -> Eigen:
-    """Decompose the rows themselves while they are few and at hand, else their moments."""
-    moments, sample, centred = model.moments_, model.sample_, model.fit_intercept
-    few = moments.rows * moments.n_features**2 <= AFFORDABLE
-    if few and len(sample) == moments.rows and model.feature_dtype_ == "float64":
-        Z = np.concatenate([Z for _, Z in _features(model, sample)])
-        return decompose_rows(Z - means[0], sample.y - means[1], sample.w, centred)
-    return decompose(moments if centred else moments.about_zero(), centred)
-
-
-def _features(model: Any, sample: RowSample) -> Iterator[tuple[Array, Float[Array, "b D"]]]:
-    size = engine.block_rows(model.map_.n_features)
-    for block in Blocks.from_arrays(sample.X, block_rows=size):
-        yield block.X, as_double(model, block.X)
-
-
 def _looked_at(model: Any) -> Iterator[tuple[Array, Array, Array, Array]]:
     """Give rows of the sample: X, Z, y, w."""
-    complete = len(model.sample_) == model.moments_.rows
-    rows, at = model.sample_ if complete else model.sample_.lowest(LOO_ROWS), 0
-    for X, Z in _features(model, rows):
-        part = slice(at, at + len(Z))
-        yield X, Z, rows.y[part], rows.w[part]
-        at += len(Z)
+    for rows in normal.pieces(model, normal.judged_sample(model)):
+        yield rows.X, as_double(model, rows.X), rows.y, rows.w
 
 
 def _adapted(

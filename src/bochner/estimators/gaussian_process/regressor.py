@@ -26,6 +26,7 @@ from bochner.estimators.gaussian_process.adaptation import as_double, solve_proc
 from bochner.estimators.gaussian_process.functions import Functions, draw_functions
 from bochner.estimators.gaussian_process.intervals import Conformal, as_coverage
 from bochner.estimators.gaussian_process.predictive import Predictive
+from bochner.estimators.ridge import normal
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
@@ -163,7 +164,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
         if first:
             return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
-        self._check_targets(blocks)
+        normal.check_targets(self, blocks)
         keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
         self.moments_ += engine.sweep(self.map_, blocks, self.feature_dtype_, "float64", keeper)
         return self._finish(blocks, keeper)
@@ -171,7 +172,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
         one_of(self.precision, type(self).__name__, "precision", ("auto", "float32", "float64"))
         as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
-        self.target_shape_ = _target_shape(blocks)
+        self.target_shape_ = normal.target_shape(self, blocks)
         engine.choose(self, blocks)
         self.rows_seen_ = 0
         dtype = precision or engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
@@ -192,6 +193,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
+        check_is_fitted(self)
         return self._solve()._warn()
 
     def _solve(self) -> Self:
@@ -207,7 +209,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         blocks = fit_blocks_of(self, X, y, None, reset=False)
-        self._check_targets(blocks)
+        normal.check_targets(self, blocks)
         parts = [(self._law(block.X), to_numpy(block.y)) for block in blocks]
         errors = np.concatenate([y.reshape(mean.shape) - mean for (mean, _), y in parts])
         variance = np.concatenate([variance for (_, variance), _ in parts])
@@ -220,14 +222,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
             warnings.warn(str(outcome), SolutionWarning, stacklevel=3)
         return self
-
-    def _check_targets(self, blocks: Blocks) -> None:
-        shape = _target_shape(blocks)
-        if shape != self.target_shape_:
-            raise InvalidInput(
-                "GaussianProcessRegressor: y must have the same targets in every call; got rows "
-                f"of shape {shape} after {self.target_shape_}."
-            )
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -301,7 +295,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
         check_is_fitted(self)
         blocks = fit_blocks_of(self, X, y, None, reset=False)
-        self._check_targets(blocks)
+        normal.check_targets(self, blocks)
         parts = []
         for block in self._sized(blocks):
             mean, variance = self._law(block.X)
@@ -391,14 +385,3 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         return tags
-
-
-def _target_shape(blocks: Blocks) -> tuple[int, ...]:
-    """Return the shape of one row of y: () or (t,)."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            "GaussianProcessRegressor: requires y to be passed, but the target y is None; name "
-            "it with target=... where the blocks are made."
-        )
-    return tuple(y.shape[1:])

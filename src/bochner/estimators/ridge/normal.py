@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
@@ -36,13 +37,18 @@ __all__ = [
     "certificate_of",
     "certified",
     "check_targets",
+    "decomposed",
     "draw",
     "fit",
     "forget",
     "is_exact_fit",
+    "judged_sample",
+    "pieces",
     "predict_linear",
+    "seen",
     "share_of",
     "solve",
+    "solve_again",
     "target_shape",
     "warn",
 ]
@@ -155,7 +161,7 @@ def _many(model: Any, n: int | None) -> bool:
 
 def _limited(model: Any, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
     """Whether float32 products will limit the answer, as far as the first rows tell."""
-    moments = first if model.fit_intercept else first.about_zero()
+    moments = seen(model, first)
     rows = _centred_rows(model, moments, keeper.sample.lowest(LOOK_ROWS))
     alpha = least_alpha(as_alpha(model.alpha))
     return limited(moments, engine.count_rows(blocks), alpha, rows)
@@ -171,21 +177,30 @@ def solve(model: Any, blocks: Blocks | None = None) -> Solution:
     """
     model.__dict__.pop("_certificate", None)
     alpha = as_alpha(model.alpha)
-    moments = model.moments_ if model.fit_intercept else model.moments_.about_zero()
-    means = moments.feature_mean, moments.target_mean
-    eigen = _decompose(model, moments, blocks)
-    complete = len(model.sample_) == moments.rows
-    sample = model.sample_ if complete else model.sample_.lowest(LOO_ROWS)
+    moments = seen(model, model.moments_)
+    eigen = _triangle(model, blocks) if _by_rows(model, blocks) else decomposed(model, moments)
     solution = solve_ridge(
         eigen,
-        means,
+        (moments.feature_mean, moments.target_mean),
         alpha,
-        _centred_rows(model, moments, sample) if alpha == "loo" else (),
+        _centred_rows(model, moments, judged_sample(model)) if alpha == "loo" else (),
         kfold=_kfold(model) if alpha == "kfold" else None,
         per_target=model.alpha_per_target,
     )
     again = moments.precision != model.feature_dtype_
     return _refined(solution) if again else solution
+
+
+def solve_again(model: Any) -> None:
+    """Solve anew from what a model with features holds, and warn its user."""
+    check_is_fitted(model)
+    if is_exact_fit(model):
+        raise InvalidInput(
+            f"{type(model).__name__}.solve_again: an exact fit keeps no moments that could be "
+            "solved again. Call fit."
+        )
+    model.solution_ = solve(model)
+    warn(model, stacklevel=3)
 
 
 def _kfold(model: Any) -> Any:
@@ -207,17 +222,30 @@ def _least_norm(model: Any) -> bool:
     return least_alpha(as_alpha(model.alpha)) == 0
 
 
-def _decompose(model: Any, moments: Moments, blocks: Blocks | None) -> Eigen:
-    """Decompose the rows themselves while they are few, or there is no penalty; else moments."""
-    complete = len(model.sample_) == moments.rows
-    if (
-        model.feature_dtype_ == "float64"
-        and _least_norm(model)
-        and (complete or blocks is not None)
-    ):
-        return _triangle(model, blocks)
+def seen(model: Any, moments: Moments) -> Moments:
+    """Return moments about the means, or about zero where there is no intercept."""
+    return moments if model.fit_intercept else moments.about_zero()
+
+
+def _keeps_all(model: Any) -> bool:
+    return len(model.sample_) == model.moments_.rows
+
+
+def judged_sample(model: Any) -> RowSample:
+    """Return the rows that leave-one-out errors are the mean of."""
+    return model.sample_ if _keeps_all(model) else model.sample_.lowest(LOO_ROWS)
+
+
+def _by_rows(model: Any, blocks: Blocks | None) -> bool:
+    """Whether there is no penalty, and all rows are at hand."""
+    at_hand = blocks is not None or _keeps_all(model)
+    return at_hand and model.feature_dtype_ == "float64" and _least_norm(model)
+
+
+def decomposed(model: Any, moments: Moments) -> Eigen:
+    """Decompose the rows themselves while they are few and at hand, else their moments."""
     few = moments.rows * moments.n_features**2 <= FEW
-    if few and complete and model.feature_dtype_ == "float64":
+    if few and _keeps_all(model) and model.feature_dtype_ == "float64":
         rows = _centred_rows(model, moments, model.sample_)
         Z, y, w = map(np.concatenate, zip(*rows, strict=True))
         return decompose_rows(Z, y, w, model.fit_intercept)
@@ -228,7 +256,7 @@ def _triangle(model: Any, blocks: Blocks | None) -> Eigen:
     """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
     sums = Triangle(model.fit_intercept)
     if blocks is None:
-        for rows in _pieces(model, model.sample_):
+        for rows in pieces(model, model.sample_):
             sums.add(engine.as_features(model.map_, rows.X, "float64"), rows.y, rows.w)
     else:
         for block in blocks.with_rows(engine.block_rows(model.map_.n_features)):
@@ -242,13 +270,14 @@ def _centred_rows(
     model: Any, moments: Moments, sample: RowSample
 ) -> Iterator[tuple[Array, Array, Array]]:
     """Give the rows' features and targets about the means, a block at a time."""
-    for rows in _pieces(model, sample):
+    for rows in pieces(model, sample):
         Z = engine.as_features(model.map_, rows.X, model.feature_dtype_)
         centred = Z - moments.feature_mean.astype(Z.dtype)
         yield centred, rows.y - moments.target_mean, rows.w
 
 
-def _pieces(model: Any, sample: RowSample) -> Iterator[RowSample]:
+def pieces(model: Any, sample: RowSample) -> Iterator[RowSample]:
+    """Give the rows of a sample a block at a time."""
     size = engine.block_rows(model.map_.n_features)
     for start in range(0, len(sample), size):
         yield sample.take(np.arange(start, min(start + size, len(sample))))
@@ -317,8 +346,8 @@ def check_targets(model: Any, blocks: Blocks) -> None:
     shape = target_shape(model, blocks)
     if shape != model.target_shape_:
         raise InvalidInput(
-            f"{type(model).__name__}.partial_fit: y must have the same targets in every call; got "
-            f"rows of shape {model.target_shape_} before and {shape} now."
+            f"{type(model).__name__}: y must have the same targets in every call; got rows of "
+            f"shape {shape} after {model.target_shape_}."
         )
 
 

@@ -214,8 +214,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        self.solution_ = normal.solve(self)
-        normal.warn(self, stacklevel=2)
+        normal.solve_again(self)
         return self
 
     # --- prediction ------------------------------------------------------------------------------
