@@ -81,6 +81,18 @@ def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
     assert right > 0.5
 
 
+def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(folder, capsys):
+    _, model = fitted(folder, "svc", capsys, "--set", 'class_weight={"mid": 50}')
+    code = run(["check", f"{folder}/svc.bochner", f"{folder}/rows.parquet", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    table = pd.read_parquet(folder / "rows.parquet")
+    right = model.predict(table[["a", "c"]]) == table.label
+    assert code == 0
+    assert found["errors"]["label"]["accuracy"] == pytest.approx(np.mean(right))
+    weights = np.where(table.label == "mid", 50, 1)
+    assert np.average(right, weights=weights) > np.mean(right) + 0.01
+
+
 def test_probabilities_and_deviations_are_columns_of_their_own(folder, capsys):
     _, model = fitted(folder, "logistic", capsys)
     words = ["predict", f"{folder}/logistic.bochner", f"{folder}/rows.parquet"]

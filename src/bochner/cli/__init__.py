@@ -1,4 +1,4 @@
-"""The command line: ``bochner demo | fit | compare | predict | check``.
+"""The command line: ``bochner fit``, ``predict`` and the other commands.
 
 Exit codes: 0 done, 1 the data or the model cannot be used (one sentence says why), 2 the command
 was not understood, 130 stopped by Ctrl-C (143 by kill).

@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-__all__ = ["Alpha", "Destination", "Lengthscales", "refuse_overwriting"]
+__all__ = [
+    "Alpha",
+    "Destination",
+    "Lengthscales",
+    "Names",
+    "Widths",
+    "in_one_list",
+    "one_or_several",
+    "refuse_overwriting",
+]
 
 #: Ways to choose a penalty, as ``bochner.solvers.ridge`` names them.
 CRITERIA = ("loo", "gcv", "evidence", "kfold")
@@ -43,6 +52,29 @@ class Lengthscales(click.ParamType):
         return tuple(numbers)  # type: ignore[arg-type]
 
 
+class Widths(click.ParamType):
+    """Whole numbers, separated by commas."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> list[int]:
+        """Return the numbers."""
+        try:
+            return [int(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"must be whole numbers separated by commas, as 256,1024; got {value!r}.")
+
+
+class Names(click.ParamType):
+    """Names, separated by commas."""
+
+    name = "names"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> list[str]:
+        """Return the names."""
+        return value.split(",")
+
+
 class Destination(click.ParamType):
     """A file that can be written, found out before the work and not after it."""
 
@@ -72,6 +104,16 @@ class Destination(click.ParamType):
         if path.exists() and not os.access(path, os.W_OK):
             return "the file there is read-only. Choose another name."
         return None
+
+
+def one_or_several(_ctx: Any, _param: Any, names: tuple[str, ...]) -> Any:
+    """Return the one name that an option was given, or several, or None."""
+    return names[0] if len(names) == 1 else names or None
+
+
+def in_one_list(_ctx: Any, _param: Any, parts: tuple[tuple[float, ...], ...]) -> list[float]:
+    """Return the numbers of an option that may be repeated and may hold several."""
+    return [number for part in parts for number in part]
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:

@@ -5,7 +5,15 @@ from typing import Any
 import click
 
 from bochner import __version__
-from bochner.cli.arguments import Alpha, Destination, Lengthscales
+from bochner.cli.arguments import (
+    Alpha,
+    Destination,
+    Lengthscales,
+    Names,
+    Widths,
+    in_one_list,
+    one_or_several,
+)
 from bochner.cli.names import KERNELS, LEARNERS, METHODS
 
 __all__ = ["bochner"]
@@ -22,7 +30,10 @@ _separator = click.option(
 )
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
 _columns = click.option(
-    "--columns", metavar="A,B,...", help="Feature columns; all others if not given."
+    "--columns",
+    type=Names(),
+    metavar="A,B,...",
+    help="Feature columns; all others if not given.",
 )
 _kernel = click.option(
     "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
@@ -31,6 +42,7 @@ _lengthscale = click.option(
     "--lengthscale",
     type=Lengthscales(),
     multiple=True,
+    callback=in_one_list,
     metavar="NUMBERS",
     help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
 )
@@ -76,7 +88,12 @@ def demo(**options: Any) -> None:
     show_default=True,
     help="What to learn.",
 )
-@click.option("--target", multiple=True, help="Column to predict; repeat for several.")
+@click.option(
+    "--target",
+    multiple=True,
+    callback=one_or_several,
+    help="Column to predict; repeat for several.",
+)
 @click.option("--out", required=True, type=Destination(), help="Model file to write.")
 @_kernel
 @_lengthscale
@@ -145,7 +162,13 @@ def compare(**options: Any) -> None:
 
 @bochner.command()
 @_files
-@click.option("--target", multiple=True, required=True, help="Column to predict; repeat.")
+@click.option(
+    "--target",
+    multiple=True,
+    required=True,
+    callback=one_or_several,
+    help="Column to predict; repeat.",
+)
 @_kernel
 @_lengthscale
 @click.option(
@@ -160,7 +183,12 @@ def compare(**options: Any) -> None:
     metavar="BYTES",
     help="A fit may take; half of what is free if not given.",
 )
-@click.option("--widths", metavar="D,D,...", help="Numbers of features; 256 to 4096 if not given.")
+@click.option(
+    "--widths",
+    type=Widths(),
+    metavar="D,D,...",
+    help="Numbers of features; 256 to 4096 if not given.",
+)
 @_seed
 @_columns
 @_separator

@@ -27,12 +27,12 @@ __all__ = ["run_compare"]
 def run_compare(
     *,
     files: Sequence[str],
-    target: Sequence[str],
+    target: tuple[str, ...],
     kernel: str,
-    lengthscale: Sequence[tuple[float, ...]],
+    lengthscale: list[float],
     features: int,
     seed: int,
-    columns: str | None,
+    columns: list[str] | None,
     separator: str | None,
     plot: Path | None,
     as_json: bool,
@@ -45,10 +45,7 @@ def run_compare(
         refuse_overwriting(plot, paths)
     with clock.phase("read"):
         blocks = Blocks.from_files(
-            paths,
-            target=tuple(target) or None,
-            columns=None if columns is None else columns.split(","),
-            separator=separator,
+            paths, target=target or None, columns=columns, separator=separator
         )
         with reading(blocks, quiet) as watched:
             sample = engine.presample(watched, seed)
@@ -68,9 +65,9 @@ def run_compare(
 
 
 def _kernel(
-    name: str, lengthscale: Sequence[tuple[float, ...]], sample: RowSample, width: int, seed: int
+    name: str, lengthscale: list[float], sample: RowSample, width: int, seed: int
 ) -> Kernel:
-    kernel = kernel_of(name, [number for part in lengthscale for number in part])
+    kernel = kernel_of(name, lengthscale)
     if isinstance(kernel, Kernel):
         return kernel
     return choose_lengthscale(kernel, sample, width, seed).kernel

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner._ground.random import stream
@@ -41,7 +41,7 @@ def run_double_descent(
     alpha: Sequence[float],
     task: str,
     seed: int,
-    columns: str | None,
+    columns: list[str] | None,
     separator: str | None,
     as_json: bool,
     quiet: bool,
@@ -51,8 +51,7 @@ def run_double_descent(
     paths, test_paths = find_files(list(files)), find_files(list(test)) if test else []
     refuse_overwriting(out, [*paths, *test_paths])
     with clock.phase("read"):
-        names = None if columns is None else columns.split(",")
-        blocks = Blocks.from_files(paths, target=target, columns=names, separator=separator)
+        blocks = Blocks.from_files(paths, target=target, columns=columns, separator=separator)
         schema = blocks.schema
         others = Blocks.from_files(test_paths, schema=schema, separator=separator) if test else None
         train, held = _rows(blocks, others, rows, seed, quiet)
@@ -93,10 +92,9 @@ def _rows(
 
 
 def _arrays(sample: Sample) -> Rows:
-    X = sample.X.toarray() if is_sparse(sample.X) else to_numpy(sample.X)
     if sample.y is None:
         raise InvalidInput("bochner experiment: the test rows must have the target; they do not.")
-    return X.astype(np.float64), to_numpy(sample.y)
+    return to_numpy(sample.X).astype(np.float64), to_numpy(sample.y)
 
 
 def _standardised(train: Rows, held: Rows) -> tuple[Array, Array, Array, Array]:

@@ -19,27 +19,20 @@ from bochner.estimators import KernelRidge
 from bochner.estimators.fitting.named import NAMED
 from bochner.kernels import Kernel
 from bochner.persist import save
+from bochner.report.model_facts import CRITERIA
 from bochner.solvers.solution import Solution
 
 __all__ = ["kernel_of", "run_fit"]
-
-_CRITERIA = {
-    "loo": "chosen by leave-one-out error",
-    "gcv": "chosen by generalised cross-validation",
-    "evidence": "chosen by marginal likelihood",
-    "kfold": "chosen by cross-validation",
-    "given": "as given",
-}
 
 
 def run_fit(
     *,
     files: Sequence[str],
     model: str,
-    target: Sequence[str],
+    target: str | tuple[str, ...] | None,
     out: Path,
     weight: str | None,
-    columns: str | None,
+    columns: list[str] | None,
     separator: str | None,
     as_json: bool,
     quiet: bool,
@@ -47,16 +40,17 @@ def run_fit(
 ) -> None:
     """Fit, write the model, say what was found."""
     clock = Clock()
-    _check_target(model, target)
+    if target is None and needs_target(model):
+        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     fitted = _model(model, **choices)
     paths = find_files(list(files))
     refuse_overwriting(out, paths)
     with clock.phase("open"):
         blocks = Blocks.from_files(
             paths,
-            target=target[0] if len(target) == 1 else tuple(target) or None,
+            target=target,
             weight=weight,
-            columns=None if columns is None else columns.split(","),
+            columns=columns,
             separator=separator,
         )
     with clock.phase("fit"), reading(blocks, quiet) as watched:
@@ -82,24 +76,20 @@ def run_fit(
     show(facts, lines, as_json, quiet)
 
 
-def _check_target(model: str, target: Sequence[str]) -> None:
-    if needs_target(model) and not target:
-        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
-
-
 def _model(
     name: str,
     *,
     kernel: str,
-    lengthscale: Sequence[tuple[float, ...]],
+    lengthscale: list[float],
     features: int,
     seed: int,
     settings: Sequence[str],
     **rest: Any,
 ) -> Any:
-    scales = [number for part in lengthscale for number in part]
-    choices = {"kernel": kernel_of(kernel, scales), "n_features": features, "random_state": seed}
-    return learner(name, choices | rest, settings)
+    kind = kernel_of(kernel, lengthscale)
+    return learner(
+        name, {"kernel": kind, "n_features": features, "random_state": seed} | rest, settings
+    )
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
@@ -197,7 +187,7 @@ def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _ridge_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
     return [
-        ("alpha", f"{facts['alpha']:.4g}, {_CRITERIA[facts['alpha_by']]}"),
+        ("alpha", f"{facts['alpha']:.4g}, {CRITERIA[facts['alpha_by']]}"),
         ("outcome", facts["outcome_words"]),
         ("error", f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"),
     ]

@@ -47,7 +47,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> N
 
 def number(value: float | None) -> str:
     """Write a number to four digits, or none."""
-    return "none" if value is None else f"{value:.4g}"
+    return "none" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:

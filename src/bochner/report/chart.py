@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bochner._ground.shapes import Array
+from bochner.report.parts import SUPERSCRIPT
 
 __all__ = ["Axis", "Bars", "Diagonal", "Dots", "Line", "Rule", "Whiskers", "chart", "legend"]
 
@@ -31,7 +32,6 @@ MARKS = (
     '<rect x="{x}" y="{y}" width="7" height="7" transform="translate(-3.5 -3.5)"/>',
     '<path d="M0 -5L5 4L-5 4Z" transform="translate({x} {y})"/>',
 )
-SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -25,14 +24,23 @@ from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay, p
 from bochner.estimators.displays.width import WidthDisplay
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.judged import certificate_of
-from bochner.estimators.fitting.labels import class_blocks, class_blocks_of
+from bochner.estimators.fitting.labels import class_blocks_of
 from bochner.moments import Moments
 from bochner.planning import Certificate
-from bochner.report.model_facts import FitFacts, fit_facts, versions
+from bochner.report.model_facts import FitFacts, fit_facts
 from bochner.report.model_judges import Leverage, judges_for
 from bochner.report.model_page import model_page
 from bochner.report.model_quality import Quality, quality_of
-from bochner.report.model_rows import Seen, as_given, kind_of, look
+from bochner.report.model_rows import (
+    Seen,
+    as_given,
+    coded,
+    has_features,
+    kind_of,
+    look,
+    unweighted,
+)
+from bochner.report.parts import versions
 from bochner.solvers.direct import Eigen, decompose
 
 __all__ = ["ModelReport", "Phase", "report_model"]
@@ -192,9 +200,7 @@ def report_model(
         sample = _dense(blocks.sample(n_sample, seed))
     with watch.phase("decompose"):
         eigen = _eigen(model)
-        leverage = (
-            None if eigen is None or kind_of(model) == "features" else _leverage(model, eigen)
-        )
+        leverage = None if eigen is None else _leverage(model, eigen)
     with watch.phase("look at all rows"):
         seen = look(model, blocks, judges_for(model, sample.X[:REFERENCE], leverage))
     same = _same_rows(model, seen)
@@ -233,11 +239,11 @@ def report_model(
 def _blocks(model: Any, X: Any, y: Any, w: Any) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) == "classification":
-        plain = copy(model)
-        plain.class_weight = None
         if isinstance(X, Blocks):
-            return X if next(iter(X)).y is None else class_blocks(plain, X, reset=False)
-        return predict_blocks_of(model, X) if y is None else class_blocks_of(plain, X, y, w, False)
+            return X if next(iter(X)).y is None else coded(model, X)
+        if y is None:
+            return predict_blocks_of(model, X)
+        return class_blocks_of(unweighted(model), X, y, w, reset=False)
     if isinstance(X, Blocks):
         note_columns(model, X, reset=False)
         return X
@@ -296,7 +302,7 @@ def _leverage(model: Any, eigen: Eigen) -> Leverage | None:
 
 
 def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certificate | None, str]:
-    if hasattr(model, "X_fit_") or not hasattr(model, "map_"):
+    if not has_features(model):
         return None, "None: the fit has the kernel itself, and nothing to certify."
     try:
         found = certificate_of(model, blocks, other=same is False)
@@ -314,7 +320,7 @@ def _path(model: Any) -> tuple[PathDisplay | None, str]:
 
 def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
-    if hasattr(model, "X_fit_") or not hasattr(model, "map_"):
+    if not has_features(model):
         return None
     rows = as_given(model, sample.X)
     if eigen is not None:

@@ -1,19 +1,17 @@
 """What a fitted learner is, in words and code, and what it takes to make it again."""
 
-import platform
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from bochner import __version__, features, kernels
-from bochner.report.model_rows import kind_of
+from bochner import features, kernels
+from bochner.report.model_rows import has_features, kind_of
 
-__all__ = ["FitFacts", "fit_facts", "versions"]
+__all__ = ["FitFacts", "fit_facts"]
 
 #: How a ridge penalty was chosen.
 CRITERIA = {
@@ -75,14 +73,13 @@ class FitFacts:
 def fit_facts(model: Any, n_inputs: int, columns: Any) -> FitFacts:
     """Return what is known of a fitted learner; ``columns`` are names of what the kernel sees."""
     schema, choice = getattr(model, "schema_", None), getattr(model, "choice_", None)
-    exact = hasattr(model, "X_fit_") or not hasattr(model, "map_")
     return FitFacts(
         learner=type(model).__name__,
         kind=kind_of(model),
         kernel=repr(model.kernel_),
         method=repr(_method(model)),
         reason="" if choice is None else choice.reason,
-        n_features=None if exact else model.map_.n_features,
+        n_features=model.map_.n_features if has_features(model) else None,
         rows=_rows(model),
         n_inputs=n_inputs,
         raw_columns=int(model.n_features_in_),
@@ -96,13 +93,6 @@ def fit_facts(model: Any, n_inputs: int, columns: Any) -> FitFacts:
         more=tuple(_more(model)),
         code=_code(model),
     )
-
-
-def versions() -> str:
-    """Return the versions of all that took part."""
-    others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
-    system = f"{platform.system()} {platform.machine()}"
-    return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def _named(model: Any) -> Any:

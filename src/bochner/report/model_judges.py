@@ -8,7 +8,7 @@ import numpy as np
 from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.displays.errors import scores_of
-from bochner.report.model_rows import Judge, RowList, as_given, features, kind_of
+from bochner.report.model_rows import Judge, RowList, as_given, features, has_features, kind_of
 from bochner.solvers.direct import Eigen
 
 __all__ = ["Leverage", "judges_for"]
@@ -35,7 +35,7 @@ def judges_for(model: Any, reference: Array, leverage: "Leverage | None") -> tup
 
 
 def _off(model: Any, reference: Array) -> Judge | None:
-    if not hasattr(model, "map_") or hasattr(model, "X_fit_"):
+    if not has_features(model):
         return None
     kernel = model.kernel_
     if model.map_.below_kernel:

@@ -14,7 +14,7 @@ from bochner.moments import Moments
 from bochner.report.model_judges import Leverage
 from bochner.report.model_rows import Seen, as_given, features, kind_of, predictions
 
-__all__ = ["Quality", "quality_of"]
+__all__ = ["Quality", "errors_of", "quality_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,17 @@ def quality_of(model: Any, sample: Sample, seen: Seen, leverage: Leverage | None
     return _regressed(model, sample, seen, leverage)
 
 
+def errors_of(model: Any, seen: Seen) -> dict[str, dict[str, float]]:
+    """Return the errors of each target on all rows; none without targets or a single prediction."""
+    if seen.confusion is not None:
+        return {_names(model, 1)[0]: {"accuracy": _accuracy(seen.confusion)}}
+    if seen.sums is None:
+        return {}
+    t, spread = len(seen.sums.power) // 2, seen.sums.power / seen.sums.weight
+    squared = spread[:t] + seen.sums.target_mean[:t] ** 2
+    return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(_names(model, t))}
+
+
 def _names(model: Any, t: int) -> tuple[str, ...]:
     schema = getattr(model, "schema_", None)
     names: Any = getattr(schema, "target_names", None)
@@ -68,12 +79,12 @@ def _numbered(t: int) -> tuple[str, ...]:
 
 def _regressed(model: Any, sample: Sample, seen: Seen, leverage: Leverage | None) -> Quality:
     y = to_numpy(sample.y).astype(np.float64)
-    columns, names = y.reshape(len(y), -1), _names(model, y.size // len(y))
+    columns = y.reshape(len(y), -1)
     rows = as_given(model, sample.X)
     found = predictions(model, sample.X)
     if seen.sums is None or found is None:  # several quantiles: no one prediction
         return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y), labels=y)
-    errors, fitted = _errors(names, seen.sums), found.reshape(columns.shape)
+    errors, fitted = errors_of(model, seen), found.reshape(columns.shape)
     if leverage is not None:
         without = leverage.left_out(features(model, sample.X), columns, fitted, sample.w)
         _add_left_out(errors, seen.sums, columns, fitted, without, sample.w)
@@ -81,17 +92,10 @@ def _regressed(model: Any, sample: Sample, seen: Seen, leverage: Leverage | None
     return Quality(
         errors,
         leverage is not None,
-        ResidualDisplay.from_predictions(columns[:, 0], fitted[:, 0], names[0]),
+        ResidualDisplay.from_predictions(columns[:, 0], fitted[:, 0], next(iter(errors))),
         _calibrated(model, rows, columns, fitted, leverage is not None),
         labels=y,
     )
-
-
-def _errors(names: tuple[str, ...], sums: Moments) -> dict[str, dict[str, float]]:
-    """Return errors from sums of residuals and targets, side by side."""
-    t, spread = len(names), sums.power / sums.weight
-    squared = spread[:t] + sums.target_mean[:t] ** 2
-    return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(names)}
 
 
 def _pair(squared: float, variance: float) -> dict[str, float]:
@@ -128,11 +132,12 @@ def _calibrated(
 def _classified(model: Any, sample: Sample, seen: Seen, leverage: Leverage | None) -> Quality:
     codes = to_numpy(sample.y).astype(int)
     labels, confusion = model.classes_[codes], seen.confusion
-    errors = {_names(model, 1)[0]: {"accuracy": _accuracy(confusion)}}
+    errors = errors_of(model, seen)
     if leverage is not None:
         before, confusion = _left_out(model, sample, codes, leverage)
         lost = _accuracy(before) - _accuracy(confusion)
-        errors[_names(model, 1)[0]]["loo_accuracy"] = _accuracy(seen.confusion) - lost
+        for found in errors.values():
+            found["loo_accuracy"] = found["accuracy"] - lost
     calibration = None
     if hasattr(model, "predict_proba"):
         rows = as_given(model, sample.X)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,9 +13,23 @@ from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Block, Blocks
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.labels import class_blocks
 from bochner.moments import Accumulator, Moments
+from bochner.planning.sizes import block_rows
 
-__all__ = ["Judge", "Row", "RowList", "Seen", "as_given", "features", "kind_of", "look"]
+__all__ = [
+    "Judge",
+    "Row",
+    "RowList",
+    "Seen",
+    "as_given",
+    "coded",
+    "features",
+    "has_features",
+    "kind_of",
+    "look",
+    "unweighted",
+]
 
 #: Rows listed.
 LISTED = 8
@@ -91,9 +106,28 @@ def kind_of(model: Any) -> str:
     return next((name for name, holds in kinds.items() if holds(model)), "features")
 
 
+def has_features(model: Any) -> bool:
+    """Whether a feature map stands for the kernel, and no fit with the kernel itself."""
+    return hasattr(model, "map_") and not hasattr(model, "X_fit_")
+
+
+def unweighted(model: Any) -> Any:
+    """Return the classifier as one that judges every row by its own weight."""
+    plain = copy(model)
+    plain.class_weight = None
+    return plain
+
+
+def coded(model: Any, blocks: Blocks) -> Blocks:
+    """Return the rows; labels as codes, their weights as they are."""
+    if kind_of(model) != "classification":
+        return blocks
+    return class_blocks(unweighted(model), blocks, reset=False)
+
+
 def features(model: Any, X: Array) -> Float[Array, "b D"]:
     """Return φ(X) as the model rounds it, in float64; no columns where there is no map."""
-    if not hasattr(model, "map_") or hasattr(model, "X_fit_"):
+    if not has_features(model):
         return np.zeros((X.shape[0], 0))
     dtype = getattr(model, "feature_dtype_", "float64")
     return to_numpy(engine.as_features(model.map_, X, dtype)).astype(np.float64)
@@ -115,7 +149,7 @@ def look(model: Any, blocks: Blocks, judges: Sequence[Judge]) -> Seen:
     """Read all rows once."""
     pass_ = _Pass(model, judges)
     width = model.map_.n_features if hasattr(model, "map_") else 1024
-    for block in blocks.with_rows(engine.block_rows(width)):
+    for block in blocks.with_rows(block_rows(width)):
         pass_.see(block)
     return pass_.found()
 
@@ -141,7 +175,7 @@ class _Pass:
         self.n_rows += X.shape[0]
         found = predictions(self.model, X)
         self._tally(found, y, np.ones(X.shape[0]) if w is None else w.astype(np.float64))
-        Z = features(self.model, X)
+        Z = features(self.model, X) if self.judges else None
         for held, judge in zip(self.leaders, self.judges, strict=True):
             _list(held, judge.value(X, Z, y, found), block.start, X, y, found)
 

@@ -1,19 +1,18 @@
 """The demo's page: one HTML file that fetches nothing and runs nothing."""
 
-import platform
 import re
+from collections.abc import Sequence
 from html import escape
-from importlib.metadata import version
 from string import Template
 
 import numpy as np
 
-from bochner import __version__
 from bochner._ground.shapes import Array, Float
 from bochner.datasets import load_earth
+from bochner.report.chart import Axis, Line, chart, legend
+from bochner.report.parts import numbers, versions
 from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, Ramp, png
-from bochner.report.plot import legend, plot
-from bochner.report.result import DemoResult, MethodResult
+from bochner.report.result import Curve, DemoResult, MethodResult
 from bochner.report.style import STYLE
 
 __all__ = ["earth_page"]
@@ -34,9 +33,7 @@ PAGE = Template("""\
 <p class="lead">Kernel ridge regression on $n_train places, each given by where it lies on the globe
 and how high it is. The $n_test places it is judged by were chosen at random and kept from
 it.</p>
-<dl class="numbers">
 $numbers
-</dl>
 </header>
 <main>
 <section>
@@ -167,14 +164,14 @@ def _filled(result: DemoResult) -> str:
         alpha=f"{result.alpha:.3g}",
         alphas=_alphas(result),
         rival=_rival(result),
-        legend=legend(result.curves),
-        plot=plot(result.curves),
+        legend=legend([curve.name for curve in result.curves]),
+        plot=_plot(result.curves),
         curve_words=_curve_words(result),
         best_name=escape(best.name),
         common=escape(result.certificate),
         own=escape(best.certificate),
         code=escape(_code(result)),
-        versions=escape(_versions()),
+        versions=escape(versions()),
         source=escape(_source()),
         every="; quick, every second row and column of them" if result.quick else "",
     )
@@ -191,10 +188,7 @@ def _numbers(result: DemoResult) -> str:
         (f"{best.n_features:,}", "", f"features, for {result.n_train:,} rows"),
         (f"{best.seconds:.1f}", "s", "to fit and to predict"),
     )
-    return "\n".join(
-        f'<div class="number"><dt>{what}</dt><dd><b>{value}</b> <small>{unit}</small></dd></div>'
-        for value, unit, what in figures
-    )
+    return numbers(figures)
 
 
 def _where(result: DemoResult) -> str:
@@ -226,6 +220,17 @@ def _place(latitude: float, longitude: float) -> str:
 
 def _metres(value: float) -> str:
     return f"{value:,.0f} m".replace("-", "−")
+
+
+def _plot(curves: Sequence[Curve]) -> str:
+    """Return error against features, both axes logarithmic."""
+    widths = sorted({D for curve in curves for D in curve.n_features})
+    return chart(
+        Axis.over(widths, name="features D (log scale)", log=True, at=widths),
+        Axis.over(*(c.rmse for c in curves), name="Test RMSE, metres (log scale)", log=True),
+        [Line(c.n_features, c.rmse, i, marked=True) for i, c in enumerate(curves)],
+        "Root mean squared error on held-out cells against number of features",
+    )
 
 
 def _curve_words(result: DemoResult) -> str:
@@ -360,12 +365,6 @@ def _code(result: DemoResult) -> str:
         method=result.best.code,
         n_features=result.best.n_features,
     )
-
-
-def _versions() -> str:
-    others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
-    system = f"{platform.system()} {platform.machine()}"
-    return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def _source() -> str:

@@ -1,12 +1,17 @@
 """What pages are made of: numbers in words, tables, figures, sections."""
 
 import math
+import platform
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.metadata import version
 from typing import Any
 
+from bochner import __version__
+
 __all__ = [
+    "SUPERSCRIPT",
     "code",
     "facts",
     "figure",
@@ -17,6 +22,7 @@ __all__ = [
     "seconds",
     "section",
     "table",
+    "versions",
 ]
 
 #: Numbers of more digits than people read.
@@ -46,6 +52,13 @@ def number(value: Any, digits: int = 4) -> str:
 def rounded(text: str) -> str:
     """Return code with its long numbers cut to four digits, to be read and not to be run."""
     return LONG.sub(lambda found: f"{float(found[0]):.4g}", text)
+
+
+def versions() -> str:
+    """Return the versions of all that took part."""
+    others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
+    system = f"{platform.system()} {platform.machine()}"
+    return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def seconds(value: float) -> str:
