@@ -50,6 +50,9 @@ __all__ = [
     "sweep_unless",
 ]
 
+#: Finds a kernel from what is asked for and a sample of rows.
+Search = Callable[[Kernel | str, RowSample], Tuning]
+
 #: Width that a lengthscale is chosen at where the width itself is open.
 SEARCHED = 512
 
@@ -76,28 +79,35 @@ class Recipe:
 
 
 def choose(
-    model: Any, blocks: Blocks, *, n_classes: int = 0, share: float | None = None
+    model: Any,
+    blocks: Blocks,
+    *,
+    n_classes: int = 0,
+    share: float | None = None,
+    search: Search | None = None,
 ) -> RowSample | None:
     """Check a learner's kernel and method, choose what is open, draw the map.
 
     Sets ``seed_``, ``kernel_``, ``map_``, ``search_`` and ``choice_`` on the model, and returns
     the sample of rows that was chosen by, if one was needed. With ``n_classes`` y holds codes of
-    classes, and a lengthscale is chosen for their indicators; ``share`` is a given penalty a row.
+    classes, and a lengthscale is chosen for their indicators; ``share`` is a given penalty a row;
+    ``search`` finds the kernel in its own way.
     """
     kernel, method = as_kernel(model.kernel), as_method(model.method)
     width = as_enough(model.n_features, getattr(model, "tolerance", 0.1)) or model.n_features
     model.seed_ = seed_of(model.random_state)
     wanted = needs_rows(kernel, method) or isinstance(width, Enough) or learns_metric(model)
-    rows = presample(blocks, model.seed_) if wanted else None
-    if rows is not None and n_classes:
-        rows = replace(rows, y=indicators(rows.y[:, 0], n_classes))
+    wanted = wanted or search is not None
+    rows = presample(blocks, model.seed_, n_classes) if wanted else None
     n_rows = None if rows is None else count_rows(blocks)
     kernel = in_metric(model, kernel, method, rows, width, share)
+    found = None if search is None else search(kernel, _some(rows))
+    kernel = kernel if found is None else found.kernel
     recipe = prepare(
         kernel, method, width, blocks.n_columns, rows, model.seed_, share=share, n_rows=n_rows
     )
     model.kernel_, model.map_ = recipe.kernel, recipe.map
-    model.search_, model.choice_ = recipe.search, recipe.choice
+    model.search_, model.choice_ = found or recipe.search, recipe.choice
     return rows
 
 
@@ -147,12 +157,18 @@ def needs_rows(kernel: Kernel | str, method: Method) -> bool:
     return isinstance(kernel, str) or not isinstance(method, Fourier)
 
 
-def presample(blocks: Blocks, seed: int) -> RowSample:
-    """Return the sample of all rows, by one pass that makes no features."""
+def presample(blocks: Blocks, seed: int, n_classes: int = 0) -> RowSample:
+    """Return the sample of all rows, by one pass that makes no features.
+
+    With ``n_classes`` y holds codes of classes, and the sample their indicators.
+    """
     keeper = Keeper(seed)
     for block in blocks:
         keeper.see(block)
-    return keeper.sample
+    sample = keeper.sample
+    if not (n_classes and sample.y.shape[1]):
+        return sample
+    return replace(sample, y=indicators(sample.y[:, 0], n_classes))
 
 
 def prepare(

@@ -1,6 +1,5 @@
 """What both SGD estimators settle before the first step: parameters, rows, kernel, strategy."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +87,7 @@ def check(model: Any, losses: tuple[str, ...]) -> None:
     finite(model.power_t, who, "power_t")
     if model.tol is not None:
         nonnegative(model.tol, who, "tol")
-    if not 0 < positive(model.validation_fraction, who, "validation_fraction") < 1:
+    if positive(model.validation_fraction, who, "validation_fraction") >= 1:
         raise InvalidInput(
             f"{who}: validation_fraction must be between 0 and 1; got {model.validation_fraction}."
         )
@@ -214,10 +213,7 @@ def _sample(model: Any, blocks: Blocks, kernel: Kernel | str, method: Any) -> Ro
     draws = model.strategy not in (*EXACT, *DUAL)
     if not (isinstance(kernel, str) or (draws and engine.needs_rows(kernel, method))):
         return None
-    sample = engine.presample(blocks, model.seed_)
-    if hasattr(model, "classes_") and sample.y.shape[1]:
-        return replace(sample, y=indicators(sample.y[:, 0], len(model.classes_)))
-    return sample
+    return engine.presample(blocks, model.seed_, len(getattr(model, "classes_", ())))
 
 
 def _choose_strategy(

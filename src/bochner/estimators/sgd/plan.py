@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from bochner._ground.random import stream
@@ -14,7 +13,7 @@ from bochner._ground.shapes import Array
 from bochner.estimators.fitting.inputs import fit_blocks_of
 from bochner.estimators.fitting.labels import class_blocks_of
 from bochner.estimators.sgd import walk
-from bochner.estimators.sgd.choice import Rows, choose, exact_or_reason, gathered
+from bochner.estimators.sgd.choice import Rows, choose, exact_or_reason, gathered, targets
 from bochner.features import FeatureMap
 from bochner.planning.strategies import DUAL, EXACT, StrategyCost, StrategyPlan
 
@@ -27,10 +26,7 @@ def plan_for(model: Any, X: Any, y: Any, measure: float) -> StrategyPlan:
     classes = y is not None and hasattr(model, "decision_function")
     blocks = (class_blocks_of if classes else fit_blocks_of)(fresh, X, y, None, reset=True)
     rows = gathered(fresh, blocks)
-    t = 1
-    if y is not None:
-        K = len(fresh.classes_) if classes else 0
-        t = (1 if K == 2 else K) if classes else int(np.prod(rows.y.shape[1:]))
+    t = 1 if y is None else targets(fresh, rows.y[:1]).shape[1]
     drawn = choose(fresh, blocks, rows, t)
     plan = fresh.plan_
     if measure <= 0:

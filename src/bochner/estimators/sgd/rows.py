@@ -41,8 +41,11 @@ class FeatureRows:
         self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
     ) -> None:
         """Let the descent make its steps on these rows."""
-        Z = as_features(self._map, self._X[index], self._dtype) if self._Z is None else None
-        descent.on_features(self._Z[index] if Z is None else Z, y, w)  # type: ignore[index]
+        if self._Z is not None:
+            Z = self._Z[index]
+        else:
+            Z = as_features(self._map, self._X[index], self._dtype)
+        descent.on_features(Z, y, w)
 
     def values(self, coef: Float[Array, "D t"]) -> Float[Array, "n t"]:
         """Return φ(X) β of all rows."""

@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 
 from bochner._ground.shapes import Array, Float
-from bochner.estimators.tuning.rescaled import Rescaled, Rows
+from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
 from bochner.kernels import Kernel
 from bochner.solvers.criteria import CRITERIA
 
@@ -133,9 +133,7 @@ class Objective:
     def kernel(self, dials: Dials) -> Kernel:
         """Return the kernel at these dials, in the units of the data."""
         scales = np.exp(self.logs(dials)) * self.rows.units
-        one = len(dials.lengths) == 1 and np.ptp(scales) <= 1e-9 * scales.max()
-        lengthscale = float(scales[0]) if one else tuple(scales.tolist())
-        return self.rescaled.kernel(lengthscale, dials.shape)
+        return self.rescaled.kernel(in_numbers(scales, len(dials.lengths) == 1), dials.shape)
 
     def bounds(self, dials: Dials) -> list[tuple[float, float]]:
         """Return how far each dial may turn."""

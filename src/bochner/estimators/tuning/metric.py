@@ -25,7 +25,7 @@ from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of
 from bochner.estimators.tuning.search import rows_of, split_rows, tune_kernel
-from bochner.estimators.tuning.trials import Candidate, Court, Trial
+from bochner.estimators.tuning.trials import Candidate, Court, Trial, trial_width
 from bochner.features import Method
 from bochner.kernels import Kernel, Mahalanobis, Radial
 from bochner.solvers.criteria import coefficients
@@ -34,9 +34,6 @@ __all__ = ["LearnedMetric", "Round", "average_outer_product", "learn_metric"]
 
 #: Rows that a round is fitted to, its features, and steps of its lengthscale and penalty.
 ROWS, WIDTH, STEPS = 4096, 512, 8
-
-#: Rows that a trial of a round is fitted to, and features.
-TRIAL_WIDTH = 1024
 
 #: From this many columns on the metric is diagonal: d² numbers are more than rows can tell.
 MANY_COLUMNS = 256
@@ -201,14 +198,14 @@ class _Machine:
 
     def _fitted(self, turned: Rows, number: int) -> tuple[Objective, Point]:
         """Tune lengthscale and penalty in this metric, with frequencies of the round's own."""
-        width = max(2, min(WIDTH, self.n_features) // 2 * 2)
-        rescaled = Rescaled.draw(self.family, turned.X.shape[1], width, self.seed + number)
-        objective = Objective(rescaled, turned, np.zeros(turned.X.shape[1]))
+        width, d = min(WIDTH, self.n_features), turned.X.shape[1]
+        rescaled = Rescaled.draw(self.family, d, width, self.seed + number)
+        objective = Objective(rescaled, turned, np.zeros(d))
         start = Dials(np.array([turned.log_median(self.seed)]), float(np.log(1e-3)))
         return objective, descend(objective, start, STEPS, Clock.of(None), _quiet)
 
     def _held_out(self, train: Rows, test: Rows, point: Point) -> Trial:
-        width = max(2, min(self.n_features, TRIAL_WIDTH, max(WIDTH, len(train) // 2)) // 2 * 2)
+        width = trial_width(self.n_features, len(train), WIDTH)
         logs = np.full(train.X.shape[1], point.dials.lengths[0])
         court = Court(train.astype(np.float64), test.astype(np.float64), width, self.seed)
         return court.hear(Candidate(self.family, logs, float(np.exp(point.dials.share)), True))

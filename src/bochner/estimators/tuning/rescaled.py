@@ -22,7 +22,7 @@ from bochner.features.placements import IID, Orthogonal
 from bochner.kernels import Kernel, Matern, Radial, RationalQuadratic, Stationary
 from bochner.kernels.spectral import GaussianMixture, One
 
-__all__ = ["Rescaled", "Rows", "family_of", "shape_name"]
+__all__ = ["Rescaled", "Rows", "family_of", "in_numbers", "shape_name"]
 
 #: Step in log ν of the quantiles' central difference.
 STEP = 1e-4
@@ -46,6 +46,13 @@ def shape_name(kernel: Kernel) -> str | None:
     """Return the name of the parameter that says how smooth functions are, if it can be tuned."""
     names: dict[type, str] = {Matern: "smoothness", RationalQuadratic: "shape"}
     return names.get(type(kernel))
+
+
+def in_numbers(scales: Float[Array, " d"], one: bool) -> float | tuple[float, ...]:
+    """Return lengthscales as a kernel has them: one number where one serves all columns."""
+    if one and np.ptp(scales) <= 1e-9 * scales.max():
+        return float(scales[0])
+    return tuple(scales.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +142,6 @@ class Rescaled:
         else:
             base = IID().place(family.spectral_measure(d), m, rng)
         return Rescaled(family, base, levels)
-
-    @property
-    def inputs(self) -> int:
-        """D."""
-        return self.base.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        """D = 2m."""
-        return 2 * self.base.shape[1]
 
     def frequencies(self, logs: Float[Array, " d"], log_shape: float | None) -> Array:
         """Return W, (d, m), at these log lengthscales and, if it is not the family's own, log ν."""

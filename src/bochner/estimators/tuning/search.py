@@ -15,7 +15,7 @@ from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of, shape_name
 from bochner.estimators.tuning.screening import screen
-from bochner.estimators.tuning.trials import Candidate, Court, Trial
+from bochner.estimators.tuning.trials import Candidate, Court, Trial, trial_width
 from bochner.estimators.tuning.tuned import Diary, Tuning
 from bochner.features import Auto, Method
 from bochner.features.rules import Request, draw_map
@@ -43,8 +43,8 @@ MORE_ROWS, MORE_WIDTH, LAST = 4096, 512, 8
 #: Evaluations that each start of the second descent has before the best goes on.
 TRY = 6
 
-#: Rows that trials fit, at most, and features.
-TRIAL_ROWS, TRIAL_WIDTH = 4096, 1024
+#: Rows that trials fit, at most.
+TRIAL_ROWS = 4096
 
 #: Share of the rows that no descent sees, and most of them.
 HELD_OUT, MOST_HELD_OUT = 0.25, 2048
@@ -181,18 +181,15 @@ class Search:
         if not is_sparse(rows.X) and rows.X.shape[1] > 1:
             candidates += self._many(one, explored, train.first(MORE_ROWS))
         held = train.first(TRIAL_ROWS).astype(np.float64), test.astype(np.float64)
-        court = Court(*held, self._width(len(train)), self.seed, self.share is not None)
+        width = trial_width(self.n_features, len(train), WIDTH)
+        court = Court(*held, width, self.seed, self.share is not None)
         return self._judged(court, candidates, rows.units), rows
-
-    def _width(self, n: int) -> int:
-        """Features of a trial: those of the fit, as far as so many rows bear them."""
-        return max(2, min(self.n_features, TRIAL_WIDTH, max(WIDTH, n // 2)) // 2 * 2)
 
     def _objective(
         self, rows: Rows, offsets: Array, width: int = WIDTH, seed: int = 0
     ) -> Objective:
-        width = min(width, max(2, self.n_features))
-        rescaled = Rescaled.draw(self.family, rows.X.shape[1], width, self.seed + seed)
+        width, d = min(width, self.n_features), rows.X.shape[1]
+        rescaled = Rescaled.draw(self.family, d, width, self.seed + seed)
         return Objective(rescaled, rows, offsets, self.diary.criterion, self.share is not None)
 
     # --- one lengthscale -------------------------------------------------------------------------

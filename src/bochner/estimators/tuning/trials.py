@@ -9,13 +9,21 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from bochner._ground.blas import add_gram, mirror
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.tuning.descent import LOWEST, Clock
-from bochner.estimators.tuning.rescaled import Rescaled, Rows
+from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
 from bochner.kernels import Kernel
 
-__all__ = ["Candidate", "Court", "Trial"]
+__all__ = ["Candidate", "Court", "Trial", "trial_width"]
+
+#: Features of a trial, at most.
+MOST_FEATURES = 1024
 
 #: Factor between neighbouring penalties of a trial.
 STEP = float(np.sqrt(10))
+
+
+def trial_width(n_features: int, n: int, least: int) -> int:
+    """Return the features of a trial: those of the fit, as far as n rows bear them."""
+    return min(n_features, MOST_FEATURES, max(least, n // 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +53,7 @@ class Candidate:
 
     def kernel(self, units: Float[Array, " d"]) -> Kernel:
         """Return the kernel in the units of the data."""
-        scales = np.exp(self.logs) * units
-        plain = self.simple and np.ptp(scales) <= 1e-9 * scales.max()
-        lengthscale = float(scales[0]) if plain else tuple(scales.tolist())
-        return self.family.replace(lengthscale=lengthscale)
+        return self.family.replace(lengthscale=in_numbers(np.exp(self.logs) * units, self.simple))
 
 
 @dataclass(frozen=True, eq=False)

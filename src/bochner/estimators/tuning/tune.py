@@ -16,7 +16,7 @@ from bochner._ground.random import seed_of
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of
-from bochner.estimators.fitting.labels import class_blocks_of, indicators
+from bochner.estimators.fitting.labels import class_blocks_of
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.search import tune_kernel
 from bochner.estimators.tuning.tuned import Tuning
@@ -106,5 +106,5 @@ def _sample(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, seed: int)
     """Return rows to tune on, classes as indicators."""
     if not is_classifier(model):
         return engine.presample(fit_blocks_of(model, X, y, sample_weight, reset=True), seed)
-    rows = engine.presample(class_blocks_of(model, X, y, sample_weight), seed)
-    return replace(rows, y=indicators(rows.y[:, 0], len(model.classes_)))
+    blocks = class_blocks_of(model, X, y, sample_weight)
+    return engine.presample(blocks, seed, len(model.classes_))
