@@ -16,8 +16,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
-from bochner.estimators.convex.calibration import agreeing, calibrate, fold_numbers
+from bochner.estimators.convex.calibration import agreeing, calibrate
 from bochner.estimators.fitting import feature_blocks
+from bochner.estimators.fitting.alike import fold_numbers
 from bochner.features import Nystrom
 from bochner.features.landmarks import Pivoted
 from bochner.kernels import Gaussian
@@ -178,19 +179,19 @@ def test_probabilities_are_as_good_as_platts():
     assert log_loss(labels, ours.predict_proba(new)) < 1.05 * rival
 
 
-def test_folds_depend_on_the_numbers_of_a_row_alone():
-    X = np.random.default_rng(0).standard_normal((5000, 3))
-    folds = fold_numbers(bo.Blocks.from_arrays(X, block_rows=77), 0)
+def test_folds_do_not_depend_on_the_order_of_rows():
+    X, w = np.random.default_rng(0).standard_normal((5000, 3)), np.ones(5000)
+    folds = fold_numbers(bo.Blocks.from_arrays(X, block_rows=77), w, 0)
     order = np.random.default_rng(1).permutation(5000)
-    again = fold_numbers(bo.Blocks.from_arrays(X[order], block_rows=5000), 0)
+    again = fold_numbers(bo.Blocks.from_arrays(X[order], block_rows=5000), w, 0)
     np.testing.assert_array_equal(again, folds[order])
-    assert (fold_numbers(bo.Blocks.from_arrays(X), 1) != folds).mean() > 0.7
+    assert (fold_numbers(bo.Blocks.from_arrays(X), w, 1) != folds).mean() > 0.7
     # five standard deviations of a binomial count: a false alarm in two million a fold
     assert np.abs(np.bincount(folds.astype(int)) - 1000).max() < 5 * np.sqrt(800)
 
 
 def test_two_different_rows_of_each_class_are_enough_for_probabilities():
-    """In one deal of 25 neither class has rows in two folds: they are dealt out again."""
+    """Dealt to folds by chance, neither class would have rows in two of them in one of 25 fits."""
     X, y = (
         np.repeat([[1.0, 3.0], [3.0, 3.0], [2.0, 1.0], [4.0, 1.0]], 4, axis=0),
         np.arange(16) // 8,

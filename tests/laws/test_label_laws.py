@@ -2,6 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -40,6 +42,16 @@ def test_codes_name_the_labels(names, block_rows):
     model, labels = Classifier(), names[CODES]
     codes = all_of(class_blocks_of(model, X, labels).with_rows(block_rows), "y").astype(int)
     assert model.classes_.tolist() == sorted(set(labels.tolist()))
+    assert model.classes_[codes].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array, pl.Series, pd.Series], ids=["arrow", "polars", "pandas"]
+)
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_columns_of_data_frames_give_the_codes_of_arrays(names, column):
+    model, labels = Classifier(), names[CODES]
+    codes = all_of(class_blocks_of(model, X, column(labels.tolist())), "y").astype(int)
     assert model.classes_[codes].tolist() == labels.tolist()
 
 

@@ -23,13 +23,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_expit, log_softmax
 
-from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
-from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features
+from bochner.estimators.fitting.alike import N_FOLDS, fold_numbers
+from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features, weights_of
 
-__all__ = ["Calibration", "Rest", "agreeing", "calibrate", "folds_of", "weights_of"]
+__all__ = ["Calibration", "Rest", "agreeing", "calibrate", "folds_of"]
 
 #: Slopes above zero, so that h rises.
 LEAST_SLOPE = 1e-3
@@ -39,12 +38,6 @@ POLISH = 10
 
 #: Weight of the belief that slopes are 1.
 PRIOR = 0.1
-
-#: Folds that are held out, one after the other.
-N_FOLDS = 5
-
-#: How often rows are dealt out to folds, at most.
-DEALS = 10
 
 KNOTS = (-1.0, 0.0, 1.0)
 
@@ -156,24 +149,6 @@ def agreeing(p: Float[Array, "n K"], decided: Array) -> Float[Array, "n K"]:
 # --- Folds ---------------------------------------------------------------------------------------
 
 
-def fold_numbers(blocks: Blocks, seed: int) -> Array:
-    """Return the fold of every row, 0 to 4, from its numbers alone.
-
-    Copies of a row stay together: a copy must not be seen before, and whole weights are copies.
-    """
-    return np.concatenate([_hashed(block.X, seed) % np.uint64(N_FOLDS) for block in blocks])
-
-
-def _hashed(X: Array, seed: int) -> Array:
-    """Multiply the bits of each number by an odd one of its column, add up, and mix."""
-    X = X.toarray() if is_sparse(X) else to_numpy(X)
-    bits = np.ascontiguousarray(X + 0.0, dtype=np.float64).view(np.uint64)
-    bits = bits ^ (bits >> np.uint64(32))
-    odd = stream(seed, "folds").integers(2**63, size=X.shape[1], dtype=np.uint64)
-    sums = (bits * (2 * odd + np.uint64(1))).sum(axis=1, dtype=np.uint64)
-    return (sums ^ (sums >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)
-
-
 class Rest:
     """All rows of the features, those of one fold with weight zero.
 
@@ -202,32 +177,16 @@ class Rest:
         for block in self._features:
             yield block, self._held[block.start : block.start + len(block.Z)]
 
-    def serves(self, n_classes: int) -> bool:
-        """Whether rows of positive weight are in the fold, and every class has some that are not.
-
-        Without a class its intercept is any number.
-        """
-        inside, outside = np.zeros(n_classes), np.zeros(n_classes)
-        for block, held in self.blocks():
-            codes, w = np.asarray(block.y).astype(np.int64), weights_of(block)
-            inside += np.bincount(codes[held], w[held], n_classes)
-            outside += np.bincount(codes[~held], w[~held], n_classes)
-        return bool(np.any(inside > 0) and np.all(outside > 0))
-
-
-def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
-    """Return the weights of the rows."""
-    return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
-
 
 def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
-    """Return the rows without each of the folds, where all classes are among them.
+    """Return the rows without each of the folds that has some and leaves some of every class.
 
-    Rows are dealt out again where no fold serves, as happens with a few different rows.
+    Without rows of a class its intercept is any number.
     """
-    for attempt in range(DEALS):
-        numbers = fold_numbers(blocks, seed + attempt)
-        rests = [Rest(features, numbers == fold) for fold in range(N_FOLDS)]
-        if serving := [rest for rest in rests if rest.serves(n_classes)]:
-            return serving
-    return []
+    codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
+    w = np.concatenate([weights_of(block) for block in features])
+    numbers = fold_numbers(blocks, w, seed)
+    inside = np.zeros((N_FOLDS, n_classes), np.int64)
+    np.add.at(inside, (numbers, codes), w > 0)
+    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
+    return [Rest(features, numbers == fold) for fold in np.flatnonzero(serves)]

@@ -10,21 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import integer, one_of, positive
+from bochner._ground.checks import positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
-from bochner.estimators.convex.calibration import Calibration, Rest, calibrate, folds_of, weights_of
+from bochner.estimators.convex.calibration import Calibration, Rest, calibrate, folds_of
+from bochner.estimators.convex.iterated import check_steps
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.feature_blocks import Features
+from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.estimators.fitting.labels import indicators
 from bochner.solvers.hessian import forward
 from bochner.solvers.loss import Loss
 from bochner.solvers.newton import minimise
 from bochner.solvers.optimum import Optimum
 
-__all__ = ["calibrated", "chosen", "decisions", "encoder", "fit", "penalty"]
+__all__ = ["calibrated", "chosen", "decided", "decisions", "encoder", "fit", "penalty"]
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
 #: need no more than float32: where it would blur coefficients, features hardly move decisions.
@@ -39,16 +41,13 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
 
     Sets ``solution_``, ``n_iter_`` and ``feature_dtype_`` beside what ``engine.choose`` sets.
     """
-    who = type(model).__name__
     alpha = penalty(model)
-    tol = positive(model.tol, who, "tol")
-    max_iter = integer(model.max_iter, who, "max_iter", 1)
-    one_of(model.precision, who, "precision", ("auto", "float32", "float64"))
+    check_steps(model)
     start = _started(model)
     if start is None:
         _choose(model, blocks, alpha)
     features = Features(model.map_, blocks, model.feature_dtype_)
-    _require_weight(who, features)
+    _require_weight(model, features)
     model.solution_ = minimise(
         features,
         loss,
@@ -57,8 +56,8 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
         start=start,
         moments=None if features.cached else _moments(model, blocks),
         targets=encoder(len(model.classes_), loss),
-        tol=tol,
-        max_iter=max_iter,
+        tol=model.tol,
+        max_iter=model.max_iter,
     )
     model.n_iter_ = max(1, len(model.solution_.history))
     if not model.solution_.outcome.good:
@@ -109,13 +108,13 @@ def _choose(model: Any, blocks: Blocks, alpha: float) -> None:
     model.feature_dtype_ = "float64" if double else "float32"
 
 
-def _require_weight(who: str, features: Features) -> None:
+def _require_weight(model: Any, features: Features) -> None:
     """Read all rows once, so that features are kept where they fit."""
     weight = sum(float(weights_of(b).sum()) for b in features)
     if not weight > 0:
         raise InvalidInput(
-            f"{who}: at least one row must have a positive weight; the sum of all weights is "
-            f"{weight:g}. Check sample_weight and class_weight."
+            f"{type(model).__name__}: at least one row must have a positive weight; the sum of all "
+            f"weights is {weight:g}. Check sample_weight and class_weight."
         )
 
 
@@ -128,6 +127,7 @@ def _moments(model: Any, blocks: Blocks) -> Any:
 
 def decisions(model: Any, X: Array) -> Float[Array, "n t"]:
     """Return φ(X) β + b, a column for each problem."""
+    check_is_fitted(model)
     theta = model.solution_.theta
     return np.concatenate([forward(Z, theta) for Z in engine.features_of(model, X)])
 
@@ -135,6 +135,11 @@ def decisions(model: Any, X: Array) -> Float[Array, "n t"]:
 def chosen(f: Float[Array, "n t"]) -> Array:
     """Return the codes decided for."""
     return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
+
+
+def decided(model: Any, X: Array) -> Array:
+    """Return the classes decided for, (n,)."""
+    return model.classes_[chosen(decisions(model, X))]
 
 
 def calibrated(model: Any, features: Features, blocks: Blocks, loss: Loss) -> Calibration:

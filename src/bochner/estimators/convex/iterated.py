@@ -13,7 +13,7 @@ from bochner._ground.checks import integer, one_of, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.feature_blocks import Features
+from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.solvers.optimum import Convergence
 
 __all__ = [
@@ -64,8 +64,8 @@ def rows_of(model: Any, features: Features) -> tuple[Array, Float[Array, "n 1"]]
     ws: list[Array] = []
     for block in features:
         ys.append(block.y)
-        ws.append(np.ones(len(block.Z)) if block.w is None else block.w)
-    w = np.concatenate(ws).astype(np.float64)
+        ws.append(weights_of(block))
+    w = np.concatenate(ws)
     if not w.sum() > 0:
         raise InvalidInput(
             f"{type(model).__name__}: at least one row with a positive weight is required; got "

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.blocks import Blocks
 from bochner._ground.random import Seed
@@ -161,22 +160,21 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X) β + b: (n,), positive for ``classes_[1]``, or (n, K), the largest wins."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return the classes decided for, (n,)."""
-        codes = classification.chosen(self._decisions(X))
-        return self.classes_[codes]
+        return classification.decided(self, X)
 
     def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
         """Return the probabilities of the classes; the largest is of the class predicted."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return agreeing(np.exp(self._log_probabilities(f)), classification.chosen(f))
 
     def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
         """Return their logarithms, good to the last digits also where they are tiny."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return agreeing(self._log_probabilities(f), classification.chosen(f))
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
@@ -186,10 +184,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             return log_softmax(f, axis=1)
         apart = log_expit(f)
         return apart - logsumexp(apart, axis=1, keepdims=True)
-
-    def _decisions(self, X: Float[Array, "n d"]) -> Float[Array, "n t"]:
-        check_is_fitted(self)
-        return classification.decisions(self, X)
 
     # --- what was learned ------------------------------------------------------------------------
 

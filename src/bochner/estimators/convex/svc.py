@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import one_of
@@ -195,29 +194,24 @@ class SVC(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X) β + b: (n,), positive for ``classes_[1]``, or (n, K), the largest wins."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return the classes decided for, (n,)."""
-        codes = classification.chosen(self._decisions(X))
-        return self.classes_[codes]
+        return classification.decided(self, X)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return agreeing(self._calibration().probabilities(f), classification.chosen(f))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
         """Return their logarithms."""
-        f = self._decisions(X)
+        f = classification.decisions(self, X)
         return agreeing(self._calibration().log_probabilities(f), classification.chosen(f))
-
-    def _decisions(self, X: Float[Array, "n d"]) -> Float[Array, "n t"]:
-        check_is_fitted(self)
-        return classification.decisions(self, X)
 
     def _calibration(self) -> Any:
         if not hasattr(self, "calibration_"):

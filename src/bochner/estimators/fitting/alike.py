@@ -12,7 +12,7 @@ from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-__all__ = ["left_out"]
+__all__ = ["N_FOLDS", "fold_numbers", "left_out"]
 
 #: Folds, each left out once.
 N_FOLDS = 5
@@ -21,21 +21,25 @@ N_FOLDS = 5
 def left_out(
     who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, folds: int
 ) -> Float[Array, "n k"]:
-    """Return which rows each of the first ``folds`` of five folds leaves out, by one pass.
+    """Return which rows each of the first ``folds`` of five folds leaves out, by one pass."""
+    numbers = fold_numbers(blocks, w, seed)
+    many = 1 + int(numbers[w > 0].max(initial=-1))
+    if many < 2:
+        raise InvalidInput(
+            f"{who}: to leave rows out, at least 2 different rows of positive weight are "
+            f"required; got n_samples = {many}. Give alpha as a number."
+        )
+    return numbers[:, None] == np.arange(min(folds, many))
+
+
+def fold_numbers(blocks: Blocks, w: Float[Array, " n"], seed: int) -> Array:
+    """Return the fold of every row, 0 to 4, by one pass.
 
     Different rows of positive weight, in an order that is random, go to the folds in turns; fewer
     than five have a fold each.
     """
     marks = np.concatenate([_marks(block.X, seed) for block in blocks])
-    different = np.unique(marks[w > 0])
-    if len(different) < 2:
-        raise InvalidInput(
-            f"{who}: to leave rows out, at least 2 different rows of positive weight are "
-            f"required; got n_samples = {len(different)}. Give alpha as a number."
-        )
-    many = min(N_FOLDS, len(different))
-    place = np.searchsorted(different, marks)
-    return (place % many)[:, None] == np.arange(min(folds, many))
+    return np.searchsorted(np.unique(marks[w > 0]), marks) % N_FOLDS
 
 
 def _marks(X: Array, seed: int) -> Array:

@@ -8,13 +8,13 @@ import numpy as np
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.memory import free_bytes
-from bochner._ground.shapes import Array
+from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting.rows import Keeper
 from bochner.features import FeatureMap
 from bochner.features.nystrom import Rounded
 from bochner.planning.sizes import block_rows
 
-__all__ = ["FeatureBlock", "Features"]
+__all__ = ["FeatureBlock", "Features", "weights_of"]
 
 
 class FeatureBlock(NamedTuple):
@@ -24,6 +24,11 @@ class FeatureBlock(NamedTuple):
     y: Array | None
     w: Array | None
     start: int
+
+
+def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
+    """Return the weights of the rows, one where none are given."""
+    return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
 
 
 class Features:

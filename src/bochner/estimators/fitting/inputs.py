@@ -13,7 +13,7 @@ from bochner._ground.schema import listed
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.named import accepts_sparse
 
-__all__ = ["fit_blocks_of", "note_columns", "predict_blocks_of"]
+__all__ = ["fit_blocks_of", "is_foreign", "note_columns", "predict_blocks_of"]
 
 
 def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool) -> Blocks:
@@ -26,7 +26,7 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
         refuse_masked(array, type(model).__name__, name)
     if _has_text(X):
         return _table_blocks(model, X, y, sample_weight, reset)
-    if _is_foreign(X):
+    if is_foreign(X):
         blocks = Blocks.from_arrays(X, y, sample_weight)
         note_columns(model, blocks, reset)
         return blocks
@@ -60,7 +60,7 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
             f"{type(model).__name__}: fitted on a table with text columns, so rows must come as a "
             f"table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
         )
-    if _is_foreign(X):
+    if is_foreign(X):
         blocks = Blocks.from_arrays(X)
         note_columns(model, blocks, reset=False)
         return blocks
@@ -129,7 +129,7 @@ def _has_text(X: Any) -> bool:
     return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
 
 
-def _is_foreign(X: Any) -> bool:
+def is_foreign(X: Any) -> bool:
     """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
     if is_numpy(X) or is_sparse(X) or not hasattr(X, "shape") or _is_table(X):
         return False

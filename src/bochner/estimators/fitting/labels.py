@@ -13,7 +13,7 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.schema import listed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns
+from bochner.estimators.fitting.inputs import fit_blocks_of, is_foreign, note_columns
 
 __all__ = ["class_blocks", "class_blocks_of", "indicators"]
 
@@ -38,7 +38,7 @@ def class_blocks_of(
     refuse_masked(y, who, "y")
     if y is None:
         raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-    labels = _check_y(to_numpy(y) if _is_foreign(y) else y, estimator=model)
+    labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=model)
     check_consistent_length(X, labels)
     check_classification_targets(labels)
     if reset:
@@ -71,11 +71,6 @@ def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
-
-
-def _is_foreign(y: Any) -> bool:
-    """Whether y is an array of another library, which scikit-learn's checks may not read."""
-    return hasattr(y, "__dlpack__") and not isinstance(y, np.ndarray)
 
 
 def _classes(who: str, classes: Any) -> Array:
