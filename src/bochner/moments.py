@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from bochner._ground.blas import add_gram, add_outer, mirror, product
+from bochner._ground.checks import LARGEST
 from bochner._ground.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -30,9 +31,6 @@ Precision = Literal["float32", "float64"]
 #: Rows whose float32 products are summed in float32 before they go into the float64 sum. Longer
 #: runs lose digits, shorter ones spend the time in adding D x D matrices.
 FLUSH_ROWS = 8192
-
-#: Targets and weights above this overflow when they are squared and summed.
-LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)

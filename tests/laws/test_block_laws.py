@@ -19,12 +19,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import bochner as bo
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Block, Blocks, default_rows
 from bochner._ground.pieces import Piece, cut
 from bochner._ground.sampling import chosen_rows, row_priorities, sample_stream
 from bochner._ground.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
+from bochner.kernels import Gaussian
 
 N = 203
 COLOURS = ["red", "green", "blue"]
@@ -493,6 +495,16 @@ def test_bad_targets_and_weights_are_refused_with_their_row():
         list(Blocks.from_arrays(EYE, None, y))
     with pytest.raises(InvalidInput, match=r"weight must be zero or above; got -1.0 in row 1 "):
         list(Blocks.from_arrays(EYE, None, [0, -1, 0]))
+    with pytest.raises(InvalidInput, match=r"1e\+150 at most; got 1e\+200 in row 2 .* Divide all"):
+        list(Blocks.from_arrays(EYE, None, [0, 1e150, 1e200]))
+
+
+@pytest.mark.parametrize("kind", ["OneClassSVM", "SVC", "SVR", "KernelSGDRegressor"])
+def test_weights_beyond_all_sums_are_refused_by_learners(kind):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    model = getattr(bo, kind)(Gaussian(1.0), n_features=8, random_state=0)
+    with pytest.raises(InvalidInput, match=r"sample_weight must .* 1e\+150 at most; got 1e\+200"):
+        model.fit(X, y, sample_weight=np.full(40, 1e200))
 
 
 @pytest.mark.parametrize(

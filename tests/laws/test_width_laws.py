@@ -184,7 +184,7 @@ def test_widths_that_cannot_be_found_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tolerance": 1.5}, r"between 0 and 1; got 1.5"),
+        ({"tolerance": 1.5}, r"tolerance must be above 0 and below 1; got 1.5"),
         ({"tolerance": -0.1}, r"tolerance must be"),
         ({"excess": 0.0}, r"excess must be"),
         ({"seconds": 0}, r"seconds must be"),

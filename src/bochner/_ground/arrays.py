@@ -21,6 +21,8 @@ __all__ = [
     "from_numpy",
     "is_numpy",
     "is_sparse",
+    "moved",
+    "precision",
     "refuse_masked",
     "require_alike",
     "taken",
@@ -77,8 +79,20 @@ def from_numpy(A: np.ndarray, like: Any) -> Any:
     return array_namespace(like).asarray(A, device=device(like))
 
 
+def precision(X: Any) -> np.dtype:
+    """Return float32 for float32 arrays of any library, float64 for others."""
+    return np.dtype(np.float32 if str(X.dtype).endswith("float32") else np.float64)
+
+
+def moved(A: np.ndarray, like: Any) -> Any:
+    """Return the NumPy array A in the library, precision and place of ``like``."""
+    return from_numpy(A.astype(precision(like), copy=False), like=like)
+
+
 def taken(A: Array, places: np.ndarray, axis: int) -> Array:
     """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
+    if is_sparse(A):
+        return A[:, places] if axis else A[places]
     if is_numpy(A):
         return np.take(A, places, axis=axis)
     return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)

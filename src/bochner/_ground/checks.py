@@ -9,7 +9,20 @@ from typing import Any
 
 from bochner.errors import InvalidInput, InvalidType
 
-__all__ = ["finite", "integer", "integers", "nonnegative", "numbers", "one_of", "positive"]
+__all__ = [
+    "LARGEST",
+    "finite",
+    "integer",
+    "integers",
+    "nonnegative",
+    "numbers",
+    "one_of",
+    "positive",
+    "share",
+]
+
+#: Targets and weights above this overflow when they are squared and summed.
+LARGEST = 1e150
 
 
 def _plain(value: object) -> Any:
@@ -39,6 +52,14 @@ def positive(value: object, who: str, name: str) -> float:
             f"{who}: {name} must be a positive finite number; got {number!r}. "
             "Pass a value above zero."
         )
+    return number
+
+
+def share(value: object, who: str, name: str) -> float:
+    """Return ``value`` as a float above 0 and below 1."""
+    number = positive(value, who, name)
+    if number >= 1:
+        raise InvalidInput(f"{who}: {name} must be above 0 and below 1; got {number!r}.")
     return number
 
 

@@ -59,11 +59,15 @@ def _compare(path: Path, stamp: Stamp) -> None:
         )
 
 
+def reason_of(error: OSError) -> str:
+    """Return what the system says, in the middle of a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 def unreadable(path: Path, error: OSError) -> DataFileError:
     """Say which file the system refuses to read, and why."""
-    reason = (error.strerror or str(error)).lower()
     return DataFileError(
-        f"Blocks: '{path}' cannot be read: {reason}. Check the path and its permissions."
+        f"Blocks: '{path}' cannot be read: {reason_of(error)}. Check the path and its permissions."
     )
 
 
@@ -147,13 +151,17 @@ def _globbed(pattern: Path) -> list[Path]:
     return files
 
 
-def _nowhere(path: Path) -> DataFileError:
+def name_beside(path: Path) -> str:
+    """Return the names beside it that one who wrote this path may have meant, or nothing."""
     try:
-        beside = [p.name for p in path.parent.iterdir()]
+        return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
     except OSError:
-        beside = []
+        return ""
+
+
+def _nowhere(path: Path) -> DataFileError:
     return DataFileError(
-        f"Blocks.from_files: there is no file or folder '{path}'{did_you_mean(path.name, beside)}. "
+        f"Blocks.from_files: there is no file or folder '{path}'{name_beside(path)}. "
         f"The current folder is '{Path.cwd()}'."
     )
 

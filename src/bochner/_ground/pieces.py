@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from bochner._ground.arrays import array_namespace, device, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, taken, to_numpy
+from bochner._ground.checks import LARGEST
 from bochner._ground.schema import Schema
 from bochner.errors import InvalidInput
 
@@ -62,12 +63,9 @@ def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
 
 
 def _rows(array: Any, rows: slice | np.ndarray) -> Any:
-    if is_sparse(array) or is_numpy(array):
-        return array[rows]
-    if isinstance(rows, slice):
-        return array[rows, ...]
-    xp = array_namespace(array)
-    return xp.take(array, xp.asarray(rows, device=device(array)), axis=0)
+    if not isinstance(rows, slice):
+        return taken(array, rows, axis=0)
+    return array[rows] if is_sparse(array) else array[rows, ...]
 
 
 def join(pieces: list[Piece]) -> Piece:
@@ -110,7 +108,7 @@ def _first_bad(array: Any, at: np.intp) -> tuple[int, int, float]:
 
 
 def require_weights(w: Any, where: Where) -> None:
-    """Refuse weights that are negative, missing or infinite, naming the row of the first."""
+    """Refuse weights that are negative, missing or too large, naming the row of the first."""
     require_finite(w, lambda _: "the sample weight", where)
     xp = array_namespace(w)
     if bool(xp.any(w < 0)):
@@ -118,4 +116,10 @@ def require_weights(w: Any, where: Where) -> None:
         raise InvalidInput(
             f"Blocks: the sample weight must be zero or above; got {float(w[row])} in "
             f"{where(row)}. Drop such rows or weigh them zero."
+        )
+    if bool(xp.any(w > LARGEST)):
+        row = int(np.flatnonzero(to_numpy(w > LARGEST))[0])
+        raise InvalidInput(
+            f"Blocks: sample_weight must be finite and not negative, {LARGEST:g} at most; got "
+            f"{float(w[row]):g} in {where(row)}. Divide all weights by one number."
         )

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
+from bochner._ground.files import reason_of
 from bochner._ground.schema import listed
 from bochner._ground.tables import needed
 from bochner.errors import BochnerError, DataFileError, InvalidInput
@@ -103,7 +104,7 @@ def _explained(path: Path) -> Iterator[None]:
             what = "the disk is full"
             todo = "Nothing was left behind; free some space or choose another place"
         elif error.filename is not None and _is_ours(Path(error.filename), path):
-            what = (error.strerror or str(error)).lower()
+            what = reason_of(error)
             todo = "Check the folder and its permissions"
         else:
             raise

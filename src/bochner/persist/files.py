@@ -22,7 +22,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
-from bochner._ground.schema import did_you_mean
+from bochner._ground.files import name_beside, reason_of
 from bochner._ground.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
 from bochner.persist.known import ESTIMATORS, KNOWN
@@ -193,19 +193,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
-        raise _refusal(path, f"there is no such file{_near(path)}") from error
+        raise _refusal(path, f"there is no such file{name_beside(path)}") from error
     except IsADirectoryError as error:
         raise _refusal(path, "it is a folder. Name the file in it") from error
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise _refusal(path, f"it cannot be read: {reason}") from error
-
-
-def _near(path: Path) -> str:
-    try:
-        return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
-    except OSError:
-        return ""
+        raise _refusal(path, f"it cannot be read: {reason_of(error)}") from error
 
 
 @contextmanager

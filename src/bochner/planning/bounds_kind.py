@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
-from bochner._ground.checks import integer, positive
+from bochner._ground.arrays import as_matrix, to_numpy
+from bochner._ground.checks import integer, positive, share
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.structure import is_stationary
@@ -113,12 +113,7 @@ def error_of(
 
 def chance_of(confidence: float) -> float:
     """Return δ = 1 − confidence, checked."""
-    number = positive(confidence, "bounds", "confidence")
-    if number >= 1:
-        raise InvalidInput(
-            f"bounds: confidence must be above 0 and below 1; got {number!r}. Pass e.g. 0.95."
-        )
-    return 1 - number
+    return 1 - share(confidence, "bounds", "confidence")
 
 
 # --- what they need to know --------------------------------------------------------------------
@@ -129,7 +124,7 @@ def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
     X = as_matrix(X, who)
     if X.shape[0] < 2:
         raise InvalidInput(f"{who}: X must have at least 2 rows; got {X.shape[0]}. Pass more.")
-    return np.asarray(X.toarray() if is_sparse(X) else to_numpy(X), dtype=np.float64)
+    return np.asarray(to_numpy(X), dtype=np.float64)
 
 
 def amplitude_of(kernel: Kernel, rows: Float[np.ndarray, "n d"], who: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.checks import integer, one_of, positive
+from bochner._ground.checks import integer, one_of, positive, share
 from bochner._ground.random import seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -249,7 +249,7 @@ def certify(
     require_real(phi, "certify")
     alpha = positive(alpha, "certify", "alpha")
     n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)
-    confidence = _confidence(confidence)
+    confidence = share(confidence, "certify", "confidence")
     one_of(how, "certify", "how", ("sample", "lanczos"))
     rows = rows_of(X, n_sample, random_state)
     given = int(X.shape[0]) if hasattr(X, "shape") else len(X)
@@ -312,15 +312,6 @@ def _matrix_free(c: Certificate, found: AllRows, confidence: float) -> Certifica
         n_sample=c.n_rows,
         how="lanczos",
     )
-
-
-def _confidence(value: float) -> float:
-    number = positive(value, "certify", "confidence")
-    if number >= 1:
-        raise InvalidInput(
-            f"certify: confidence must be above 0 and below 1; got {number!r}. Pass e.g. 0.95."
-        )
-    return number
 
 
 def _n_rows(n_rows: int | None, given: int, measured: int) -> int:

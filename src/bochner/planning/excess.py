@@ -17,15 +17,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq
 
-from bochner._ground.arrays import (
-    array_namespace,
-    as_array,
-    as_matrix,
-    from_numpy,
-    is_numpy,
-    is_sparse,
-    to_numpy,
-)
+from bochner._ground.arrays import as_array, as_matrix, taken, to_numpy
 from bochner._ground.checks import integer, nonnegative, positive
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
@@ -223,14 +215,8 @@ def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Arr
     y = y.reshape(n, -1)
     if n > n_sample:
         chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
-        X, y = _taken(X, chosen), y[chosen]
+        X, y = taken(X, chosen, axis=0), y[chosen]
     return X, y - y.mean(axis=0), n
-
-
-def _taken(X: Array, chosen: Array) -> Array:
-    if is_numpy(X) or is_sparse(X):
-        return X[chosen]
-    return array_namespace(X).take(X, from_numpy(chosen, like=X), axis=0)
 
 
 def _eigh(A: Float[np.ndarray, "m m"]) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.arrays import as_matrix, taken, to_numpy
 from bochner._ground.checks import positive
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
@@ -188,8 +188,8 @@ def _rows(phi: Any, X: Any, rng: np.random.Generator) -> Float[np.ndarray, "n d"
         raise InvalidInput(
             f"check_features: X must have at least 2 rows; got {X.shape[0]}. Pass more."
         )
-    rows = X[np.sort(rng.permutation(X.shape[0])[:ROWS])]
-    return to_numpy(rows.toarray() if is_sparse(rows) else rows).astype(np.float64)
+    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
+    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 
 def _laws(subject: Subject) -> Iterator[FeatureLaw]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.arrays import as_matrix, taken, to_numpy
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -133,8 +133,7 @@ def _some(X: Array, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
     if X.shape[0] == 0:
         raise InvalidInput("check_kernel: X must have at least one row; got none. Pass your rows.")
     chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
-    rows = X[chosen, :] if is_sparse(X) else to_numpy(X)[chosen]
-    return to_numpy(rows).astype(np.float64)
+    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 
 def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:

@@ -8,9 +8,9 @@ from scipy.stats import norm
 from bochner._ground.arrays import (
     array_namespace,
     as_matrix,
-    from_numpy,
     is_numpy,
     is_sparse,
+    taken,
     to_numpy,
 )
 from bochner._ground.random import Seed, seed_of, stream
@@ -37,9 +37,7 @@ def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
     if n < 2:
         raise InvalidInput(f"{_WHO}: X must have at least 2 rows to compare; got {n}. Pass more.")
     chosen = stream(seed_of(random_state), "certificate").permutation(n)[:n_sample]
-    if is_numpy(X) or is_sparse(X):
-        return X[chosen]
-    return array_namespace(X).take(X, from_numpy(chosen, like=X), axis=0)
+    return taken(X, chosen, axis=0)
 
 
 def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
-from bochner._ground.checks import integer, positive
+from bochner._ground.checks import integer, positive, share
 from bochner._ground.memory import free_bytes
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
@@ -69,10 +69,7 @@ class Enough:
     bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < positive(self.tolerance, "Enough", "tolerance") < 1:
-            raise InvalidInput(
-                f"Enough: tolerance must lie between 0 and 1; got {self.tolerance!r}. Take 0.1."
-            )
+        share(self.tolerance, "Enough", "tolerance")
         if self.excess is not None:
             positive(self.excess, "Enough", "excess")
         if self.seconds is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from bochner._ground.checks import integer
+from bochner._ground.files import reason_of
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner._ground.writers import atomic
@@ -160,7 +161,7 @@ def _writable_page(out: str | PathLike[str]) -> Path:
     except OSError as error:
         raise DataFileError(
             f"demo: the page needs a folder that can be written; '{path.parent}' cannot: "
-            f"{(error.strerror or str(error)).lower()}. Name another folder."
+            f"{reason_of(error)}. Name another folder."
         ) from error
     return path.resolve()
 
