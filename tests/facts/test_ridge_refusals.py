@@ -1,17 +1,19 @@
 """Bad and extreme input to KernelRidge: a clear sentence, or finite and sensible predictions."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.kernels import Gaussian, Linear
 from bochner.solvers.solution import Outcome
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
+DATES = np.arange(180).reshape(60, 3).astype("datetime64[s]")
 
 
 def put(array, value):
@@ -39,6 +41,8 @@ REFUSED = {
     "masked": (np.ma.masked_array(X, X > 2), Y, r"X must have no missing values; got.*1 masked"),
     "words": (np.full((60, 3), "a"), Y, r"could not convert string to float"),
     "words as objects": (np.full((60, 3), "a", object), Y, r"could not convert string to float"),
+    "dates": (DATES, Y, r"KernelRidge: X must hold real numbers; got dtype datetime64\[s\]"),
+    "spans of time": (DATES - DATES[0], Y, r"X must hold real numbers; got dtype timedelta64\[s\]"),
     "ragged": ([[1.0, 2.0], [3.0]], [1.0, 2.0], r"setting an array element with a sequence"),
     "a path": ("table.csv", Y, r"could not convert string to float: 'table.csv'"),
     "nothing": (None, Y, r"Expected 2D array, got scalar array"),
@@ -60,6 +64,16 @@ def test_bad_data_are_refused_in_a_sentence(kernel, name):
     rows, y, message = REFUSED[name]
     with pytest.raises((ValueError, TypeError), match=message):
         model(kernel).fit(rows, y)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_dates_are_no_numbers_anywhere(as_table):
+    """scikit-learn's checks read them as seconds since 1970."""
+    with pytest.raises(InvalidType, match=r"sample_weight must hold real numbers; got dtype date"):
+        model().fit(X, Y, DATES[:, 0])
+    rows = pd.DataFrame({"a": X[:, 0], "b": DATES[:, 0], "c": X[:, 1]}) if as_table else DATES
+    with pytest.raises(InvalidType, match=r"KernelRidge: X must hold real numbers; got dtype date"):
+        model().fit(X, Y).predict(rows)
 
 
 WEIGHTS = {

@@ -4,6 +4,7 @@ NumPy arrays, SciPy sparse matrices and any array of the array API standard (tor
 array-api-strict) are taken as they come; everything else is asked to become a NumPy array.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import array_api_compat
@@ -23,6 +24,7 @@ __all__ = [
     "is_sparse",
     "moved",
     "precision",
+    "refuse_dates",
     "refuse_masked",
     "require_alike",
     "taken",
@@ -139,6 +141,14 @@ def refuse_masked(X: Any, who: str, name: str = "X") -> None:
         )
 
 
+def refuse_dates(X: Any, who: str, name: str = "X") -> None:
+    """Refuse dates, times and spans of time, which NumPy would read as counts of some unit."""
+    dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))
+    for dtype in dtypes if isinstance(dtypes, Iterable) else [dtypes]:
+        if getattr(dtype, "kind", "") in ("M", "m"):
+            raise _no_numbers(who, name, dtype)
+
+
 def as_floating(X: Any, who: str, name: str) -> Any:
     if is_numpy(X) or is_sparse(X):
         if X.dtype.kind in "fiub":
@@ -149,8 +159,12 @@ def as_floating(X: Any, who: str, name: str) -> Any:
             return X
         if X.dtype == xp.bool or xp.isdtype(X.dtype, ("integral", "real floating")):
             return xp.astype(X, xp.float64)
-    raise InvalidType(
-        f"{who}: {name} must hold real numbers; got dtype {X.dtype}. "
+    raise _no_numbers(who, name, X.dtype)
+
+
+def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
+    return InvalidType(
+        f"{who}: {name} must hold real numbers; got dtype {dtype}. "
         "Convert text, categories, dates and complex numbers to real numbers first."
     )
 

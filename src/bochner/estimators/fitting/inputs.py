@@ -7,7 +7,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, refuse_masked
+from bochner._ground.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    refuse_dates,
+    refuse_masked,
+)
 from bochner._ground.blocks import Blocks
 from bochner._ground.schema import listed
 from bochner.errors import InvalidInput
@@ -30,6 +36,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
         blocks = Blocks.from_arrays(X, y, sample_weight)
         note_columns(model, blocks, reset)
         return blocks
+    for array, name in ((X, "X"), (sample_weight, "sample_weight")):
+        refuse_dates(array, type(model).__name__, name)
     sparse = "csr" if accepts_sparse(model.kernel) else False
     options = {"accept_sparse": sparse, "dtype": ["float64", "float32"], "reset": reset}
     if y is None:
@@ -64,6 +72,7 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
         blocks = Blocks.from_arrays(X)
         note_columns(model, blocks, reset=False)
         return blocks
+    refuse_dates(X, type(model).__name__)
     X = validate_data(model, X, accept_sparse="csr", dtype=["float64", "float32"], reset=False)
     return Blocks.from_arrays(X)
 
