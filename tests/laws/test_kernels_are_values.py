@@ -6,11 +6,12 @@ from dataclasses import FrozenInstanceError, fields
 import numpy as np
 import pytest
 import torch
-from gallery import FUNCTIONS, KERNELS
+from gallery import FUNCTIONS, KERNELS, MATRIX
 from sklearn.base import clone
 
 import bochner.kernels
 from bochner.kernels import (
+    Bilinear,
     Columns,
     Exponential,
     Gaussian,
@@ -35,6 +36,17 @@ def test_equal_values_hash_and_pickle_alike(kernel):
     assert twin == kernel
     assert hash(twin) == hash(kernel)
     assert len({kernel, twin}) == 1
+
+
+@pytest.mark.parametrize("kernel", [Bilinear(MATRIX), Mahalanobis(Gaussian(), MATRIX)], ids=repr)
+def test_a_root_is_found_once_and_is_no_part_of_the_value(kernel):
+    twin = pickle.loads(pickle.dumps(kernel))
+    assert kernel.root is kernel.root
+    np.testing.assert_allclose(kernel.root @ kernel.root.T, MATRIX, atol=1e-12)
+    assert twin == kernel
+    assert hash(twin) == hash(kernel)
+    assert repr(twin) == repr(kernel)
+    assert twin.get_params() == kernel.get_params()
 
 
 def test_different_values_are_different():

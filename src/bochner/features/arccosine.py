@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved
 from bochner._ground.blas import product
 from bochner._ground.checks import integer
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import Orthogonal, Placement
 from bochner.features.rules import Request, leaf_map

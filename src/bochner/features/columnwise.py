@@ -15,9 +15,9 @@ from functools import cached_property, singledispatch
 
 import numpy as np
 
-from bochner._ground.arrays import dense
+from bochner._ground.arrays import dense, moved
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.products import (
     Pairs,
     best_products,

@@ -12,13 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy
+from bochner._ground.arrays import is_numpy, moved
 from bochner._ground.blas import add_gram, mirror, product
 from bochner._ground.checks import integer
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.axes import principal_axes, required_rows
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.products import left_over
 from bochner.features.request import Request

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy
+from bochner._ground.arrays import array_namespace, is_numpy, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import Grid, Orthogonal, Placement
 from bochner.kernels import Kernel

@@ -62,12 +62,19 @@ def harmonic_blocks(
     degrees, counts : (B,) integers
     radial : (n, B)
     """
-    needed = prefixes(d, degrees, counts)
-    plan = programme(d, needed)
-    first = first_nodes(needed)[degrees].astype(np.int32)
-    plan = _narrowed(plan, U.shape[1], d)
+    plan, first = _plan(d, U.shape[1], tuple(degrees.tolist()), tuple(counts.tolist()))
     run = harmonics if is_numpy(U) else harmonics_twin
     return run(U, plan, radial, first, counts.astype(np.int32))
+
+
+@lru_cache(maxsize=32)
+def _plan(
+    d: int, axes: int, degrees: tuple[int, ...], counts: tuple[int, ...]
+) -> tuple[Programme, np.ndarray]:
+    """Return the programme for rows of so many coordinates, and where each block starts in it."""
+    needed = _prefixes(d, degrees, counts)
+    first = first_nodes(needed)[np.array(degrees, dtype=np.int64)].astype(np.int32)
+    return _narrowed(programme(d, needed), axes, d), first
 
 
 def prefixes(d: int, degrees: np.ndarray, counts: np.ndarray) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from functools import cached_property, singledispatch
 import numpy as np
 
 from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved
 from bochner._ground.checks import positive
 from bochner._ground.recurrence import Programme, harmonics
 from bochner._ground.shapes import Array, Float
@@ -30,7 +30,7 @@ from bochner.features.axes import (
     some_rows,
 )
 from bochner.features.columnwise import columnwise, draw_columnwise
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.products import (
     Pairs,

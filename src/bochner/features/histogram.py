@@ -14,11 +14,11 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace
+from bochner._ground.arrays import array_namespace, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import Fourier
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import IID
 from bochner.features.request import Request

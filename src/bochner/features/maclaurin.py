@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device, taken
+from bochner._ground.arrays import array_namespace, dense, device, moved, taken
 from bochner._ground.checks import one_of, positive
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, as_matrix, dense, from_numpy
+from bochner._ground.arrays import array_namespace, as_matrix, dense, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
@@ -21,7 +21,6 @@ __all__ = [
     "ScaledMap",
     "TensorProduct",
     "inner_inputs",
-    "moved",
     "same_arrays",
 ]
 
@@ -272,12 +271,6 @@ def _(kernel: Warped, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
 @inner_inputs.register
 def _(kernel: SkewedChi2, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
     return kernel.logs(X)
-
-
-def moved(A: Float[Array, "..."], like: Array) -> Array:
-    """Return the NumPy array A in the library, precision and place of ``like``."""
-    dtype = np.float32 if str(like.dtype).endswith("float32") else np.float64
-    return from_numpy(A.astype(dtype, copy=False), like=like)
 
 
 def same_arrays(a: Any, b: Any) -> bool:

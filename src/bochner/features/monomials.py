@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import dense
+from bochner._ground.arrays import dense, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import log_coefficients, powers
 from bochner.features.products import Pairs, factored, in_double, products_of_rows

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, is_numpy, taken
+from bochner._ground.arrays import array_namespace, dense, is_numpy, moved, taken
 from bochner._ground.blas import product
 from bochner._ground.chains import signed_walsh
 from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.combine import in_rounds
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.rules import Request, leaf_map
 from bochner.kernels import Kernel

@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from bochner._ground.arrays import array_namespace, from_numpy, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import (
+    array_namespace,
+    from_numpy,
+    is_numpy,
+    is_sparse,
+    moved,
+    precision,
+    to_numpy,
+)
 from bochner._ground.blas import triangular_product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.landmarks import Chosen, Given, Landmarks, Pivoted
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels import Kernel
 
@@ -150,8 +158,7 @@ class NystromMap(FeatureMap):
         if is_numpy(X) or is_sparse(X):
             return self.whiten(self.kernel(X, self.landmarks.astype(X.dtype, copy=False)))
         C = self.kernel(X, moved(self.landmarks, like=X))
-        single = str(C.dtype).endswith("float32")
-        return C @ moved(self._root(np.dtype(np.float32 if single else np.float64)), like=C)
+        return C @ moved(self._root(precision(C)), like=C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, is_numpy, to_numpy
+from bochner._ground.arrays import array_namespace, dense, is_numpy, moved, to_numpy
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.features.map import moved
 from bochner.kernels import Kernel
 from bochner.kernels.radial import isotropic, radial_kernels
 
@@ -107,7 +106,6 @@ def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray
     """
     try:
         unit, scales = isotropic(kernel, d)
-        radial_kernels(unit, d)
     except UnsupportedKernel:
         unit, scales = kernel, np.ones(d)
     try:

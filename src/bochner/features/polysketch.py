@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import is_numpy, is_sparse, moved, to_numpy
 from bochner._ground.checks import integer, one_of, positive
 from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,

@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved
 from bochner._ground.checks import one_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import IID, QMC, Orthogonal, Placement
 from bochner.features.request import Request

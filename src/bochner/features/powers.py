@@ -14,10 +14,9 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved, to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import moved
 from bochner.features.method import Method
 from bochner.features.request import Request
 from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, taken
+from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved, taken
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 
 __all__ = [
     "Pairs",

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from bochner._ground.arrays import moved
 from bochner._ground.checks import integer, one_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -15,7 +16,7 @@ from bochner.features.axes import (
     required_rows,
     some_rows,
 )
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.request import Request
 from bochner.features.rules import draw_map

@@ -18,9 +18,8 @@ import numpy as np
 from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
-from bochner._ground.arrays import array_namespace, is_numpy, to_numpy
+from bochner._ground.arrays import array_namespace, is_numpy, moved, to_numpy
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import moved
 from bochner.features.polar import one_radius
 from bochner.kernels import Kernel
 from bochner.kernels.gegenbauer import alpha
@@ -225,15 +224,19 @@ class RadialFunctions:
     def exactly(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
         """Return the functions from the radial kernels themselves."""
         G = np.zeros((len(r), len(self.degrees)))
-        degrees = np.unique(self.degrees)
+        most = int(self.degrees.max(initial=0))
         radial = radial_kernels(self.kernel, self.n_inputs)
         for start in range(0, len(r), DIRECT):
             rows = slice(start, start + DIRECT)
-            R = radial.matrices(int(degrees.max(initial=0)), r[rows], self.nodes)
-            for l in degrees.tolist():
-                which = np.flatnonzero(self.degrees == l)
+            R = radial.matrices(most, r[rows], self.nodes)
+            for l, which in self._of_degrees:
                 G[rows, which] = R[l] @ self.weights[which].T
         return G
+
+    @cached_property
+    def _of_degrees(self) -> list[tuple[int, np.ndarray]]:
+        """Each degree that occurs, and its functions."""
+        return [(l, np.flatnonzero(self.degrees == l)) for l in np.unique(self.degrees).tolist()]
 
     def interpolated(self, limit: float, tolerance: float) -> "RadialFunctions":
         """Return these functions with an interpolant for radii up to ``limit``.
@@ -319,8 +322,9 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
         return G
     xp = array_namespace(share)
     basis = [xp.ones_like(share), 2.0 * share - 1.0]
+    twice = 2.0 * basis[1]
     for _ in range(2, len(C)):
-        basis.append(2.0 * basis[1] * basis[-1] - basis[-2])
+        basis.append(twice * basis[-1] - basis[-2])
     return xp.stack(basis, axis=1) @ moved(C, like=share)
 
 
@@ -329,8 +333,8 @@ def _chebyshev(share: Float[np.ndarray, " n"], count: int) -> Float[np.ndarray, 
     T = np.empty((count, len(share)))
     T[0] = 1.0
     T[1] = 2.0 * share.astype(np.float64) - 1.0
+    twice = 2.0 * T[1]
     for j in range(2, count):
-        np.multiply(T[1], T[j - 1], out=T[j])
-        T[j] *= 2.0
+        np.multiply(twice, T[j - 1], out=T[j])
         T[j] -= T[j - 2]
     return T

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, is_sparse
+from bochner._ground.arrays import is_numpy, is_sparse, precision
 from bochner._ground.chains import Chains, chain_waves, chain_waves_twin, turns
 from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
@@ -216,7 +216,7 @@ class StructuredMap(FeatureMap):
         """Return cosines and sines, or shifted cosines, (n, D)."""
         if is_sparse(X):
             return self._sparse(X)
-        chains, b = self._chains[not str(X.dtype).endswith("float32")], self.phases / (2 * np.pi)
+        chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
         phases = b.astype(chains.diagonals.dtype) if len(b) else None
         scale = (self.amplitude / self.n_frequencies * (2 if len(b) else 1)) ** 0.5
         if is_numpy(X):

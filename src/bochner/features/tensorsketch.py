@@ -17,10 +17,10 @@ import scipy.fft
 import scipy.sparse
 
 from bochner._ground import native
-from bochner._ground.arrays import dense, is_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import dense, is_numpy, is_sparse, moved, to_numpy
 from bochner._ground.checks import positive
 from bochner._ground.shapes import Array, Float
-from bochner.features.map import FeatureMap, moved
+from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
     Inputs,

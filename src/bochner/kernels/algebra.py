@@ -6,17 +6,18 @@ Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``: th
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, from_numpy, is_numpy
+from bochner._ground.arrays import array_namespace
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.callables import answer, name_of, require_function
 from bochner.kernels.kernel import Kernel, require_kernels
-from bochner.kernels.matrices import positive_matrix, symmetric_root
+from bochner.kernels.matrices import positive_matrix, symmetric_root, turned
 
 __all__ = ["Bilinear", "Exp", "Modulated", "Normalised"]
 
@@ -137,22 +138,16 @@ class Bilinear(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", positive_matrix(self.matrix, "Bilinear"))
 
-    @property
+    @cached_property
     def root(self) -> Float[np.ndarray, "d r"]:
-        """R with A = R Rᵀ, one column for each positive eigenvalue."""
+        """R with A = R Rᵀ, one column for each positive eigenvalue. Not to be written into."""
         values, vectors = np.linalg.eigh(symmetric_root(self.matrix, "Bilinear"))
         kept = values >= 1e-7 * values[-1]
         return vectors[:, kept] * values[kept]
 
     def turn(self, X: Float[Array, "n d"]) -> Float[Array, "n r"]:
         """Return X R, dense: exact features."""
-        if X.shape[1] != len(self.matrix):
-            raise InvalidInput(
-                f"Bilinear: matrix must have one row and column per column of X; got "
-                f"{len(self.matrix)} for {X.shape[1]} columns."
-            )
-        X = np.ascontiguousarray(X) if is_numpy(X) else X
-        return X @ from_numpy(self.root.astype(str(X.dtype).rpartition(".")[2]), like=X)
+        return turned(X, self.root, "Bilinear")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         turned = self.turn(X)

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, from_numpy, is_sparse
+from bochner._ground.arrays import array_namespace, device, is_sparse
 from bochner._ground.checks import integers
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.callables import answer, name_of, require_function
 from bochner.kernels.distances import centred
 from bochner.kernels.kernel import Kernel, require_kernels
-from bochner.kernels.matrices import positive_matrix, symmetric_root
+from bochner.kernels.matrices import positive_matrix, symmetric_root, turned
 from bochner.kernels.stationary import Stationary
 
 __all__ = ["Columns", "Mahalanobis", "Warped"]
@@ -80,20 +81,14 @@ class Mahalanobis(Kernel):
         require_kernels(self, "kernel")
         object.__setattr__(self, "matrix", positive_matrix(self.matrix, "Mahalanobis"))
 
-    @property
+    @cached_property
     def root(self) -> Float[np.ndarray, "d d"]:
-        """L, the symmetric root of A: rows x become rows x L."""
-        return symmetric_root(self.matrix, "Mahalanobis").copy()
+        """L, the symmetric root of A: rows x become rows x L. Not to be written into."""
+        return symmetric_root(self.matrix, "Mahalanobis")
 
     def turn(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X L, dense."""
-        if X.shape[1] != len(self.matrix):
-            raise InvalidInput(
-                f"Mahalanobis: matrix must have one row and column per column of X; got "
-                f"{len(self.matrix)} for {X.shape[1]} columns."
-            )
-        root = symmetric_root(self.matrix, "Mahalanobis").astype(str(X.dtype).rpartition(".")[2])
-        return X @ from_numpy(root, like=X)
+        return turned(X, self.root, "Mahalanobis")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if isinstance(self.kernel, Stationary):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import gammaln, kve
 
-from bochner._ground.arrays import array_namespace, from_numpy, to_numpy
+from bochner._ground.arrays import array_namespace, moved, to_numpy
 from bochner._ground.checks import numbers, positive
 from bochner._ground.shapes import Array
 from bochner.kernels.spectral import InverseChi2, Mixing
@@ -57,9 +57,7 @@ class Matern(Radial):
             return _half_integer(self.smoothness, s)
         if self.smoothness > LARGE:
             return _debye(self.smoothness, s)
-        here = to_numpy(s)
-        values = _bessel(self.smoothness, here.astype(np.float64))
-        return from_numpy(values.astype(here.dtype), like=s)
+        return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
     @property
     def mixing(self) -> Mixing:

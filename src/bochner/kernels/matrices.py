@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from bochner._ground.arrays import is_numpy, moved
 from bochner._ground.checks import finite
+from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 
-__all__ = ["positive_matrix", "symmetric_root"]
+__all__ = ["positive_matrix", "symmetric_root", "turned"]
 
 
 def positive_matrix(matrix: Any, who: str) -> tuple[tuple[float, ...], ...]:
@@ -42,3 +44,14 @@ def symmetric_root(matrix: tuple[tuple[float, ...], ...], who: str) -> np.ndarra
             f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
         )
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def turned(X: Float[Array, "n d"], root: Float[np.ndarray, "d r"], who: str) -> Float[Array, "n r"]:
+    """Return X R, dense, for the root R of a matrix of d rows and columns."""
+    if X.shape[1] != len(root):
+        raise InvalidInput(
+            f"{who}: matrix must have one row and column per column of X; got {len(root)} for "
+            f"{X.shape[1]} columns."
+        )
+    X = np.ascontiguousarray(X) if is_numpy(X) else X
+    return X @ moved(root, like=X)

@@ -16,6 +16,7 @@ from typing import final
 
 import numpy as np
 
+from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Float
 from bochner.errors import NotPositive, UnsupportedKernel
 from bochner.kernels import stationary
@@ -168,12 +169,27 @@ class ZonalRadial(Radial):
     def matrix(
         self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
     ) -> Float[np.ndarray, "a b"]:
+        return self._values(np.array([degree]), r, s)[0]
+
+    def matrices(
+        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
+    ) -> Float[np.ndarray, "q a b"]:
+        return self._values(np.arange(degree + 1), r, s)
+
+    def _values(self, l: np.ndarray, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
-        # Degrees by powers of two: few series serve all of them.
-        many = 1 << max(degree, 31).bit_length()
-        c = _zonal_coefficients(self.kernel, self.d, many)[degree]
-        powers = [v**self.kernel.degree * ((v > 0) | (degree == 0)) for v in (r, s)]
-        return c * powers[0][:, None] * powers[1][None, :]
+        c = _all_coefficients(self.kernel, self.d, int(l[-1]))[l]
+        powers = [v**self.kernel.degree for v in (r, s)]
+        R = c[:, None, None] * powers[0][:, None] * powers[1]
+        there = (r > 0)[:, None] & (s > 0)
+        return R * (there | (l == 0)[:, None, None])
+
+
+@lru_cache(maxsize=64)
+def _all_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.ndarray, " k"]:
+    """Return c_0, ..., c_l, each from a series of 32 degrees, 64, and so on: few serve all."""
+    series = [_zonal_coefficients(kernel, d, power_of_two(max(k, 31) + 1)) for k in range(l + 1)]
+    return np.array([c[k] for k, c in enumerate(series)])
 
 
 @lru_cache(maxsize=64)

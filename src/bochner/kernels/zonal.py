@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, from_numpy, to_numpy
+from bochner._ground.arrays import array_namespace, moved, to_numpy
 from bochner._ground.checks import finite, integer, nonnegative
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
@@ -177,11 +177,7 @@ class GeneralizedZonal(Kernel):
     def _factors(self, radii: Array, like: Array) -> list[Array]:
         """Return h_0, h_1, ... of the radii, in their library and dtype."""
         t = to_numpy(radii).astype(np.float64)
-        xp = array_namespace(radii)
-        return [
-            xp.astype(from_numpy(self.radial(l, t), like=like), radii.dtype, copy=False)
-            for l in range(len(self.radial_functions))
-        ]
+        return [moved(self.radial(l, t), like=like) for l in range(len(self.radial_functions))]
 
 
 def _cosines(U: Float[Array, "n d"], V: Float[Array, "m d"]) -> Float[Array, "n m"]:
