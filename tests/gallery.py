@@ -311,6 +311,7 @@ PROJECTED = [
     (Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)), Projected(Nystrom(), 2, "jl")),
     (Polynomial(degree=2), Projected(Nystrom(), 2)),
     (Gaussian(), Projected(Fourier(), 2, how="jl")),
+    (Matern(smoothness=2.5), Projected(MercerHarmonic(), 2)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -20,6 +21,7 @@ from bochner.features import (
     Fourier,
     HermiteMercer,
     LaplacianEigenfunctions,
+    MercerHarmonic,
     Nystrom,
     Projected,
     draw,
@@ -27,6 +29,7 @@ from bochner.features import (
 from bochner.features.columnwise import columnwise
 from bochner.features.hermite import SCALES, HermiteMap
 from bochner.features.laplacian import log_spectral_density
+from bochner.features.mercer import FLOOR, INTERPOLATION
 from bochner.features.products import best_products, products_of_rows
 from bochner.kernels import (
     Brownian,
@@ -44,6 +47,7 @@ from bochner.kernels import (
     Polynomial,
     Polynomials,
 )
+from bochner.kernels.gegenbauer import alpha
 
 # ---- Mehler's formula
 
@@ -410,6 +414,67 @@ def test_random_projections_keep_square_distances_on_average():
     ] / np.sum(x * x)
     assert abs(ratios.mean() - 1) < 5 * math.sqrt(2 / 8 / 400)
     assert 0.15 < ratios.var() < 0.38
+
+
+PLANES = [Gaussian(2.0), Gaussian((1.0, 2.0, 2.0, 3.0, 2.0, 4.0)), Matern(1.5, 3.0), Polynomial(2)]
+
+
+def harmonics_in_a_plane(kernel, how):
+    X = rows_of_six(80, seed=0)
+    return draw(kernel, Projected(MercerHarmonic(), 2, how), n_features=60, X=X, random_state=0)
+
+
+def rows_of_six(n, seed):
+    return np.random.default_rng(seed).normal(size=(n, 6)) * (2.0, 1.5, 0.5, 0.3, 0.1, 0.05)
+
+
+def above_their_bound(phi, P):
+    """Most that |k(x, y) − φ(x)·φ(y)| is above |k(x, y) − k(Px, Py)| + √(e(Px) e(Py)).
+
+    Less what the interpolants of g_b(r) g_b(s) may add, `INTERPOLATION` of the nugget: each counts
+    Σ_μ Y_μ(u) Y_μ(v) ≤ α_l times. And less 64 roundings of k(x, x) for each of the D features.
+    """
+    X, Y, inner = rows_of_six(50, seed=1), 1.2 * rows_of_six(40, seed=2), phi.inner
+    e, f = inner.residual(X @ P), inner.residual(Y @ P)
+    lost = np.abs(phi.kernel(X, Y) - inner.kernel(X @ P, Y @ P))
+    size = max(phi.kernel.diag(X).max(), phi.kernel.diag(Y).max())
+    weight = sum(alpha(l, 2) for l in inner.radial.degrees.tolist())
+    slack = weight * max(FLOOR * size, INTERPOLATION * inner.nugget)
+    slack += of(np.float64) * phi.n_features * size
+    error = np.abs(phi.kernel(X, Y) - phi(X) @ phi(Y).T)
+    return float((error - lost - np.sqrt(np.outer(e, f))).max()) - slack
+
+
+@pytest.mark.parametrize("how", ["pca", "jl"])
+@pytest.mark.parametrize("kernel", PLANES, ids=repr)
+def test_harmonics_of_projected_rows_err_by_what_is_lost_and_left(kernel, how):
+    phi = harmonics_in_a_plane(kernel, how)
+    assert phi.n_features <= 60
+    assert not phi.below_kernel
+    assert above_their_bound(phi, phi.projection) <= 0
+
+
+@pytest.mark.parametrize("how", ["pca", "jl"])
+@pytest.mark.parametrize("kernel", PLANES, ids=repr)
+def test_planted_fault_of_rows_projected_otherwise_than_said_is_above_the_bound(kernel, how):
+    phi = harmonics_in_a_plane(kernel, how)
+    assert above_their_bound(replace(phi, projection=1.1 * phi.projection), phi.projection) > 0
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), Matern(1.5, 3.0), Polynomial(2)], ids=repr)
+def test_harmonics_of_rows_in_a_plane_are_those_of_their_coordinates(kernel):
+    """QQᵀ = I: U Q has the radii and angles of U, no distortion, and the residuals of U.
+
+    To 64 roundings of k(x, x) for each feature.
+    """
+    rng = np.random.default_rng(3)
+    U, Q = rng.normal(size=(80, 2)) * (2.0, 1.0), np.linalg.qr(rng.normal(size=(9, 2)))[0].T
+    phi = draw(kernel, Projected(MercerHarmonic(), 2), n_features=40, X=U @ Q, random_state=0)
+    flat = draw(kernel, MercerHarmonic(), n_features=40, X=U, random_state=0)
+    size = kernel.diag(U).max()
+    assert phi.distortion < of(np.float64) * size
+    residuals = kernel.diag(U) - (phi(U @ Q) ** 2).sum(axis=1), flat.residual(U)
+    np.testing.assert_allclose(*residuals, rtol=0, atol=of(np.float64) * 40 * size)
 
 
 def test_certificates_see_the_distortion():
