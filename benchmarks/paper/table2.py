@@ -46,7 +46,7 @@ def run(options: Options, seeds: int) -> Iterator[list[Row]]:
 
 def _data_set(name: str, options: Options, seeds: int) -> list[Row]:
     data, width = split(name, options), options.pick(1024, 64)
-    scale = _lengthscale(data, width, options.pick(8000, 500))
+    scale = _lengthscale(data, width, options.pick(8000, 500), options.pick(SCALES, SCALES[1:2]))
     warm_up(Gaussian(scale), data.X)
     cases = {key: _case(data, method, scale, width) for key, method in METHODS.items()}
     times = interleaved(cases, seeds, warm_up=False)
@@ -83,8 +83,8 @@ def _draw(
     return bo.draw(Gaussian(scale), method, n_features=width, X=X, random_state=seed)
 
 
-def _lengthscale(data: Split, width: int, most: int) -> float:
-    """Return the best of SCALES, or one between it and its neighbours."""
+def _lengthscale(data: Split, width: int, most: int, scales: tuple[float, ...]) -> float:
+    """Return the best of ``scales``, or one between it and its neighbours, by ``most`` rows."""
     X, y = data.X[:most], data.y[:most]
     half = len(X) // 2
     median = float(np.median(np.linalg.norm(X[:half] - X[half : 2 * half], axis=1)))
@@ -96,5 +96,5 @@ def _lengthscale(data: Split, width: int, most: int) -> float:
             found[scale] = min(two_fold_error(phi, X, y) for phi in maps)
         return min(found, key=lambda scale: found[scale])
 
-    coarse = best(SCALES)
+    coarse = best(scales)
     return median * best((coarse * 0.5**0.5, coarse * 2**0.5))
