@@ -215,6 +215,25 @@ def test_fit_is_fit_blocks_for_any_block_size(cls):
         assert (again.classes_ == whole.classes_).all()
 
 
+@pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
+def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
+    X, y = table(300)
+    w = np.full(300, 1e-4)
+    little = cls(n_features=64, method="orthogonal", random_state=0, C=1.0).fit(X, y, w)
+    same = cls(n_features=64, method="orthogonal", random_state=0, C=1e-4).fit(X, y)
+    np.testing.assert_allclose(little.kernel_.lengthscale, same.kernel_.lengthscale)
+
+
+@pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
+def test_the_width_is_judged_at_the_penalty_given(cls):
+    X, y = table(400)
+    narrow, wide = (
+        cls(KERNEL, method="nystrom", n_features="auto", C=C, random_state=0).fit(X, y)
+        for C in (0.01, 10.0)
+    )
+    assert 2 * narrow.map_.n_features < wide.map_.n_features
+
+
 @BOTH
 def test_class_weights_are_sample_weights(cls):
     X, y = table(K=3)
@@ -251,6 +270,8 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
     np.testing.assert_allclose(model.coef_, cold.coef_, atol=1e-4)
     model.set_params(n_features=32).fit(X, y)
     assert model.coef_.shape == (3, 32)
+    model.set_params(metric="learned").fit(X, y)
+    assert model.kernel_ == model.metric_.kernel
 
 
 def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):

@@ -19,6 +19,9 @@ LEARNERS = {
     "process": (bo.GaussianProcessRegressor(**COMMON), Y),
     "losses": (bo.KernelRegressor(alpha=0.1, **COMMON), Y),
     "classes": (bo.KernelRidgeClassifier(**COMMON), LABELS),
+    "vectors": (bo.SVR(**COMMON), Y),
+    "margins": (bo.SVC(**COMMON), LABELS),
+    "probabilities": (bo.LogisticRegression(**COMMON), LABELS),
 }
 
 

@@ -94,16 +94,16 @@ def _started(model: Any) -> Optimum | None:
 
 def _asked(model: Any) -> tuple[str, ...]:
     """Return what must be the same for the features and coefficients of before to serve again."""
-    asked = (model.kernel, model.method, model.n_features, model.random_state, model.precision)
-    return tuple(map(repr, (*asked, model.n_features_in_, model.classes_.tolist())))
+    names = ("kernel", "method", "n_features", "metric", "random_state", "precision")
+    asked = [getattr(model, name) for name in (*names, "n_features_in_")]
+    return tuple(map(repr, (*asked, model.classes_.tolist())))
 
 
 def _choose(model: Any, blocks: Blocks, alpha: float) -> None:
-    n = engine.count_rows(blocks)
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
-    share = alpha / (2 * n) if alpha > 0 and isinstance(model.kernel, str) else None
+    share = engine.share_of(model, blocks, alpha / 2 if alpha > 0 else None)
     engine.choose(model, blocks, n_classes=len(model.classes_), share=share)
-    small = n * model.map_.n_features**2 <= SMALL
+    small = engine.count_rows(blocks) * model.map_.n_features**2 <= SMALL
     double = small if model.precision == "auto" else model.precision == "float64"
     model.feature_dtype_ = "float64" if double else "float32"
 
@@ -139,7 +139,8 @@ def chosen(f: Float[Array, "n t"]) -> Array:
 
 def decided(model: Any, X: Array) -> Array:
     """Return the classes decided for, (n,)."""
-    return model.classes_[chosen(decisions(model, X))]
+    codes = chosen(decisions(model, X))
+    return model.classes_[codes]
 
 
 def calibrated(model: Any, features: Features, blocks: Blocks, loss: Loss) -> Calibration:

@@ -39,14 +39,11 @@ def check_steps(model: Any) -> None:
 def prepare(model: Any, blocks: Blocks, alpha: float | None = None) -> Features:
     """Draw the map of a learner of numbers, and return the features of its rows.
 
-    ``alpha`` is the penalty where it is given, as of ridge regression: a lengthscale is then
-    chosen for it.
+    ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width are
+    then chosen for it.
     """
     check_steps(model)
-    share = None
-    if isinstance(model.kernel, str) and alpha is not None:
-        share = alpha / engine.count_rows(blocks)
-    engine.choose(model, blocks, share=share)
+    engine.choose(model, blocks, share=engine.share_of(model, blocks, alpha))
     model.feature_dtype_ = engine.feature_dtype(model.precision, blocks.n_rows, model.map_)
     return Features(model.map_, blocks, model.feature_dtype_)
 

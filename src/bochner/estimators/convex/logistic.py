@@ -17,6 +17,7 @@ from bochner.estimators.fitting.labels import class_blocks, class_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.features import Method
 from bochner.kernels import Kernel
+from bochner.planning.width import Enough
 from bochner.solvers.class_losses import Logistic, Multinomial
 from bochner.solvers.optimum import Optimum
 
@@ -36,8 +37,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         sample of the rows, as in :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, default 1024
+    n_features : int, "auto" or Enough, default 1024
         D.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+        rows; see :class:`bochner.KernelRidge`.
     C : float, default 1.0
         Weight of the losses, as in scikit-learn; ``inf`` is no penalty.
     multinomial : bool, default True
@@ -51,8 +55,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     max_iter : int, default 100
         Newton steps at most.
     warm_start : bool, default False
-        Start from the solution before, with its features, where kernel, method, width, seed,
-        columns and classes are the same.
+        Start from the solution before, with its features, where kernel, method, width, metric,
+        seed, columns and classes are the same.
     precision : {"auto", "float32", "float64"}, default "auto"
         Of features; "auto" is float64 where the fit is small.
     random_state : int, Generator, RandomState or None, default None
@@ -95,7 +99,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int = 1024,
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
         C: float = 1.0,
         multinomial: bool = True,
         class_weight: Any = None,
@@ -109,6 +114,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.method = method
         self.n_features = n_features
+        self.metric = metric
         self.C = C
         self.multinomial = multinomial
         self.class_weight = class_weight

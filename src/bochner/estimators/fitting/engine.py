@@ -46,6 +46,7 @@ __all__ = [
     "needs_rows",
     "prepare",
     "presample",
+    "share_of",
     "sweep",
     "sweep_unless",
 ]
@@ -241,6 +242,22 @@ def _some(sample: RowSample | None) -> RowSample:
 def count_rows(blocks: Blocks) -> int:
     """Return the number of rows of blocks that were read to their end."""
     return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
+
+
+def share_of(model: Any, blocks: Blocks, alpha: float | None) -> float | None:
+    """Return a given penalty a row of weight one: what lengthscale and width are judged at.
+
+    None where there is none, or nothing is left to judge.
+    """
+    left = isinstance(model.kernel, str) or isinstance(model.n_features, str | Enough)
+    return alpha / _total_weight(blocks) if left and alpha is not None else None
+
+
+def _total_weight(blocks: Blocks) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return count_rows(blocks)
+    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0
 
 
 def as_features(phi: FeatureMap, X: Array, dtype: str) -> Array:

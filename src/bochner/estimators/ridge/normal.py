@@ -77,17 +77,7 @@ def draw(model: Any, blocks: Blocks) -> None:
 def share_of(model: Any, blocks: Blocks) -> float | None:
     """Return a given penalty a row of weight one: what lengthscale and width are judged at."""
     alpha = least_alpha(as_alpha(model.alpha))
-    still_open = isinstance(model.kernel, str) or isinstance(model.n_features, str)
-    if isinstance(alpha, str) or not still_open:
-        return None
-    return alpha / _total_weight(blocks)
-
-
-def _total_weight(blocks: Blocks) -> float:
-    """Return the sum of weights: rows, without a further pass, where there are none."""
-    if next(iter(blocks)).w is None:
-        return engine.count_rows(blocks)
-    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0
+    return engine.share_of(model, blocks, None if isinstance(alpha, str) else alpha)
 
 
 def fit(model: Any, blocks: Blocks, precision: Precision | None = None) -> None:
