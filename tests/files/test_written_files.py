@@ -99,6 +99,19 @@ def test_nothing_is_left_and_nothing_lost_when_writing_is_cut_off(tmp_path, suff
     assert path.read_text() == "what was there before"
 
 
+def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
+    path, age = tmp_path / "x[1].csv", 86_400
+    mine = [".x[1].csv.0123abcd.part", ".x[1].csv.89ab0123.part"]
+    others = [".x1.csv.0123abcd.part", ".y.csv.0123abcd.part", ".x[1].csv.part", "x[1].csv.part"]
+    for name in (*mine, *others):
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (0, 0))
+    now = (tmp_path / mine[1]).stat().st_ctime
+    os.utime(tmp_path / mine[1], (now - age + 600,) * 2)  # another process may be at it
+    write_table(path, {"a": [1]})
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, mine[1], *others}
+
+
 def test_a_disk_that_fills_at_the_end_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataFileError, match=r"'.*x.csv' cannot be written: the disk is full. Noth"):

@@ -6,7 +6,8 @@ import io
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,9 @@ __all__ = ["atomic", "write_table"]
 
 Chunk = Mapping[str, Any]
 
+#: Seconds after which a part that nobody wrote to is one of a writer that was killed.
+ABANDONED = 86_400
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,8 +41,9 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
     It is written under another name in the same folder, flushed to the disk and renamed. If
     anything goes wrong, Ctrl-C included, that file is removed and what was at ``path`` before is
-    untouched. A device or pipe is written directly. Mode "w" writes UTF-8 with lines ended
-    as they are given.
+    untouched. What a process that was killed has left is removed by the first write to ``path``
+    after a day: before, another process may be writing to it. A device or pipe is written
+    directly. Mode "w" writes UTF-8 with lines ended as they are given.
 
     Raises
     ------
@@ -64,6 +69,7 @@ def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]
     _require_writable(path)
     try:
         with part.open(mode, **text) as file:
+            _remove_abandoned(path, part.stat().st_mtime)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -74,6 +80,14 @@ def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _remove_abandoned(path: Path, now: float) -> None:
+    """Remove what writers of this file that were killed have left; ``now`` by the disk's clock."""
+    for part in path.parent.glob(f".{escape(path.name[:100])}.????????.part"):
+        with suppress(OSError):
+            if now - part.stat().st_mtime > ABANDONED:
+                part.unlink()
 
 
 def _require_writable(path: Path) -> None:
