@@ -6,7 +6,7 @@ from typing import Any
 from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner.cli.clock import Clock
-from bochner.cli.models import checked, open_model, open_rows
+from bochner.cli.models import certified, open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import number, show
 from bochner.report.model_quality import errors_of
@@ -33,7 +33,7 @@ def run_check(
     with clock.phase("predict"), reading(blocks, quiet) as watched:
         errors = _found(fitted, watched)
     with clock.phase("certify"), reading(features, quiet) as watched:
-        numbers, words = checked(fitted, watched)
+        numbers, words = certified(fitted, watched, other=True)
     facts = {
         "rows": features.n_rows,
         "errors": errors,

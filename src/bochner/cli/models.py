@@ -1,6 +1,6 @@
 """Open a model file and the files it is to be used on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ from bochner.errors import InvalidInput, ModelFileError
 from bochner.estimators import KernelFeatures
 from bochner.estimators.fitting.judged import certificate_of
 from bochner.persist import load
-from bochner.planning import Certificate
 
-__all__ = ["certified", "checked", "open_model", "open_rows"]
+__all__ = ["certified", "open_model", "open_rows"]
 
 
 def open_model(path: str) -> Any:
@@ -41,22 +40,14 @@ def open_rows(model: Any, files: Sequence[Path], separator: str | None, truth: b
     return Blocks.from_files(files, schema=wanted, separator=separator)
 
 
-def certified(model: Any, blocks: Blocks) -> tuple[dict[str, Any] | None, str]:
-    """Return the certificate on the rows of the fit as numbers and words; why, if there is none.
+def certified(model: Any, blocks: Blocks, other: bool = False) -> tuple[dict[str, Any] | None, str]:
+    """Return the certificate as numbers and words; why, if there is none.
 
-    A model without a certificate (alpha = 0, very few rows) is still a model.
+    On the rows of the fit, or on ``other`` rows. A model without a certificate (alpha = 0, very few
+    rows) is still a model.
     """
-    return _told(lambda: certificate_of(model, blocks))
-
-
-def checked(model: Any, blocks: Blocks) -> tuple[dict[str, Any] | None, str]:
-    """Return the certificate on other rows, as numbers and words; why, if there is none."""
-    return _told(lambda: certificate_of(model, blocks, other=True))
-
-
-def _told(measure: Callable[[], Certificate]) -> tuple[dict[str, Any] | None, str]:
     try:
-        certificate = measure()
+        certificate = certificate_of(model, blocks, other=other)
     except InvalidInput as error:
         return None, f"none: {error}"
     return {f.name: getattr(certificate, f.name) for f in fields(certificate)}, str(certificate)
