@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.estimators.convex.calibration import agreeing, calibrate
-from bochner.estimators.fitting import feature_blocks
+from bochner.estimators.fitting import engine, feature_blocks
 from bochner.estimators.fitting.alike import fold_numbers
 from bochner.features import Nystrom
 from bochner.features.landmarks import Pivoted
@@ -272,6 +272,16 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
     assert model.coef_.shape == (3, 32)
     model.set_params(metric="learned").fit(X, y)
     assert model.kernel_ == model.metric_.kernel
+
+
+def test_kinks_take_no_sweep_for_moments(monkeypatch):
+    """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
+    X, y = table()
+    monkeypatch.setattr(feature_blocks, "free_bytes", lambda: 0)
+    swept = []
+    monkeypatch.setattr(engine, "sweep", lambda *_: swept.append(1))
+    bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
+    assert not swept
 
 
 def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):

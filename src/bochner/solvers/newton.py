@@ -117,7 +117,7 @@ def minimise(
         ridge solution.
     moments : Sums, optional
         Of all rows: they precondition every step, which pays where features are not kept in
-        memory. By default a few thousand rows do, drawn by their curvature.
+        memory. By default, and with kinks, a few thousand rows do, drawn by their curvature.
     targets : callable, optional
         From the blocks' y to the (b, t) numbers that the loss compares; default y itself.
     tol : float, default 1e-4

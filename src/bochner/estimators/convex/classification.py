@@ -54,7 +54,7 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
         alpha,
         fit_intercept=model.fit_intercept,
         start=start,
-        moments=None if features.cached else _moments(model, blocks),
+        moments=None if features.cached or loss.kinked else _moments(model, blocks),
         targets=encoder(len(model.classes_), loss),
         tol=model.tol,
         max_iter=model.max_iter,

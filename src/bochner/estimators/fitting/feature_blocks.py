@@ -1,20 +1,25 @@
 """Features of blocks, for learners that sweep them many times."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Blocks
+from bochner._ground.blocks import Block, Blocks
 from bochner._ground.memory import free_bytes
 from bochner._ground.shapes import Array, Float
-from bochner.estimators.fitting.rows import Keeper
 from bochner.features import FeatureMap
 from bochner.features.nystrom import Rounded
 from bochner.planning.sizes import block_rows
 
-__all__ = ["FeatureBlock", "Features", "weights_of"]
+__all__ = ["FeatureBlock", "Features", "Watcher", "weights_of"]
+
+
+class Watcher(Protocol):
+    """What sees the rows of a pass on their way, as a keeper of a sample does."""
+
+    def see(self, block: Block) -> None: ...
 
 
 class FeatureBlock(NamedTuple):
@@ -40,7 +45,7 @@ class Features:
     blocks : Blocks
     dtype : {"float32", "float64"}
         Precision of the features.
-    keeper : Keeper, optional
+    keeper : Watcher, optional
         Sees the rows of the first pass.
     most_bytes : int, optional
         Memory to keep features in, at most; default and limit: a quarter of what is free. 0 keeps
@@ -65,7 +70,7 @@ class Features:
         phi: FeatureMap,
         blocks: Blocks,
         dtype: str,
-        keeper: Keeper | None = None,
+        keeper: Watcher | None = None,
         most_bytes: int | None = None,
     ) -> None:
         self._map = Rounded(phi.kernel, phi, dtype)
