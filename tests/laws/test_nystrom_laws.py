@@ -403,6 +403,8 @@ def test_refusals():
         Pivoted(pool=0)
     with pytest.raises(InvalidInput, match=r"KMeans: iterations must be an integer, 1 or above"):
         KMeans(iterations=0)
+    with pytest.raises(InvalidInput, match=r"KMeans: seeds must be one of 'k-means\+\+', 'random'"):
+        KMeans(seeds="pivots")
     with pytest.raises(InvalidInput, match=r"RidgeLeverage: alpha must be a positive"):
         RidgeLeverage(alpha=0.0)
     with pytest.raises(InvalidType, match=r"RidgeLeverage: alpha must be a positive"):

@@ -10,6 +10,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
+from bochner.features import KMeans, Nystrom
 from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
 
 KERNEL = Gaussian(1.5)
@@ -47,6 +48,31 @@ def test_with_exact_features_it_is_scikit_learns(kernel):
     assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
     expected = exact.transform(kernel(new, X))
     assert np.abs(up_to_sign(ours.transform(new), expected) - expected).max() < 1e-6
+
+
+@pytest.mark.parametrize("learner", [bo.KernelPCA, bo.KernelKMeans])
+def test_wide_rows_are_drawn_for_in_little_time_but_a_method_that_is_asked_for_is_kept(learner):
+    X = rows(400, 130)
+
+    def method(X=X, **options):
+        options = dict(n_features=32, random_state=0) | options
+        return learner(2, Gaussian(15.0), **options).fit(X).choice_
+
+    found = method()
+    assert found.method == Nystrom(KMeans(iterations=2, seeds="random"))
+    assert {type(c.method) for c in found.candidates} == {Nystrom, bo.Fourier}
+    assert len(method(X[:, :100]).candidates) > len(found.candidates)
+    assert method(method=Nystrom()).method == Nystrom()
+    two = bo.Auto((Nystrom(), bo.Fourier()))
+    assert {c.method for c in method(method=two).candidates} == set(two.candidates)
+    assert method(scipy.sparse.csr_array(X)).method != found.method
+
+
+def test_components_of_wide_rows_are_those_of_the_kernel_where_the_width_holds_them_all():
+    X = np.repeat(rows(60, 130), 3, axis=0)
+    ours = model(Gaussian(15.0), method="auto", n_features=64).fit(X)
+    exact = Exact(4, kernel="precomputed").fit(ours.kernel_(X))
+    assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(4), factor=1e6)
 
 
 @pytest.mark.parametrize("method", ["orthogonal", "nystrom"])

@@ -6,7 +6,7 @@ means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +14,14 @@ import scipy.sparse
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["Clusters", "assign", "distances", "lloyd", "step"]
+__all__ = ["Clusters", "Rows", "assign", "distances", "lloyd", "step"]
+
+
+class Rows(NamedTuple):
+    """A block of rows, Z (b, D), and their weights, w (b,) or None."""
+
+    Z: Array
+    w: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._ground.blas import product
+from bochner._ground.blas import subtract_product
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["MODES", "Mode", "PivotedCholesky", "accept", "randomly_pivoted_cholesky"]
@@ -57,6 +57,7 @@ def randomly_pivoted_cholesky(
     rng: np.random.Generator,
     tolerance: float | None = None,
     mode: Mode = "accelerated",
+    corner: Callable[[Array], Float[Array, "b b"]] | None = None,
 ) -> PivotedCholesky:
     """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky.
 
@@ -78,6 +79,9 @@ def randomly_pivoted_cholesky(
         (16 times as fast for 4,000 rows); "blocked" takes all that are proposed together, also
         those that others of the block have explained: another law, no faster and less accurate on
         clustered rows, for comparison.
+    corner : callable, optional
+        ``corner(rows)`` gives K[rows][:, rows], (b, b): cheaper than picking it from whole columns,
+        which is the default.
 
     Returns
     -------
@@ -91,6 +95,7 @@ def randomly_pivoted_cholesky(
     of the trace outside the q largest eigenvalues, the expected residual trace is at most (1 + ε)
     times the sum of the eigenvalues after the q-th (Chen et al. 2023).
     """
+    corner = corner or (lambda rows: columns(rows)[rows])
     residual = np.maximum(np.array(diagonal, np.float64), 0.0)
     trace = float(residual.sum())
     n, rank = len(residual), min(rank, len(residual))
@@ -102,13 +107,13 @@ def randomly_pivoted_cholesky(
     while done < rank and residual.sum() > tolerance * trace:
         proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
         chances = rng.random(len(proposed)) if mode == "accelerated" else np.zeros(len(proposed))
-        H = _left(columns, factor[:, :done], proposed)
-        chosen, corner = accept(H, residual[proposed], proposed, chances)
+        H = _left(corner(proposed), factor[proposed, :done])
+        chosen, L = accept(H, residual[proposed], proposed, chances)
         if not len(chosen):
             residual[proposed] = 0.0  # rounding was all that was left of them
             continue
-        chosen, corner = chosen[: rank - done], corner[: rank - done, : rank - done]
-        new = _new_columns(columns(chosen), factor[:, :done], chosen, corner)
+        chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
+        new = _new_columns(columns(chosen), factor[:, :done], chosen, L)
         factor[:, done : done + len(chosen)] = new
         pivots[done : done + len(chosen)] = chosen
         residual = np.maximum(residual - np.einsum("ij,ij->i", new, new), 0.0)
@@ -117,10 +122,9 @@ def randomly_pivoted_cholesky(
     return PivotedCholesky(pivots[:done], float(residual.sum()), trace)
 
 
-def _left(columns: Callable[[Array], Array], factor: Array, rows: Array) -> Float[Array, "b b"]:
+def _left(K: Float[Array, "b b"], factor: Float[Array, "b r"]) -> Float[Array, "b b"]:
     """Return the residual matrix of these rows, in float64."""
-    H = np.asarray(columns(rows)[rows], np.float64)
-    return H - (factor[rows] @ factor[rows].T).astype(np.float64)
+    return np.asarray(K, np.float64) - (factor @ factor.T).astype(np.float64)
 
 
 def accept(
@@ -161,6 +165,8 @@ def accept(
 
 def _new_columns(K: Array, factor: Array, chosen: Array, corner: Array) -> Array:
     """Return the next columns of the factor: (K[:, S] − F F_Sᵀ) L⁻ᵀ."""
-    left = np.asarray(K, factor.dtype) - product(factor, factor[chosen].T)
+    left = np.ascontiguousarray(K, factor.dtype).T
+    if factor.shape[1]:
+        subtract_product(left, factor[chosen], factor)
     corner = corner.astype(factor.dtype)
-    return solve_triangular(corner, left.T, lower=True, check_finite=False).T
+    return solve_triangular(corner, left, lower=True, overwrite_b=True, check_finite=False).T

@@ -5,18 +5,27 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
+from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Block, Blocks
-from bochner._ground.checks import one_of
+from bochner._ground.checks import integer, one_of
 from bochner._ground.random import seed_of
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.named import as_kernel
 from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.features import Auto, HermiteMercer, KMeans, MercerHarmonic, Method, Nystrom
+from bochner.features.auto import contenders
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
 
 __all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of"]
+
+#: From this many columns on, drawing these for comparison takes longer than a fit.
+WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Nystrom())
+
+#: What is compared in their place: centres hold the leading directions of K better than pivots do,
+#: and two passes from random rows as well as ten from k-means++.
+CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 
 
 def choose(model: Any, blocks: Blocks) -> RowSample | None:
@@ -30,10 +39,23 @@ def choose(model: Any, blocks: Blocks) -> RowSample | None:
     rows = None
     if engine.needs_rows(kernel, method):
         rows = alone(engine.presample(blocks, model.seed_))
+        method = _quick(method, rows, model.n_features)
     recipe = engine.prepare(kernel, method, model.n_features, blocks.n_columns, rows, model.seed_)
     model.kernel_, model.map_ = recipe.kernel, recipe.map
     model.search_, model.choice_ = recipe.search, recipe.choice
     return rows
+
+
+def _quick(method: Method, rows: RowSample, n_features: int) -> Method:
+    """Return "auto" of what is drawn in little time, where columns and rows are many.
+
+    With four times as many rows as features, or fewer, all different rows may find a place.
+    """
+    n, d = rows.X.shape
+    few = n <= 4 * integer(n_features, "bochner", "n_features", 1)
+    if method != Auto() or d < WIDE or few or is_sparse(rows.X):
+        return method
+    return Auto((*(option for option in contenders(d) if option not in SLOW), CENTRES))
 
 
 def alone(rows: RowSample) -> RowSample:

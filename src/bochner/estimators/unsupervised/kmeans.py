@@ -22,7 +22,7 @@ from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features
+from bochner.estimators.fitting.feature_blocks import Features
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.fitting.rows import Keeper, RowSample
@@ -31,7 +31,7 @@ from bochner.estimators.unsupervised.clustering import COMPARED_ROWS, Elbow, Ker
 from bochner.estimators.unsupervised.starts import best_start, different, elbow, kernel_silhouette
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.solvers.lloyd import Clusters, assign, distances, lloyd, step
+from bochner.solvers.lloyd import Clusters, Rows, assign, distances, lloyd, step
 
 __all__ = ["KernelKMeans"]
 
@@ -53,7 +53,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         A value is used as it is. A name means: of this family, with the median distance of a
         sample of rows as lengthscale.
     method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
+        How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
+        four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
+        Nyström features on centres found in little time.
     n_features : int, default 512
         D.
     n_init : int, default 3
@@ -188,20 +190,20 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         seen: Any = choice.Diagonal(self.kernel_, Keeper(self.seed_))
         features = Features(self.map_, blocks, self.feature_dtype_, seen)
         self._follow(features)
-        return self._keep(assign(features, self.cluster_centers_), seen)
+        return self._keep(assign(features, self.cluster_centers_), seen, seen.sample)
 
     def _fit(self, blocks: Blocks) -> Self:
         rows = self._choose(blocks)
         centres = self._start(rows)
-        seen: Any = choice.Diagonal(self.kernel_, Keeper(self.seed_))
+        seen: Any = choice.Diagonal(self.kernel_)
         features = Features(self.map_, blocks, self.feature_dtype_, seen)
         if self.algorithm == "full":
             found = lloyd(features, centres, self.max_iter, self.tol)
             self.weights_seen_ = found.sizes
-            return self._keep(found, seen)._warn()
+            return self._keep(found, seen, rows)._warn()
         self.cluster_centers_, self.weights_seen_ = centres, np.zeros(self.n_clusters)
         self._follow(features)
-        return self._keep(assign(features, self.cluster_centers_), seen)._warn()
+        return self._keep(assign(features, self.cluster_centers_), seen, rows)._warn()
 
     def _choose(self, blocks: Blocks) -> RowSample:
         """Check the arguments, draw the map, and return a sample of the rows."""
@@ -213,7 +215,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         rows = choice.choose(self, blocks)
         width = self.map_.n_features
         self.feature_dtype_ = choice.precision_of(self, blocks.n_rows, width)
-        return engine.presample(blocks, self.seed_) if rows is None else rows
+        return choice.alone(engine.presample(blocks, self.seed_)) if rows is None else rows
 
     def _start(self, rows: RowSample) -> Float[Array, "k D"]:
         """Return centres by k-means++ on some rows, and Lloyd's algorithm on all of the sample."""
@@ -231,9 +233,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         found = best_start(self, Z, few.w, self.n_clusters)
         if len(np.unique(found.labels_)) < self.n_clusters:
             self._warn_few(len(np.unique(found.labels_)))
-        sample = [FeatureBlock(self._features(rows.X), None, rows.w, 0)]
         centres = found.cluster_centers_.astype(np.float64)
-        return lloyd(sample, centres, self.max_iter, self.tol).means
+        return lloyd([Rows(self._features(rows.X), rows.w)], centres, self.max_iter, self.tol).means
 
     def _warn_few(self, different: int) -> None:
         warnings.warn(
@@ -249,13 +250,13 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 block.Z, block.w, self.cluster_centers_, self.weights_seen_
             )
 
-    def _keep(self, found: Clusters, seen: Any) -> Self:
+    def _keep(self, found: Clusters, seen: Any, rows: RowSample) -> Self:
         """Keep what was found, and what the objective is made of."""
         self.cluster_centers_ = found.centres
         self.labels_, self.inertia_ = found.labels, found.inertia
         self.n_iter_, self.converged_ = found.passes, found.converged
         self._n_features_out = self.n_clusters
-        self.sample_ = seen.sample
+        self.sample_ = rows
         self._sums = _sums(found, seen)
         self.__dict__.pop("_objective", None)
         return self

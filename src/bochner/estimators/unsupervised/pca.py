@@ -59,7 +59,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         A value is used as it is. A name means: of this family, with the median distance of a
         sample of rows as lengthscale.
     method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
+        How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
+        four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
+        Nyström features on centres found in little time.
     n_features : int, default 512
         D. With D at or above the number of different rows, "auto" is the exact kernel.
     fit_inverse_transform : bool, default False
