@@ -300,7 +300,10 @@ def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
     assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
     assert ours.calibration_.source == "held out"
     assert "exchangeable" in ours.calibration_.guarantee
-    assert "none for a finite number" in model().fit(X, y).calibration_.guarantee
+    by_rows = model().fit(X, y).calibration_
+    assert "none for a finite number" in by_rows.guarantee
+    assert str(by_rows) == by_rows.guarantee
+    assert repr(by_rows) == f"Conformal({len(by_rows)} scores, leave one out)"
 
 
 def test_split_conformal_intervals_cover_as_asked_though_the_model_is_wrong():

@@ -52,6 +52,14 @@ class Conformal:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"Conformal({len(self):,} scores, {self.source})"
+
+    def __str__(self) -> str:
+        """Return what holds of the intervals."""
+        return self.guarantee
+
     @property
     def guarantee(self) -> str:
         """What holds of the intervals, in a sentence."""

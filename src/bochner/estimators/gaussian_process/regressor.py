@@ -25,6 +25,7 @@ from bochner.estimators.fitting.rows import Keeper
 from bochner.estimators.gaussian_process.adaptation import as_double, solve_process
 from bochner.estimators.gaussian_process.functions import Functions, draw_functions
 from bochner.estimators.gaussian_process.intervals import Conformal, as_coverage
+from bochner.estimators.gaussian_process.lengthscales import as_search
 from bochner.estimators.gaussian_process.predictive import Predictive
 from bochner.estimators.ridge import normal
 from bochner.features import Method
@@ -61,6 +62,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         σ², a variance in units of y², or: chosen by the evidence.
     amplitude : "evidence" or float, default "evidence"
         a², the same for what the kernel is multiplied by.
+    lengthscale : {"loo", "evidence"}, default "loo"
+        How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
+        stays as it is. "evidence": of names and values, one a column where that is worth it, by
+        the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
     precision : {"auto", "float32", "float64"}, default "auto"
         As that of :class:`KernelRidge`.
     fit_intercept : bool, default True
@@ -84,7 +89,9 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Law of f(x): posterior of the coefficients, and what the features leave out.
     calibration_ : Conformal
         Scores that calibrated intervals are made of, and what they guarantee.
-    moments_, sample_, search_, choice_, schema_, n_features_in_, feature_names_in_
+    search_ : LengthscaleSearch or Tuning
+        Lengthscales tried, and their errors, or minus their log evidence a row.
+    moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
         As those of :class:`KernelRidge`.
 
     Notes
@@ -118,6 +125,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         metric: str | None = None,
         noise: float | str = "evidence",
         amplitude: float | str = "evidence",
+        lengthscale: str = "loo",
         precision: str = "auto",
         fit_intercept: bool = True,
         random_state: Seed = None,
@@ -128,6 +136,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.metric = metric
         self.noise = noise
         self.amplitude = amplitude
+        self.lengthscale = lengthscale
         self.precision = precision
         self.fit_intercept = fit_intercept
         self.random_state = random_state
@@ -173,7 +182,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         one_of(self.precision, type(self).__name__, "precision", ("auto", "float32", "float64"))
         as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         self.target_shape_ = normal.target_shape(self, blocks)
-        engine.choose(self, blocks)
+        engine.choose(self, blocks, search=as_search(self))
         self.rows_seen_ = 0
         dtype = precision or engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
         self.feature_dtype_ = dtype
