@@ -11,7 +11,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import MissingDataSet, Options, Row, table
+from benchmarks.harness import MissingDataSet, Options, Row, say, table
 
 #: In the order of the goals.
 NAMES = (
@@ -49,9 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     folder = asked.data or os.environ.get("BOCHNER_DATA")
     options = Options(Path(folder) if folder else None, asked.quick, asked.scratch)
     machine = _machine()
-    _say(" · ".join(f"{name} {value}" for name, value in machine.items()))
+    say(" · ".join(f"{name} {value}" for name, value in machine.items()))
     if asked.quick:
-        _say("Quick: sizes are cut, so that only the scripts are tried. The ratios mean nothing.")
+        say("Quick: sizes are cut, so that only the scripts are tried. The ratios mean nothing.")
     results = {name: _run(name, options) for name in asked.names or NAMES}
     if asked.json:
         record = {"machine": machine, "quick": asked.quick, "results": results}
@@ -80,14 +80,14 @@ def _name(name: str) -> str:
 
 def _run(name: str, options: Options) -> list[Row]:
     module = import_module(f"benchmarks.{name}")
-    _say(f"\n## {name}: {module.__doc__.splitlines()[0]}\n")
+    say(f"\n## {name}: {module.__doc__.splitlines()[0]}\n")
     start = time.perf_counter()
     try:
         rows = module.run(options)
     except MissingDataSet as missing:
         rows = [{"note": f"Left out: {missing}"}]
-    _say(table(rows))
-    _say(f"({time.perf_counter() - start:.0f} s)")
+    say(table(rows))
+    say(f"({time.perf_counter() - start:.0f} s)")
     return rows
 
 
@@ -105,11 +105,6 @@ def _machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load before": load,
     }
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ trusts the bound.
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from benchmarks.harness import MissingDataSet, Options, Row
+from benchmarks.harness import Options, Row, each
+from benchmarks.tables import standardised
 from bochner.kernels import Exponential, Gaussian, Kernel, Matern
 from bochner.planning import compare_bounds
 
@@ -21,17 +22,14 @@ TABLES = ("protein", "power_plant", "california_housing")
 
 def run(options: Options) -> list[Row]:
     """Return a row for each table, kernel and bound."""
-    rows = _table("sphere, radius 1.5", _sphere(), (Gaussian(),), options)
-    for name in TABLES:
-        try:
-            X = _rows(name, options)
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-            continue
-        scale = float(np.median(pdist(X)))
-        kernels = (Gaussian(scale), Matern(1.5, scale), Exponential(scale))
-        rows += _table(name, X, kernels, options)
-    return rows
+    sphere = _table("sphere, radius 1.5", _sphere(), (Gaussian(),), options)
+    return sphere + each(TABLES, lambda name: _real(name, options))
+
+
+def _real(name: str, options: Options) -> list[Row]:
+    X = standardised(name, options, options.pick(500, 200))
+    scale = float(np.median(pdist(X)))
+    return _table(name, X, (Gaussian(scale), Matern(1.5, scale), Exponential(scale)), options)
 
 
 def _table(name: str, X: np.ndarray, kernels: tuple[Kernel, ...], options: Options) -> list[Row]:
@@ -61,14 +59,3 @@ def _table(name: str, X: np.ndarray, kernels: tuple[Kernel, ...], options: Optio
 def _sphere() -> np.ndarray:
     X = np.random.default_rng(0).standard_normal((500, 3))
     return 1.5 * X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
-def _rows(name: str, options: Options) -> np.ndarray:
-    path = None if options.data is None else options.data / f"{name}.npz"
-    if path is None or not path.exists():
-        raise MissingDataSet(f"{name}.npz is not in the folder of data sets.")
-    with np.load(path) as file:
-        X = np.asarray(file["X"], dtype=np.float64)
-    X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(500, 200)]]
-    spread = X.std(axis=0)
-    return (X[:, spread > 0] - X[:, spread > 0].mean(axis=0)) / spread[spread > 0]

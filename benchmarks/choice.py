@@ -8,7 +8,8 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 import bochner as bo
-from benchmarks.harness import MissingDataSet, Options, Row, judged
+from benchmarks.harness import Options, Row, each, judged
+from benchmarks.tables import standardised
 from bochner.errors import UnsupportedKernel
 from bochner.features.auto import contenders, relative_error, width_of
 from bochner.kernels import Gaussian, Kernel, Matern
@@ -33,28 +34,17 @@ ROWS, SAMPLE = 10_000, 2000
 
 def run(options: Options) -> list[Row]:
     """Return a row for each table, kernel and width."""
-    rows: list[Row] = []
-    for name in TABLES:
-        try:
-            X = _rows(name, options)
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-            continue
-        scale = float(np.median(pdist(X[:1000]))) or 1.0
-        for kernel in (Gaussian(scale), Matern(1.5, scale)):
-            rows += [_case(name, kernel, X, D) for D in options.pick((128, 512, 2048), (64,))]
-    return rows
+    return each(TABLES, lambda name: _table(name, options))
 
 
-def _rows(name: str, options: Options) -> np.ndarray:
-    path = None if options.data is None else options.data / f"{name}.npz"
-    if path is None or not path.exists():
-        raise MissingDataSet(f"{name}.npz is not in the folder of data sets.")
-    with np.load(path) as file:
-        X = np.asarray(file["X"], dtype=np.float64)
-    X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(ROWS, 1500)]]
-    spread = X.std(axis=0)
-    return (X[:, spread > 0] - X[:, spread > 0].mean(axis=0)) / spread[spread > 0]
+def _table(name: str, options: Options) -> list[Row]:
+    X = standardised(name, options, options.pick(ROWS, 1500))
+    scale = float(np.median(pdist(X[:1000]))) or 1.0
+    return [
+        _case(name, kernel, X, D)
+        for kernel in (Gaussian(scale), Matern(1.5, scale))
+        for D in options.pick((128, 512, 2048), (64,))
+    ]
 
 
 def _case(name: str, kernel: Kernel, X: np.ndarray, D: int) -> Row:

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
 import bochner as bo
-from benchmarks.harness import MissingDataSet, Options, Row, judged, table
+from benchmarks.harness import Options, Row, each, judged, stored, table
 from bochner import Nystrom, Uniform
 from bochner.kernels import Gaussian
 
@@ -79,17 +79,14 @@ def run(
     options: Options, rows: int | None = None, names: Sequence[str] = tuple(TABLES)
 ) -> list[Row]:
     """Return two rows a table, one a rival, and one of logistic regression."""
-    out: list[Row] = []
-    for name in names:
-        try:
-            data = split(name, options, rows or TABLES[name][1])
-        except MissingDataSet as missing:
-            out.append({"note": f"Left out: {missing}"})
-            continue
-        out += _compared(name, data, options)
-        if name == "mnist":
-            out.append(logistic_row(split(name, options, rows), options.pick(4096, 256)))
-    return out
+
+    def rows_of(name: str) -> list[Row]:
+        pairs = _compared(name, split(name, options, rows or TABLES[name][1]), options)
+        if name != "mnist":
+            return pairs
+        return [*pairs, logistic_row(split(name, options, rows), options.pick(4096, 256))]
+
+    return each(names, rows_of)
 
 
 def _compared(name: str, data: Split, options: Options) -> list[Row]:
@@ -174,12 +171,8 @@ def logistic_row(data: Split, width: int) -> Row:
 
 def split(name: str, options: Options, rows: int | None = None) -> Split:
     """Return a table: its own test part where it has one, else a tenth of the rows at random."""
-    if options.data is None or not (path := options.data / f"{name}.npz").is_file():
-        raise MissingDataSet(f"{name}.npz: name the folder that holds it with --data.")
-    C, _, codes = TABLES[name]
-    with np.load(path, allow_pickle=False) as arrays:
-        X, y = arrays["X"].astype(np.float32), arrays["y"]
-        part = arrays["split"] if "split" in arrays.files else None
+    arrays, (C, _, codes) = stored(name, options.data), TABLES[name]
+    X, y, part = arrays["X"].astype(np.float32), arrays["y"], arrays.get("split")
     order = np.random.default_rng(0).permutation(len(y))
     tested = (np.arange(len(y)) < len(y) // 10) if part is None else part[order] == 1
     most = options.pick(rows, 2000)

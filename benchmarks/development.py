@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.harness import MissingDataSet, Options
+from benchmarks.harness import Options, stored
 
 __all__ = ["NAMES", "Development", "development", "scored"]
 
@@ -44,11 +44,8 @@ class Development:
 
 def development(name: str, options: Options, most: int | None = None) -> Development:
     """Return a set of :data:`NAMES`, with ``most`` rows to fit at most."""
-    path = None if options.data is None else options.data / f"{name}.npz"
-    if path is None or not path.exists():
-        raise MissingDataSet(f"{name}.npz is not in the folder of data sets.")
-    with np.load(path, allow_pickle=False) as file:
-        X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
+    arrays = stored(name, options.data)
+    X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
     X = _on_the_sphere(X) if name.startswith("elevation") else X
     order = np.random.default_rng(0).permutation(len(y))
     train, test = np.split(order, [int(0.8 * len(y))])

@@ -100,6 +100,11 @@ def _shares(found: list[_Found]) -> list[Row]:
     needed = float(np.mean([f.at_half > TOLERANCE for f in free]))
     return [
         {"note": f"{len(free)} of {len(found)} draws were stopped by nothing."},
-        {"table": "all", "question": "within the tolerance", "share": within, **judged(within, 0.95)},
+        {
+            "table": "all",
+            "question": "within the tolerance",
+            "share": within,
+            **judged(within, 0.95),
+        },
         {"table": "all", "question": "half would not do", "share": needed, **judged(needed, 0.95)},
     ]

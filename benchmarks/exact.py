@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import MissingDataSet, Options, Row, child, judged
+from benchmarks.harness import Options, Row, child, each, judged
 
 __all__ = ["run"]
 
@@ -54,20 +54,13 @@ WIDTH = 1024
 
 def run(options: Options) -> list[Row]:
     """Fit each table both ways."""
-    rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
-        for name in tables.NAMES:
-            try:
-                data = tables.split(name, options, options.pick(2048, 256))
-            except MissingDataSet as missing:
-                rows.append({"note": f"Left out: {missing}"})
-                continue
-            rows += _both(name, data, Path(folder), options)
-    return rows
+        return each(tables.NAMES, lambda name: _both(name, Path(folder), options))
 
 
-def _both(name: str, data: tables.Split, folder: Path, options: Options) -> list[Row]:
-    n = options.pick(20_000, 2000)
+def _both(name: str, folder: Path, options: Options) -> list[Row]:
+    n, width = options.pick((20_000, 2048), (2000, 256))
+    data = tables.split(name, options, width)
     ours, found = _fit(_OURS, data, n, folder)
     theirs, expected = _fit(_THEIRS, data, n, folder)
     spread = float(data.y[:n].std())

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import bochner as bo
 from benchmarks import tables
-from benchmarks.harness import MissingDataSet, Options, Row, judged
+from benchmarks.harness import Options, Row, each, judged
 from benchmarks.tables import Split
 
 __all__ = ["run"]
@@ -31,15 +31,13 @@ Case = Callable[[Split, int, float], Predicted]
 
 def run(options: Options) -> list[Row]:
     """Compare on ``protein``, and count what nominal intervals cover there and on the relief."""
-    rows: list[Row] = []
-    for name in tables.NAMES:
-        try:
-            data = tables.split(name, options, options.pick(1024, 128))
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-            continue
-        rows += _compared(options, name, data) if name == "protein" else []
-        rows += _covered(options, name, data)
+
+    def rows_of(name: str) -> list[Row]:
+        data = tables.split(name, options, options.pick(1024, 128))
+        densities = _compared(options, name, data) if name == "protein" else []
+        return densities + _covered(options, name, data)
+
+    rows = each(tables.NAMES, rows_of)
     missing = [name for name in ("gpytorch", "xGPR") if find_spec(name) is None]
     return rows + [{"note": f"{name}: not installed."} for name in missing]
 

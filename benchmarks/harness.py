@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, processes of their own, tables."""
+"""What the benchmarks share: data sets, interleaved timing, processes of their own, tables."""
 
 import gc
 import json
@@ -6,10 +6,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 __all__ = [
     "Child",
@@ -20,8 +23,11 @@ __all__ = [
     "child",
     "command_seconds",
     "compared",
+    "each",
     "interleaved",
     "judged",
+    "say",
+    "stored",
     "table",
 ]
 
@@ -55,6 +61,33 @@ class Options:
         return quick if self.quick else full
 
 
+# --- data ----------------------------------------------------------------------------------------
+
+
+def stored(name: str, folder: Path | None) -> dict[str, np.ndarray]:
+    """Return the arrays of a data set of the folder of data."""
+    if folder is None:
+        raise MissingDataSet(
+            f"{name}.npz: name the folder that holds it with --data or the variable BOCHNER_DATA."
+        )
+    path = folder / f"{name}.npz"
+    if not path.is_file():
+        raise MissingDataSet(f"{name}.npz: it is not in {folder}.")
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def each(names: Iterable[str], rows_of: Callable[[str], Iterable[Row]]) -> list[Row]:
+    """Return the rows of each data set, and a note for each that is missing."""
+    rows: list[Row] = []
+    for name in names:
+        try:
+            rows += rows_of(name)
+        except MissingDataSet as missing:
+            rows.append({"note": f"Left out: {missing}"})
+    return rows
+
+
 # --- time ----------------------------------------------------------------------------------------
 
 
@@ -83,14 +116,26 @@ def interleaved(
     if warm_up:
         for case in cases.values():
             case(0)
-    for repeat in range(repeats):
-        for name, case in cases.items():
-            gc.collect()
-            start = time.perf_counter()
-            value = case(repeat)
-            seconds[name].append(time.perf_counter() - start)
-            values[name].append(value)
+    with _old_set_aside():
+        for repeat in range(repeats):
+            for name, case in cases.items():
+                gc.collect()
+                start = time.perf_counter()
+                value = case(repeat)
+                seconds[name].append(time.perf_counter() - start)
+                values[name].append(value)
     return {name: Timing(tuple(seconds[name]), tuple(values[name])) for name in cases}
+
+
+@contextmanager
+def _old_set_aside() -> Iterator[None]:
+    """Let collections of garbage look at new objects only: modules are most of all there is."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def compared(ours: Timing, rival: Timing) -> Row:
@@ -166,6 +211,12 @@ def table(rows: Iterable[Row]) -> str:
     head, *body = [_line(line, widths) for line in lines]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([head, rule, *body, *notes])
+
+
+def say(text: str) -> None:
+    """Print at once, so that a long run can be watched."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

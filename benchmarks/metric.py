@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 import bochner as bo
 from benchmarks.development import NAMES, development, scored
-from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved
+from benchmarks.harness import Options, Row, compared, each, interleaved
 from bochner._ground.blocks import Blocks
 from bochner.estimators.fitting.engine import presample
 from bochner.estimators.tuning.metric import learn_metric
@@ -23,12 +23,8 @@ __all__ = ["compare", "run"]
 
 def run(options: Options) -> list[Row]:
     """Return a row for each development set and rival, or what is missing."""
-    rows: list[Row] = []
-    for name in options.pick(NAMES, NAMES[:1]):
-        try:
-            rows += compare(name, options, options.pick(4096, 64), options.pick(20_000, 300))
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
+    width, most = options.pick((4096, 20_000), (64, 300))
+    rows = each(options.pick(NAMES, NAMES[:1]), lambda name: compare(name, options, width, most))
     missing_rivals = [name for name in ("lightgbm", "xrfm") if find_spec(name) is None]
     return [*rows, *({"note": f"Left out: {name} is not installed."} for name in missing_rivals)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.development import development
-from benchmarks.harness import MissingDataSet, Options, Row, child, judged
+from benchmarks.harness import Options, Row, child, each, judged
 
 __all__ = ["run"]
 
@@ -65,21 +65,13 @@ print(json.dumps({
 
 def run(options: Options) -> list[Row]:
     """Plan each set, then fit."""
-    rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
-        for name in SETS:
-            try:
-                data = development(name, options, options.pick(None, 1500))
-            except MissingDataSet as missing:
-                rows.append({"note": f"Left out: {missing}"})
-                continue
-            table = Path(folder) / "rows.npz"
-            np.savez(table, X=data.X, y=data.y)
-            rows += _both(name, Path(folder), table, options)
-    return rows
+        return each(SETS, lambda name: _both(name, Path(folder), options))
 
 
-def _both(name: str, folder: Path, table: Path, options: Options) -> list[Row]:
+def _both(name: str, folder: Path, options: Options) -> list[Row]:
+    data, table = development(name, options, options.pick(None, 1500)), folder / "rows.npz"
+    np.savez(table, X=data.X, y=data.y)
     cache = folder / name  # the pace of the machine is that of these minutes
     cache.mkdir()
     found = child(_PLAN, str(cache), str(table)).output

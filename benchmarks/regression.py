@@ -7,7 +7,7 @@ import numpy as np
 
 import bochner as bo
 from benchmarks import tables
-from benchmarks.harness import MissingDataSet, Options, Row, Timing, compared, interleaved, judged
+from benchmarks.harness import Options, Row, Timing, compared, each, interleaved, judged
 from benchmarks.tables import Split
 from bochner.kernels import Gaussian
 
@@ -33,16 +33,13 @@ def compare(
 
     The seed is the number of the repeat, for everyone, and errors are means over the seeds.
     """
-    rows: list[Row] = []
-    for name in tables.NAMES:
-        width = options.pick(2048, 256)
-        try:
-            data = tables.split(name, options, width)
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-        else:
-            rows += _table_rows(options, name, data, width, method, rivals(data))
-    return rows
+    width = options.pick(2048, 256)
+
+    def rows_of(name: str) -> list[Row]:
+        data = tables.split(name, options, width)
+        return _table_rows(options, name, data, width, method, rivals(data))
+
+    return each(tables.NAMES, rows_of)
 
 
 def _table_rows(

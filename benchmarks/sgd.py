@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 import bochner as bo
 from benchmarks import tables
-from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved
+from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved, stored
 from bochner.kernels import Gaussian, Kernel, Polynomial
 
 __all__ = ["digits", "run"]
@@ -97,15 +97,8 @@ def _mnist(options: Options) -> list[Row]:
 
 def digits(options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return rows of MNIST to train and to test on, from 0 to 1."""
-    path = None if options.data is None else options.data / "mnist.npz"
-    if path is None or not path.is_file():
-        raise MissingDataSet(f"mnist.npz: it is not in {options.data}.")
-    with np.load(path, allow_pickle=False) as arrays:
-        X, y, test = (
-            (arrays["X"] / np.float32(255)).astype(np.float32),
-            arrays["y"],
-            arrays["split"],
-        )
+    arrays = stored("mnist", options.data)
+    X, y, test = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
     n, m = options.pick((20000, 10000), (500, 500))
     train, held = np.flatnonzero(test == 0)[:n], np.flatnonzero(test == 1)[:m]
     return X[train], y[train], X[held], y[held]

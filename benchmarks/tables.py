@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 import bochner as bo
-from benchmarks.harness import MissingDataSet, Options
+from benchmarks.harness import Options, stored
 from bochner.datasets import load_earth
 
-__all__ = ["NAMES", "Split", "split"]
+__all__ = ["NAMES", "Split", "split", "standardised"]
 
 #: Real tables of the comparisons: one from the folder of data, one carried in the package.
 NAMES = ("protein", "elevation")
@@ -72,12 +72,13 @@ def _elevation() -> tuple[Array, Array]:
 
 
 def _protein(folder: Path | None) -> tuple[Array, Array]:
-    if folder is None:
-        raise MissingDataSet(
-            "protein.npz: name the folder that holds it with --data or the variable BOCHNER_DATA."
-        )
-    path = folder / "protein.npz"
-    if not path.is_file():
-        raise MissingDataSet(f"protein.npz: it is not in {folder}.")
-    with np.load(path, allow_pickle=False) as arrays:
-        return arrays["X"].astype(np.float64), arrays["y"].astype(np.float32)
+    arrays = stored("protein", folder)
+    return arrays["X"].astype(np.float64), arrays["y"].astype(np.float32)
+
+
+def standardised(name: str, options: Options, most: int) -> Array:
+    """Return so many rows of a table of the folder at random, columns in standard deviations."""
+    X = stored(name, options.data)["X"].astype(np.float64)
+    X = X[np.random.default_rng(0).permutation(len(X))[:most]]
+    spread = X.std(axis=0)
+    return (X[:, spread > 0] - X[:, spread > 0].mean(axis=0)) / spread[spread > 0]

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import bochner as bo
 from benchmarks.development import NAMES, Development, development, scored
-from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved, judged
+from benchmarks.harness import Options, Row, compared, each, interleaved, judged
 
 __all__ = ["compare", "run"]
 
@@ -28,13 +28,8 @@ ASKED = 5.0
 
 def run(options: Options) -> list[Row]:
     """Return a row for each development set and rival, or what is missing."""
-    rows: list[Row] = []
-    for name in options.pick(NAMES, NAMES[:1]):
-        try:
-            rows += compare(name, options, options.pick(1024, 64), options.pick(20_000, 300))
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-    return rows
+    width, most = options.pick((1024, 20_000), (64, 300))
+    return each(options.pick(NAMES, NAMES[:1]), lambda name: compare(name, options, width, most))
 
 
 def compare(name: str, options: Options, width: int, most: int) -> list[Row]:

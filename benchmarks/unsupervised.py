@@ -16,7 +16,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
 
 import bochner as bo
-from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved, judged
+from benchmarks.harness import Options, Row, compared, each, interleaved, judged, stored
 from bochner.kernels import Gaussian
 
 __all__ = ["run"]
@@ -29,24 +29,18 @@ COMPONENTS = 8
 
 def run(options: Options) -> list[Row]:
     """Return two rows for each table."""
-    rows: list[Row] = []
-    for name, clusters in TABLES.items():
-        try:
-            X = _rows(name, options)
-        except MissingDataSet as missing:
-            rows.append({"note": f"Left out: {missing}"})
-            continue
-        scale = float(np.median(pdist(X[:1000]))) or 1.0
-        rows += [_components(name, X, scale, options), _clusters(name, X, scale, clusters, options)]
-    return rows
+    return each(TABLES, lambda name: _both(name, options))
+
+
+def _both(name: str, options: Options) -> list[Row]:
+    X = _rows(name, options)
+    scale = float(np.median(pdist(X[:1000]))) or 1.0
+    clusters = _clusters(name, X, scale, TABLES[name], options)
+    return [_components(name, X, scale, options), clusters]
 
 
 def _rows(name: str, options: Options) -> np.ndarray:
-    path = None if options.data is None else options.data / f"{name}.npz"
-    if path is None or not path.exists():
-        raise MissingDataSet(f"{name}.npz is not in the folder of data sets.")
-    with np.load(path) as file:
-        X = np.asarray(file["X"], dtype=np.float32)
+    X = stored(name, options.data)["X"].astype(np.float32)
     X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(MANY + APART, 3000)]]
     spread = X.std() if name == "mnist" else np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     return np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)

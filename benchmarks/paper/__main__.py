@@ -10,7 +10,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.harness import Options, Row, table
+from benchmarks.harness import Options, Row, say, table
 
 NAMES = ("figure1", "table2", "table3")
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     folder = asked.data or os.environ.get("BOCHNER_DATA")
     options = Options(Path(folder) if folder else None, asked.quick)
-    _say(f"{os.cpu_count()} cores, {platform.machine()}, load before {os.getloadavg()[0]:.1f}")
+    say(f"{os.cpu_count()} cores, {platform.machine()}, load before {os.getloadavg()[0]:.1f}")
     seeds = options.pick(asked.seeds, 1)
     results = {name: _run(name, options, seeds, asked.svg) for name in asked.names}
     if asked.json:
@@ -43,20 +43,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(name: str, options: Options, seeds: int, svg: Path | None) -> list[Row]:
     module = import_module(f"benchmarks.paper.{name}")
-    _say(f"\n## {module.__doc__.splitlines()[0]}")
+    say(f"\n## {module.__doc__.splitlines()[0]}")
     start, rows = time.perf_counter(), []
     for part in module.run(options, seeds):
-        _say("\n" + table(part))
+        say("\n" + table(part))
         rows += part
     if svg and name == "figure1":
         module.draw(rows, svg)
-    _say(f"({time.perf_counter() - start:.0f} s)")
+    say(f"({time.perf_counter() - start:.0f} s)")
     return rows
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.harness import MissingDataSet, Options
+from benchmarks.harness import Options, stored
 from bochner.datasets.earth import on_sphere
 
 __all__ = ["CLUSTERING", "REGRESSION", "Clusters", "Split", "clusters", "split"]
@@ -37,18 +37,6 @@ class Clusters:
 
     X: Array
     n_clusters: int
-
-
-def _load(name: str, options: Options) -> Arrays:
-    if options.data is None:
-        raise MissingDataSet(
-            f"{name}.npz: name the folder that holds it with --data or the variable BOCHNER_DATA."
-        )
-    path = options.data / f"{name}.npz"
-    if not path.is_file():
-        raise MissingDataSet(f"{name}.npz: it is not in {options.data}.")
-    with np.load(path, allow_pickle=False) as arrays:
-        return {key: arrays[key] for key in ("X", "y", "y2", "split") if key in arrays}
 
 
 # --- Table 2 -------------------------------------------------------------------------------------
@@ -94,7 +82,7 @@ REGRESSION: dict[str, tuple[str, Callable[[Arrays], tuple[Array, Array]]]] = {
 def split(name: str, options: Options) -> Split:
     """Return a data set of Table 2, cut to few rows in a quick run."""
     file, prepared = REGRESSION[name]
-    X, y = prepared(_load(file, options))
+    X, y = prepared(stored(file, options.data))
     order = np.random.default_rng(0).permutation(len(y))[: options.pick(None, 2000)]
     test, train = np.split(order, [len(order) // 10])
     X, y = X.astype(np.float64), y.astype(np.float64)
@@ -117,7 +105,7 @@ CLUSTERING: dict[str, tuple[str, str, bool]] = {
 def clusters(name: str, options: Options) -> Clusters:
     """Return a data set of Table 3: columns standardised, then rows divided by their lengths."""
     file, labels, training_only = CLUSTERING[name]
-    a = _load(file, options)
+    a = stored(file, options.data)
     kept = a["split"] == 0 if training_only else slice(None)
     X, y = a["X"][kept].astype(np.float64), a[labels][kept]
     X = X[:, X.std(axis=0) > 0]
