@@ -18,7 +18,7 @@ from bochner.features import Gegenbauer, draw
 from bochner.features.gegenbauer import GegenbauerMap
 from bochner.features.rules_gegenbauer import BIAS, draw_directions
 from bochner.kernels import Gaussian, Laplace, Matern, NeuralTangent, Polynomial
-from bochner.kernels.gegenbauer import alpha, gegenbauer
+from bochner.kernels.gegenbauer import alpha, gegenbauers
 from bochner.kernels.radial import monomials, radial_kernels
 
 D = 48
@@ -69,7 +69,7 @@ def cut_kernel(phi, X):
     cos, r = angles(phi, X)
     K = np.zeros((len(X), len(X)))
     for l, h in zip(phi.radial.degrees.tolist(), phi.radial(r).T, strict=True):
-        K += np.outer(h, h) * gegenbauer(l, phi.n_inputs, cos)
+        K += np.outer(h, h) * gegenbauers(l, phi.n_inputs, cos)[l]
     return K
 
 
@@ -89,7 +89,7 @@ def test_definition_8_term_by_term():
     assert W.shape == (3, 10)
     r = np.linalg.norm(X, axis=1)
     h = monomials(radial_kernels(Gaussian(1.5), 3), 5, 2, r)
-    P = [gegenbauer(l, 3, X @ W / r[:, None]) for l in range(6)]
+    P = gegenbauers(5, 3, X @ W / r[:, None])
     parts = [
         sum(alpha(l, 3) ** 0.5 * h[l, i][:, None] * P[l] for l in range(6)) / 10**0.5
         for i in range(2)

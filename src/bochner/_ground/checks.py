@@ -18,14 +18,16 @@ __all__ = [
     "numbers",
     "one_of",
     "positive",
+    "sequence",
     "share",
+    "unpacked",
 ]
 
 #: Targets and weights above this overflow when they are squared and summed.
 LARGEST = 1e150
 
 
-def _plain(value: object) -> Any:
+def unpacked(value: object) -> Any:
     """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
     unpack = getattr(value, "tolist", None)
     return value if unpack is None else unpack()
@@ -33,7 +35,7 @@ def _plain(value: object) -> Any:
 
 def finite(value: object, who: str, name: str, kind: str = "a finite number") -> float:
     """Return ``value`` as a float (the same object if it is one already)."""
-    plain = value if type(value) is float else _plain(value)
+    plain = value if type(value) is float else unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
             f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
@@ -78,7 +80,7 @@ def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
     """Return one positive float, or a tuple of them, one per column of the data."""
     if isinstance(value, tuple) and value and all(map(_is_length, value)):
         return value
-    plain = _plain(value)
+    plain = unpacked(value)
     if not isinstance(plain, list | tuple):
         return positive(plain, who, name)
     if not plain:
@@ -95,7 +97,7 @@ def _is_length(value: object) -> bool:
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
-    plain = _plain(value)
+    plain = unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
             f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "
@@ -108,7 +110,7 @@ def integer(value: object, who: str, name: str, least: int = 0) -> int:
 
 def integers(value: object, who: str, name: str) -> tuple[int, ...]:
     """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
-    plain = _plain(value)
+    plain = unpacked(value)
     items = tuple(plain) if isinstance(plain, list | tuple | range) else (plain,)
     result = tuple(integer(v, who, f"{name}[{i}]") for i, v in enumerate(items))
     if not result or len(set(result)) < len(result):
@@ -117,6 +119,16 @@ def integers(value: object, who: str, name: str) -> tuple[int, ...]:
             "Name each column once."
         )
     return value if isinstance(value, tuple) and value == result else result
+
+
+def sequence(value: object, who: str, name: str) -> tuple[Any, ...]:
+    """Return what a sequence or array holds, at least one item, as Python values."""
+    items = unpacked(value)
+    if not isinstance(items, list | tuple) or not items:
+        raise InvalidInput(
+            f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
+        )
+    return tuple(items)
 
 
 def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:

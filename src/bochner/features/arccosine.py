@@ -24,12 +24,12 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
-from bochner.features.placements import Orthogonal, Placement
+from bochner.features.placements import Orthogonal, Placement, unit_directions
 from bochner.features.rules import Request, leaf_map
-from bochner.kernels import Gaussian, Kernel
+from bochner.kernels import Kernel
 from bochner.kernels.angle import Angular, ArcCosine
 
-__all__ = ["ReLU", "ReLUMap", "Sign", "SignMap", "polynomial_width", "unit_directions"]
+__all__ = ["ReLU", "ReLUMap", "Sign", "SignMap", "polynomial_width"]
 
 
 @dataclass(frozen=True)
@@ -202,15 +202,6 @@ class ReLUMap(FeatureMap):
 def polynomial_width(order: int, d: int) -> int:
     """Return the number of exact polynomial features of ``ArcCosine(order)`` in d columns."""
     return (1, d, d * (d + 1) // 2)[order]
-
-
-def unit_directions(placement: Placement, d: int, m: int, rng: np.random.Generator) -> Array:
-    """Return m directions, (d, m), each uniform on the sphere: Gaussian points, their lengths lost.
-
-    The lengths come after all directions, or with them: the first m are those of 2m.
-    """
-    W = placement.place(Gaussian().spectral_measure(d), m, rng)
-    return W / np.linalg.norm(W, axis=0)
 
 
 def project(X: Float[Array, "n d"], U: dict[str, Float[Array, "d m"]]) -> Float[Array, "n m"]:

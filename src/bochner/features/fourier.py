@@ -62,7 +62,7 @@ class Fourier(Method):
     """
 
     placement: Placement = field(default_factory=Orthogonal)
-    form: Literal["pair", "phase"] = "pair"
+    form: Literal["pair", "phase", "complex"] = "pair"
 
     def __post_init__(self) -> None:
         """Check the arguments."""

@@ -19,33 +19,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import array_namespace, device, is_numpy
+from bochner._ground.arrays import is_numpy
 from bochner._ground.recurrence import Programme, harmonics, harmonics_twin
 from bochner._ground.shapes import Array, Float
 from bochner.kernels.gegenbauer import alpha, recurrence
 
-__all__ = ["axes_needed", "first_nodes", "harmonic_blocks", "prefixes", "programme", "spherical"]
-
-
-def spherical(degree: int, U: Float[Array, "n d"]) -> Float[Array, "n a"]:
-    """Return all orthonormal harmonics of the unit rows U up to a degree, (n, Σ_l α_l).
-
-    Columns go by degree; within a degree, those of the first coordinates alone come first.
-
-    Parameters
-    ----------
-    degree : int
-    U : (n, d)
-        Rows of norm one; rows of zeros have the constant alone.
-
-    Notes
-    -----
-    Cost: about four operations a value. Rounding grows like degree · eps.
-    """
-    d = U.shape[1]
-    counts = tuple(alpha(l, d) for l in range(degree + 1))
-    blocks = (np.arange(degree + 1), np.array(counts))
-    return harmonic_blocks(U, d, *blocks, _ones(U, degree + 1))
+__all__ = ["axes_needed", "first_nodes", "harmonic_blocks", "prefixes", "programme"]
 
 
 def harmonic_blocks(
@@ -185,7 +164,3 @@ def _narrowed(plan: Programme, axes: int, d: int) -> Programme:
         return plan
     inputs = np.where(plan.inputs >= d, plan.inputs - d + axes, plan.inputs)
     return plan._replace(inputs=np.ascontiguousarray(inputs, dtype=np.int32))
-
-
-def _ones(U: Array, blocks: int) -> Array:
-    return array_namespace(U).ones((U.shape[0], blocks), dtype=U.dtype, device=device(U))

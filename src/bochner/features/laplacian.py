@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bochner._ground.arrays import dense
-from bochner._ground.checks import finite, positive
+from bochner._ground.checks import finite, positive, unpacked
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.axes import dense_blocks, required_rows, some_rows
@@ -94,7 +94,7 @@ class LaplacianEigenfunctions(Method):
 
 def _checked_box(box: Any) -> tuple[tuple[float, float], ...]:
     who = "LaplacianEigenfunctions"
-    pairs = box.tolist() if hasattr(box, "tolist") else box
+    pairs = unpacked(box)
     if not isinstance(pairs, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
     ):

@@ -86,10 +86,21 @@ class Orthogonal(Placement):
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b d d"]:
             lengths = radii(measure, d, blocks * d, child).reshape(blocks, d, 1)
-            return _haar(d, blocks, child) * lengths
+            return haar(d, blocks, child) * lengths
 
         W = in_streams(draw, -(-m // d), d, rng)
         return measure.scales[:, None] * W.reshape(-1, d)[:m].T
+
+
+def unit_directions(
+    placement: Placement, d: int, m: int, rng: np.random.Generator
+) -> Float[Array, "d m"]:
+    """Return m directions, (d, m), each uniform on the sphere: Gaussian points, their lengths lost.
+
+    The lengths come after all directions, or with them: the first m are those of 2m.
+    """
+    W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
+    return W / np.linalg.norm(W, axis=0)
 
 
 def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
@@ -108,7 +119,7 @@ def radii(measure: GaussianMixture, d: int, m: int, rng: np.random.Generator) ->
     return np.sqrt(rng.chisquare(d, m) * measure.mixing.sample(rng, m))
 
 
-def _haar(d: int, blocks: int, rng: np.random.Generator) -> Float[Array, "b d d"]:
+def haar(d: int, blocks: int, rng: np.random.Generator) -> Float[Array, "b d d"]:
     """Return uniformly random orthogonal matrices (Mezzadri 2007): the sign fix matters."""
     Q, R = np.linalg.qr(rng.standard_normal((blocks, d, d)))
     diagonal = np.diagonal(R, axis1=1, axis2=2)

@@ -13,7 +13,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
 from bochner.features.map import FeatureMap
-from bochner.features.placements import IID, QMC, Orthogonal
+from bochner.features.placements import IID, QMC, Orthogonal, haar, unit_directions
 from bochner.features.polar import in_balls, on_axis, one_radius, polar_of
 from bochner.features.radii import (
     REACH,
@@ -29,7 +29,6 @@ from bochner.features.structure import is_stationary
 from bochner.kernels import Kernel
 from bochner.kernels.gegenbauer import gegenbauers, log_alpha
 from bochner.kernels.radial import Radial, monomials, radial_kernels
-from bochner.kernels.spectral import GaussianMixture, One
 
 __all__ = ["draw_directions"]
 
@@ -255,10 +254,10 @@ def _directions(
         return _fibonacci(d, m, method.parity, rng)
     if method.directions == "sobol" and not method.parity:
         W = _normal_points(d, m, rng)
-    else:  # with parity w and −w are one, which QMC's half of space is made for
-        placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
-        W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
-    return W / np.linalg.norm(W, axis=0)
+        return W / np.linalg.norm(W, axis=0)
+    # With parity w and −w are one, which QMC's half of space is made for.
+    placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
+    return unit_directions(placement, d, m, rng)
 
 
 def _normal_points(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
@@ -284,5 +283,4 @@ def _fibonacci(d: int, m: int, half: bool, rng: np.random.Generator) -> Float[np
     angle = j * (math.pi * (3.0 - 5.0**0.5))
     level = np.sqrt(1.0 - height * height)
     W = np.stack([level * np.cos(angle), level * np.sin(angle), height])
-    turn, R = np.linalg.qr(rng.standard_normal((3, 3)))
-    return np.ascontiguousarray(turn * np.where(np.diag(R) < 0, -1.0, 1.0) @ W)
+    return np.ascontiguousarray(haar(3, 1, rng)[0] @ W)

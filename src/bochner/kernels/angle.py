@@ -16,7 +16,7 @@ from bochner._ground.arrays import array_namespace, is_sparse
 from bochner._ground.checks import integer
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.kernels import distances, series
+from bochner.kernels import distances, gegenbauer
 from bochner.kernels.kernel import Kernel
 
 __all__ = [
@@ -79,8 +79,8 @@ class Homogeneous(Kernel):
         """Return K(θ), elementwise."""
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `series`."""
-        return series.coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
+        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `gegenbauer`."""
+        return gegenbauer.coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         U, r = directions(X)

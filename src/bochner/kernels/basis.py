@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from bochner._ground.arrays import array_namespace, dense
-from bochner._ground.checks import finite, nonnegative, positive
+from bochner._ground.checks import finite, nonnegative, positive, unpacked
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
@@ -196,7 +196,7 @@ def _over_columns(
 def _set_weights(kernel: FourierSeries | Polynomials) -> None:
     """Check the weights, none below zero and not all zero, and keep them as a tuple."""
     who, weights = type(kernel).__name__, kernel.weights
-    plain = weights.tolist() if hasattr(weights, "tolist") else weights
+    plain = unpacked(weights)
     if not isinstance(plain, list | tuple) or not any(plain):
         raise InvalidInput(
             f"{who}: weights must be a sequence of numbers, not all zero; got {weights!r}."

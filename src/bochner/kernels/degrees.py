@@ -44,8 +44,3 @@ class Radial(abc.ABC):
     def decay(self) -> float:
         """Rate of the envelope of `power_series`: 1/ℓ² for the Gaussian, else zero."""
         return 0.0
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether the monomials carry the envelope e^{−decay t²/2}."""
-        return self.decay > 0

@@ -18,13 +18,9 @@ __all__ = [
     "alpha",
     "angles",
     "coefficients",
-    "cumulative",
-    "gegenbauer",
     "gegenbauers",
     "log_alpha",
-    "monomial",
     "n_nodes",
-    "orthonormal",
     "orthonormals",
     "recurrence",
 ]
@@ -44,11 +40,6 @@ def log_alpha(l: int, d: int) -> float:
     """Return log α_l, −inf where there are none (d = 1, l ≥ 2)."""
     count = alpha(l, d)
     return math.log(count) if count else -math.inf
-
-
-def cumulative(l: int, d: int) -> int:
-    """Return α_0 + ... + α_l, the harmonics of degree l or less; exact."""
-    return math.comb(l + d - 1, l) + (math.comb(l + d - 2, l - 1) if l else 0)
 
 
 def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
@@ -77,11 +68,6 @@ def gegenbauers(l: int, d: int, t: Array) -> list[Array]:
     return P[: l + 1]
 
 
-def gegenbauer(l: int, d: int, t: Array) -> Array:
-    """Return P_l(t), the Gegenbauer polynomial of degree l in dimension d with P_l(1) = 1."""
-    return gegenbauers(l, d, t)[l]
-
-
 def orthonormals(l: int, d: int, t: Array) -> list[Array]:
     """Return p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
     p = [1.0 + 0.0 * t, t * math.sqrt(d)]
@@ -89,26 +75,6 @@ def orthonormals(l: int, d: int, t: Array) -> list[Array]:
     for k in range(1, l):
         p.append(0.0 * t if d == 1 else (t * p[k] - float(b[k]) * p[k - 1]) / float(b[k + 1]))
     return p[: l + 1]
-
-
-def orthonormal(l: int, d: int, t: Array) -> Array:
-    """Return p_l(t) = √α_l P_l(t)."""
-    return orthonormals(l, d, t)[l]
-
-
-def monomial(n: int, d: int) -> Float[np.ndarray, " l"]:
-    """Return μ_0, ..., μ_n with t^n = Σ_l μ_l P_l(t); all are zero or above, their sum is one.
-
-    μ_l = α_l Γ(d/2) n!/(2^n i! Γ(l + i + d/2)), i = (n − l)/2; zero for odd n − l.
-    """
-    mu = np.zeros(n + 1)
-    for l in range(n % 2, n + 1, 2):
-        i, count = (n - l) // 2, alpha(l, d)
-        if count:
-            log_poch = sum(math.log(d / 2 + j) for j in range(l + i))
-            logs = math.log(count) + math.lgamma(n + 1) - math.lgamma(i + 1) - log_poch
-            mu[l] = math.exp(logs - n * math.log(2.0))
-    return mu
 
 
 @lru_cache(maxsize=32)

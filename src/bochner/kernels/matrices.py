@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.arrays import is_numpy, moved
-from bochner._ground.checks import finite
+from bochner._ground.checks import finite, unpacked
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 
@@ -15,7 +15,7 @@ __all__ = ["positive_matrix", "symmetric_root", "turned"]
 
 def positive_matrix(matrix: Any, who: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
-    rows = matrix.tolist() if hasattr(matrix, "tolist") else matrix
+    rows = unpacked(matrix)
     d = len(rows) if isinstance(rows, list | tuple) else 0
     if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
         raise InvalidInput(f"{who}: matrix must be square, d rows of d numbers; got {matrix!r}.")

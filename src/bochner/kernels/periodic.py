@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import ive
 
 from bochner._ground.arrays import array_namespace, device
-from bochner._ground.checks import finite, integer, numbers, positive
+from bochner._ground.checks import finite, integer, numbers, positive, unpacked
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.spectral import Components, Independent, Law, Measure
-from bochner.kernels.stationary import Lengthscale, Stationary, refuse_sparse
+from bochner.kernels.stationary import Lengthscale, Stationary, ones, per_column, refuse_sparse
 
 __all__ = ["HarmonicLaw", "Periodic", "SpectralMixture"]
 
@@ -93,18 +93,18 @@ class Periodic(Stationary):
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)
-        lengths = _columns(self.lengthscale, d, "Periodic", "lengthscale")
+        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
         law = HarmonicLaw(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
         )
-        periods = _columns(self.period, d, "Periodic", "period")
+        periods = per_column(self.period, d, "Periodic", "period")
         return Independent(law, tuple(2 * math.pi / p for p in periods))
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
         d = X.shape[1]
-        periods = _columns(self.period, d, "Periodic", "period")
-        lengths = _columns(self.lengthscale, d, "Periodic", "lengthscale")
+        periods = per_column(self.period, d, "Periodic", "period")
+        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
         xp = array_namespace(X, Y)
 
         def block(A: Array, B: Array) -> Array:
@@ -117,9 +117,9 @@ class Periodic(Stationary):
         return distances.by_blocks(block, *distances.centred(X, Y))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        _columns(self.period, X.shape[1], "Periodic", "period")
-        _columns(self.lengthscale, X.shape[1], "Periodic", "lengthscale")
-        return _ones(X)
+        per_column(self.period, X.shape[1], "Periodic", "period")
+        per_column(self.lengthscale, X.shape[1], "Periodic", "lengthscale")
+        return ones(X)
 
 
 @final
@@ -164,8 +164,8 @@ class SpectralMixture(Stationary):
         return Components(tuple(w / total for w in self.weights), *self._parts(d))
 
     def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        means = tuple(_columns(m, d, "SpectralMixture", "means") for m in self.means)
-        return means, tuple(_columns(s, d, "SpectralMixture", "scales") for s in self.scales)
+        means = tuple(per_column(m, d, "SpectralMixture", "means") for m in self.means)
+        return means, tuple(per_column(s, d, "SpectralMixture", "scales") for s in self.scales)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
@@ -179,7 +179,7 @@ class SpectralMixture(Stationary):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         self._parts(X.shape[1])
-        return _ones(X)
+        return ones(X)
 
 
 def _component(A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, ...]) -> Array:
@@ -189,24 +189,8 @@ def _component(A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, 
     return xp.exp(-0.5 * distances.squared(A * s, B * s)) * xp.cos(angles)
 
 
-def _ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:
-    return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
-
-
-def _columns(value: Any, d: int, who: str, name: str) -> tuple[float, ...]:
-    """Return one number for each of d columns."""
-    if not isinstance(value, tuple):
-        return (value,) * d
-    if len(value) != d:
-        raise InvalidInput(
-            f"{who}: {name} must be one number or one per column; got {len(value)} for {d} "
-            f"columns. Pass {d} of them, or one for all."
-        )
-    return value
-
-
 def _list(value: Any, name: str) -> list | tuple:
-    plain = value.tolist() if hasattr(value, "tolist") else value
+    plain = unpacked(value)
     if not isinstance(plain, list | tuple):
         raise InvalidInput(
             f"SpectralMixture: {name} must be a sequence, one entry for each component; got "
@@ -216,7 +200,7 @@ def _list(value: Any, name: str) -> list | tuple:
 
 
 def _entry(value: Any, name: str, check: Any) -> float | tuple[float, ...]:
-    plain = value.tolist() if hasattr(value, "tolist") else value
+    plain = unpacked(value)
     if isinstance(plain, list | tuple):
         return tuple(check(v, "SpectralMixture", name) for v in plain)
     return check(plain, "SpectralMixture", name)

@@ -25,6 +25,7 @@ from bochner.kernels.bessel import PowerRadial, log_weights
 from bochner.kernels.chords import DistanceRadial, one_lengthscale
 from bochner.kernels.degrees import Radial
 from bochner.kernels.dotproduct import DotProductKernel
+from bochner.kernels.gegenbauer import log_alpha
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.series import (
     Coefficients,
@@ -33,7 +34,6 @@ from bochner.kernels.series import (
     PowerSeries,
     Summed,
     Weighted,
-    log_alpha,
 )
 from bochner.kernels.zonal import GeneralizedZonal, Zonal
 

@@ -1,4 +1,4 @@
-"""Series of kernels: powers of the inner product; and Gegenbauer's, from `gegenbauer`."""
+"""Power series of kernels of the inner product."""
 
 import abc
 import math
@@ -10,22 +10,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._ground.arrays import array_namespace
-from bochner._ground.checks import finite, integer, nonnegative, positive
+from bochner._ground.checks import finite, integer, nonnegative, positive, sequence
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.kernels.gegenbauer import (
-    alpha,
-    angles,
-    coefficients,
-    cumulative,
-    gegenbauer,
-    gegenbauers,
-    log_alpha,
-    monomial,
-    orthonormal,
-    orthonormals,
-    recurrence,
-)
 
 __all__ = [
     "Binomial",
@@ -36,17 +23,6 @@ __all__ = [
     "PowerSeries",
     "Summed",
     "Weighted",
-    "alpha",
-    "angles",
-    "coefficients",
-    "cumulative",
-    "gegenbauer",
-    "gegenbauers",
-    "log_alpha",
-    "monomial",
-    "orthonormal",
-    "orthonormals",
-    "recurrence",
 ]
 
 TERMS = 4096
@@ -283,12 +259,8 @@ class Multiplied(PowerSeries):
 
 def _nonnegative(values: Any, who: str) -> tuple[float, ...]:
     """Return the coefficients as a tuple of floats, zero or above."""
-    plain = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(plain, list | tuple) or not plain:
-        raise InvalidInput(
-            f"{who}: values must be a sequence of numbers, at least one; got {values!r}."
-        )
-    result = tuple(finite(v, who, f"values[{n}]") for n, v in enumerate(plain))
+    items = sequence(values, who, "values")
+    result = tuple(finite(v, who, f"values[{n}]") for n, v in enumerate(items))
     if min(result) < 0:
         raise NotPositive(
             f"{who}: values must be zero or above, or the kernel is not positive semi-definite on "

@@ -228,11 +228,6 @@ class Measure(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def isotropic(self) -> bool:
-        """Whether ω / scales has the same law in all directions."""
-
-    @property
-    @abc.abstractmethod
     def second_moment(self) -> float:
         """E |ω|², possibly infinite."""
 
@@ -264,10 +259,6 @@ class GaussianMixture(Measure):
     @property
     def scales(self) -> np.ndarray:
         return np.array(self.inverse_lengthscales)
-
-    @property
-    def isotropic(self) -> bool:
-        return True
 
     @property
     def second_moment(self) -> float:
@@ -303,10 +294,6 @@ class Independent(Measure):
         return np.array(self.inverse_lengthscales)
 
     @property
-    def isotropic(self) -> bool:
-        return False
-
-    @property
     def second_moment(self) -> float:
         return float(np.sum(self.law.second_moment * self.scales**2))
 
@@ -337,10 +324,6 @@ class Components(Measure):
     @property
     def scales(self) -> np.ndarray:
         return np.ones(len(self.means[0]))
-
-    @property
-    def isotropic(self) -> bool:
-        return False
 
     @property
     def second_moment(self) -> float:

@@ -22,8 +22,6 @@ from bochner.errors import NotPositive
 from bochner.kernels.spectral import Fixed, Mixing
 from bochner.kernels.stationary import Compiled, Lengthscale, Radial
 
-__all__ = ["Stable"]
-
 __all__ = ["ExponentialPower", "Stable"]
 
 STEPS = 1 / 512, 1 / 32

@@ -41,6 +41,8 @@ __all__ = [
     "Radial",
     "RationalQuadratic",
     "Stationary",
+    "ones",
+    "per_column",
     "refuse_sparse",
 ]
 
@@ -72,8 +74,8 @@ class Stationary(Kernel):
         """
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        _require_columns(self, X.shape[1])
-        return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
+        _lengthscales(self, X.shape[1])
+        return ones(X)
 
 
 class Radial(Stationary):
@@ -288,21 +290,31 @@ def _set_lengthscale(kernel: Stationary) -> None:
     object.__setattr__(kernel, "lengthscale", checked)
 
 
-def _require_columns(kernel: Stationary, d: int) -> None:
-    scale = kernel.lengthscale
-    if isinstance(scale, tuple) and len(scale) != d:
+def ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Return a one for each row."""
+    return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
+
+
+def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
+    """Return one number for each of d columns, or refuse another number of them."""
+    if not isinstance(value, tuple):
+        return (value,) * d
+    if len(value) != d:
         raise InvalidInput(
-            f"{type(kernel).__name__}: lengthscale must be one number or one per column; got "
-            f"{len(scale)} for {d} columns. Pass {d} of them, or one for all."
+            f"{who}: {name} must be one number or one per column; got {len(value)} for {d} "
+            f"columns. Pass {d} of them, or one for all."
         )
+    return value
+
+
+def _lengthscales(kernel: Stationary, d: int) -> tuple[float, ...]:
+    return per_column(kernel.lengthscale, d, type(kernel).__name__, "lengthscale")
 
 
 def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    _require_columns(kernel, d)
-    scale = kernel.lengthscale
-    return tuple(1.0 / v for v in (scale if isinstance(scale, tuple) else (scale,) * d))
+    return tuple(1.0 / v for v in _lengthscales(kernel, d))
 
 
 def _pairs(kernel: Radial | CoordinateWise, block: distances.Block, X: Array, Y: Array) -> Array:
@@ -316,7 +328,7 @@ def _pairs(kernel: Radial | CoordinateWise, block: distances.Block, X: Array, Y:
 
 def _in_lengthscales(kernel: Stationary, X: Array, Y: Array) -> tuple[Array, Array]:
     """Return X/ℓ and Y/ℓ; the same array twice if X is Y."""
-    _require_columns(kernel, X.shape[1])
+    _lengthscales(kernel, X.shape[1])
     scaled = _divide(kernel, X)
     return scaled, (scaled if Y is X else _divide(kernel, Y))
 

@@ -8,13 +8,13 @@ from typing import Any, final
 import numpy as np
 
 from bochner._ground.arrays import array_namespace, moved, to_numpy
-from bochner._ground.checks import finite, integer, nonnegative
+from bochner._ground.checks import finite, integer, nonnegative, sequence
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.angle import directions, lengthened
+from bochner.kernels.gegenbauer import gegenbauers
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.series import gegenbauers
 
 __all__ = ["GeneralizedZonal", "Monomials", "Zonal"]
 
@@ -99,7 +99,7 @@ class Monomials:
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        a, n = (_sequence(getattr(self, f), "Monomials", f) for f in ("coefficients", "powers"))
+        a, n = (sequence(getattr(self, f), "Monomials", f) for f in ("coefficients", "powers"))
         if len(a) != len(n):
             raise InvalidInput(
                 "Monomials: coefficients and powers must be of one length; got "
@@ -192,17 +192,8 @@ def _weighted(weights: tuple[float, ...], terms: list[Array]) -> Array:
     return total
 
 
-def _sequence(value: Any, who: str, name: str) -> tuple[Any, ...]:
-    plain = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(plain, list | tuple) or not plain:
-        raise InvalidInput(
-            f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
-        )
-    return tuple(plain)
-
-
 def _coefficients(value: Any) -> tuple[float, ...]:
-    items = _sequence(value, "Zonal", "coefficients")
+    items = sequence(value, "Zonal", "coefficients")
     result = tuple(finite(c, "Zonal", f"coefficients[{l}]") for l, c in enumerate(items))
     if min(result) < 0:
         raise NotPositive(
