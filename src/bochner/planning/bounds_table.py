@@ -12,6 +12,7 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.checks import integer, positive
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
+from bochner._ground.shown import columns
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import IID, Fourier, Gegenbauer, Method
 from bochner.features.rules import Request, draw_map
@@ -79,21 +80,13 @@ class BoundComparison:
 
     def __str__(self) -> str:
         head = ("bound", "error of", "promised", "found", "features asked", "times too many")
-        cells = [head, *(self._cells(row) for row in self.rows)]
-        widths = [max(len(row[j]) for row in cells) for j in range(len(head))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if j > 1 else cell.ljust(width)
-                for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in cells
-        ]
+        table = columns([head, *map(self._cells, self.rows)], words=(0, 1))
         first = (
             f"{self.kernel!r}, D = {self.n_features}, {self.n_rows} rows, alpha = {self.alpha:.3g}"
             f": {100 * self.confidence:.3g} % bounds, and the largest error of {self.n_draws} draws"
         )
         last = "* of measured leverage: not proved" if not all(r.proved for r in self.rows) else ""
-        return "\n".join(filter(None, [first, *lines, last]))
+        return "\n".join(filter(None, [first, table, last]))
 
     def _cells(self, row: ComparedBound) -> tuple[str, ...]:
         return (

@@ -11,7 +11,8 @@ from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
 from bochner._ground.checks import integer
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner._ground.shown import axes_for, columns
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features import (
     IID,
     Fourier,
@@ -92,15 +93,7 @@ class Comparison:
     def __str__(self) -> str:
         """Return the table, and below it who was refused."""
         served = [row for row in self.rows if not row.refused]
-        cells = [_HEAD, *(_cells(row) for row in served)]
-        widths = [max(len(row[j]) for row in cells) for j in range(len(_HEAD))]
-        table = "\n".join(
-            "  ".join(
-                cell.rjust(width) if j else cell.ljust(width)
-                for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in cells
-        )
+        table = columns([_HEAD, *map(_cells, served)])
         refused = [str(row.method) for row in self.rows if row.refused]
         tail = f"\nDo not serve it: {', '.join(refused)}." if refused else ""
         return (
@@ -120,7 +113,7 @@ class Comparison:
         MissingDependency
             If matplotlib is not installed.
         """
-        ax = _axes() if ax is None else ax
+        ax = axes_for("Comparison", ax, size=(7, 4))
         served = [row for row in self.rows if not row.refused][::-1]
         heights = np.arange(len(served))
         ax.barh(heights, [row.error for row in served], height=0.6, label="measured")
@@ -258,14 +251,3 @@ _HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 
 def _cells(row: Compared) -> tuple[str, ...]:
     numbers = (row.predicted, row.error, row.entrywise, row.draw_seconds, row.seconds)
     return (str(row.method), str(row.n_features), *(f"{value:.3g}" for value in numbers))
-
-
-def _axes() -> Any:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingDependency(
-            "Comparison.plot needs matplotlib, not installed here. Install with: "
-            'pip install "bochner[cli]"'
-        ) from missing
-    return Figure(figsize=(7, 4), layout="constrained").subplots()

@@ -7,6 +7,7 @@ from typing import Any
 
 from bochner._ground.checks import integer, positive
 from bochner._ground.memory import free_bytes
+from bochner._ground.shown import columns
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Method
 
@@ -242,8 +243,7 @@ _HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memor
 def fits_table(fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget) -> str:
     """Return the fits as a table, the chosen one marked."""
     cells = [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
-    widths = [max(len(line[j]) for line in cells) for j in range(len(_HEAD))]
-    return "\n".join(_line(line, widths) for line in cells)
+    return columns(cells, words=(0, 1, 3, len(_HEAD) - 1))
 
 
 def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
@@ -260,13 +260,6 @@ def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
         shown_size(fit.bytes),
         fit.against or ("" if fit.within(budget) else "over the budget"),
     )
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    words = (0, 1, 3, len(_HEAD) - 1)
-    both = enumerate(zip(cells, widths, strict=True))
-    parts = (c.ljust(w) if j in words else c.rjust(w) for j, (c, w) in both)
-    return "  ".join(parts).rstrip()
 
 
 def shown_time(seconds: float) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from bochner._ground.memory import free_bytes
 from bochner._ground.shapes import Array, Float
+from bochner._ground.shown import columns
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
 from bochner.solvers.losses import Hinge
@@ -142,11 +143,10 @@ class StrategyPlan:
         """Return the table, and below it why some cannot be run."""
         measured = any(not np.isnan(row.measured_seconds) for row in self.rows)
         head = _HEAD if measured else _HEAD[:4]
-        cells = [head, *(_cells(row, self.best)[: len(head)] for row in self.rows)]
-        widths = [max(len(line[j]) for line in cells) for j in range(len(head))]
-        lines = [_line(line, widths) for line in cells]
+        best = self.best
+        table = columns([head, *(_cells(row, best)[: len(head)] for row in self.rows)])
         refused = [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
-        return "\n".join([self._title(), *lines, *refused])
+        return "\n".join([self._title(), table, *refused])
 
     def _title(self) -> str:
         task = self.task
@@ -318,14 +318,6 @@ def _cells(row: StrategyCost, best: str) -> tuple[str, ...]:
         "" if np.isnan(row.measured_seconds) else f"{row.measured_seconds:.3g}",
         "" if np.isnan(row.measured_bytes) else _size(row.measured_bytes),
     )
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    first, *others = (
-        cell.rjust(width) if j else cell.ljust(width)
-        for j, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join([first, *others]).rstrip()
 
 
 def _size(count: float) -> str:

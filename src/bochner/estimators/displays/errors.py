@@ -10,8 +10,8 @@ from sklearn.base import is_classifier
 from bochner._ground.arrays import to_numpy
 from bochner._ground.checks import integer, one_of
 from bochner._ground.shapes import Array, Float
+from bochner._ground.shown import axes_for
 from bochner.errors import InvalidInput
-from bochner.estimators.displays.solution import axes_for
 
 __all__ = ["CalibrationDisplay", "ResidualDisplay", "scores_of", "top_probability"]
 

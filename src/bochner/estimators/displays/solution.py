@@ -14,7 +14,8 @@ from scipy.linalg import eigvalsh
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, MissingDependency
+from bochner._ground.shown import axes_for
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import predict_blocks_of
 from bochner.estimators.fitting.judged import ridge_penalty
@@ -22,7 +23,7 @@ from bochner.moments import Moments
 from bochner.solvers.penalty_path import HeldOutPath
 from bochner.solvers.solution import Path
 
-__all__ = ["PathDisplay", "SpectrumDisplay", "axes_for", "penalty_of"]
+__all__ = ["PathDisplay", "SpectrumDisplay", "penalty_of"]
 
 #: Names of a ridge path's criteria.
 CRITERIA = {
@@ -30,20 +31,6 @@ CRITERIA = {
     "kfold": "five folds",
     "gcv": "generalised cross-validation",
 }
-
-
-def axes_for(who: str, ax: Any = None) -> Any:
-    """Return the axes that were given, or new ones."""
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingDependency(
-            f"{who}.plot needs matplotlib, not installed here. Install with: "
-            'pip install "bochner[cli]"; the arrays of the display hold the same numbers.'
-        ) from missing
-    return Figure(figsize=(6, 4), layout="constrained").subplots()
 
 
 @dataclass(frozen=True, eq=False)

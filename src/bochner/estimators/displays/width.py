@@ -14,8 +14,8 @@ from bochner._ground.checks import integer
 from bochner._ground.pieces import Piece, join
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
+from bochner._ground.shown import axes_for
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.displays.solution import axes_for
 from bochner.estimators.fitting.inputs import predict_blocks_of
 from bochner.features import FeatureMap, Method, Nystrom, Uniform
 from bochner.features.rules import Request, draw_map

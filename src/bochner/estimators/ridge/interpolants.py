@@ -13,7 +13,8 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative, one_of
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, MissingDependency
+from bochner._ground.shown import axes_for
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting.engine import presample
 from bochner.estimators.fitting.named import as_kernel, choose_lengthscale
 from bochner.features import IID, Fourier, Method, ReLU
@@ -102,7 +103,7 @@ class DoubleDescent:
         MissingDependency
             If matplotlib is not installed.
         """
-        axes = _axes() if axes is None else axes
+        axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
         for i, alpha in enumerate(self.alphas):
             look = {"color": f"C{i}"}
             name = "no penalty" if alpha == 0 else f"alpha = {alpha:.3g}"
@@ -328,14 +329,3 @@ def _layer(
 def _above_rounding(errors: Float[Array, " p"]) -> Float[Array, " p"]:
     """Return the errors, those of interpolants as none: their logarithm is rounding."""
     return np.where(errors > 1e-12 * errors.max(), errors, np.nan)
-
-
-def _axes() -> Any:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingDependency(
-            "DoubleDescent.plot needs matplotlib, not installed here. Install with: "
-            'pip install "bochner[cli]"'
-        ) from missing
-    return Figure(figsize=(8, 3.6), layout="constrained").subplots(1, 2)

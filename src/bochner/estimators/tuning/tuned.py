@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.shapes import Array
-from bochner.errors import MissingDependency
+from bochner._ground.shown import axes_for, columns
 from bochner.estimators.tuning.descent import Clock, Dials, Objective
 from bochner.estimators.tuning.trials import Trial
 from bochner.kernels import Kernel
@@ -72,14 +72,13 @@ class Tuning:
 
     def __str__(self) -> str:
         """Return the stages as a table, and the kernel found."""
-        lines = [f"{'stage':<16} {'steps':>5} {'first':>10} {'best':>10} {'seconds':>8}"]
+        lines = [("stage", "steps", "first", "best", "seconds")]
         for name in dict.fromkeys(step.stage for step in self.path):
             steps = [step for step in self.path if step.stage == name]
-            lines.append(
-                f"{name:<16} {len(steps):>5} {steps[0].value:>10.4g} {steps[-1].best:>10.4g} "
-                f"{steps[-1].seconds:>8.2f}"
-            )
-        return "\n".join([*lines, f"{self.kernel!r}, alpha = {self.share:.2g} n"])
+            first, last = steps[0].value, steps[-1]
+            numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
+            lines.append((name, str(len(steps)), *numbers))
+        return f"{columns(lines)}\n{self.kernel!r}, alpha = {self.share:.2g} n"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.
@@ -93,7 +92,7 @@ class Tuning:
         MissingDependency
             If matplotlib is not installed.
         """
-        ax = _axes() if ax is None else ax
+        ax = axes_for("Tuning", ax)
         for name in dict.fromkeys(step.stage for step in self.path):
             steps = [step for step in self.path if step.stage == name]
             seconds = [step.seconds for step in steps]
@@ -103,17 +102,6 @@ class Tuning:
         ax.set_ylabel("minus log evidence a row" if self.criterion == "evidence" else "error")
         ax.legend()
         return ax
-
-
-def _axes() -> Any:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingDependency(
-            "Tuning.plot needs matplotlib, not installed here. Install with: "
-            "pip install matplotlib; print(tuning) shows the same numbers."
-        ) from missing
-    return Figure(figsize=(6, 4), layout="constrained").subplots()
 
 
 class Diary:
