@@ -17,7 +17,16 @@ from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-__all__ = ["Sample", "double", "finite_matrix", "frobenius", "kernel_of", "rows_of", "sample"]
+__all__ = [
+    "Sample",
+    "double",
+    "finite_matrix",
+    "frobenius",
+    "kernel_of",
+    "row_sums",
+    "rows_of",
+    "sample",
+]
 
 _WHO = "certify"
 
@@ -88,7 +97,7 @@ def frobenius(s: Sample, n: int, confidence: float) -> tuple[float, tuple[float,
     a ratio of two such U-statistics has variance 4 var(a_i/ā − b_i/b̄)/m to first order, a_i and
     b_i the row sums of squares (Hoeffding's projection).
     """
-    errors, sizes = _row_sums(s.E, n), _row_sums(s.K, n)
+    errors, sizes = row_sums(s.E, n), row_sums(s.K, n)
     total, size = errors.sum(), sizes.sum()
     if total == 0 or size == 0:
         value = 0.0 if total == 0 else float("inf")
@@ -100,8 +109,9 @@ def frobenius(s: Sample, n: int, confidence: float) -> tuple[float, tuple[float,
     return value, (value * float(np.exp(-spread)), value * float(np.exp(spread)))
 
 
-def _row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
+def row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
+    """Return Σ_j A_ij² of each row, pairs of different rows as often as n rows have them."""
     m = len(A)
     diagonal = np.diagonal(A) ** 2
     off = np.einsum("ij,ij->i", A, A) - diagonal
-    return np.maximum(off, 0.0) * (n - 1) / (m - 1) + diagonal
+    return np.maximum(off, 0.0) * (n - 1) / max(m - 1, 1) + diagonal

@@ -5,7 +5,7 @@ means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ def lloyd(
         rest = old.cost - new.cost <= tol * new.cost
         still = rest or np.array_equal(new.labels, old.labels)
         if still or passes == max_iter + 1:
-            return _after(new, passes, still)
+            return replace(new, passes=passes, converged=still)
         old = new
     return old
 
@@ -140,8 +140,3 @@ def _sums(
     """Return Σ w z of each cluster, by a sparse product: n D additions, whatever k."""
     entries = (w.astype(Z.dtype), (labels, np.arange(len(labels))))
     return (scipy.sparse.csr_array(entries, shape=(k, len(labels))) @ Z).astype(np.float64)
-
-
-def _after(clusters: Clusters, passes: int, converged: bool) -> Clusters:
-    c = clusters
-    return Clusters(c.centres, c.sums, c.sizes, c.power, c.inertia, c.labels, passes, converged)

@@ -12,7 +12,7 @@ from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-__all__ = ["N_FOLDS", "fold_numbers", "left_out"]
+__all__ = ["N_FOLDS", "fold_numbers", "left_out", "row_marks"]
 
 #: Folds, each left out once.
 N_FOLDS = 5
@@ -38,11 +38,11 @@ def fold_numbers(blocks: Blocks, w: Float[Array, " n"], seed: int) -> Array:
     Different rows of positive weight, in an order that is random, go to the folds in turns; fewer
     than five have a fold each.
     """
-    marks = np.concatenate([_marks(block.X, seed) for block in blocks])
+    marks = np.concatenate([row_marks(block.X, seed) for block in blocks])
     return np.searchsorted(np.unique(marks[w > 0]), marks) % N_FOLDS
 
 
-def _marks(X: Array, seed: int) -> Array:
+def row_marks(X: Array, seed: int) -> Array:
     """Return a random number for each row, the same for rows that are equal: a sum of products.
 
     All modulo 2⁶⁴, so exact; zeros add nothing, so that sparse rows have the numbers of dense ones.

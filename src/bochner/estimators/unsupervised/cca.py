@@ -9,13 +9,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._ground.arrays import as_matrix, from_numpy, is_sparse, to_numpy
+from bochner._ground.arrays import as_matrix, from_numpy, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative
-from bochner._ground.random import Seed, seed_of, stream
+from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.alike import row_marks
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, as_kernel, set_kernel_params
 from bochner.estimators.fitting.rows import RowSample
@@ -185,8 +186,9 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             rows = engine.presample(blocks, self.seed_)
         x, y = _sides(rows)
         width, seed = self.n_features, self.seed_
-        ours = engine.prepare(kernel, method, width, blocks.n_columns, x, seed)
-        theirs = engine.prepare(kernel_y, method, width, self.n_partners_, y, seed)
+        of_x, of_y = (choice.quick(method, side, width) for side in (x, y))
+        ours = engine.prepare(kernel, of_x, width, blocks.n_columns, x, seed)
+        theirs = engine.prepare(kernel_y, of_y, width, self.n_partners_, y, seed)
         self.kernel_, self.map_, self.choice_ = ours.kernel, ours.map, ours.choice
         self.kernel_y_, self.map_y_, self.choice_y_ = theirs.kernel, theirs.map, theirs.choice
 
@@ -328,22 +330,8 @@ def _partners(blocks: Blocks) -> int:
 
 
 def _halved(X: Array, y: Array, seed: int) -> Array:
-    """Return whether each row is of the first half: the top bit of a multiplicative hash."""
-    rng = stream(seed, "halves")
-    return (_hashes(X, rng) + _hashes(to_numpy(_columns(y)), rng)) >> np.uint64(63) == 0
-
-
-def _hashes(X: Array, rng: np.random.Generator) -> Array:
-    """Return Σ bits of the entry times the column's odd number, modulo 2⁶⁴; zeros add nothing."""
-    factors = rng.integers(2**63, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    if is_sparse(X):
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(_bits(X.data) * factors[X.indices])])
-        return np.diff(sums[X.indptr])
-    return _bits(to_numpy(X)) @ factors
-
-
-def _bits(values: Array) -> Array:
-    return np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64)
+    """Return whether each row is of the first half, by what it and its partner hold."""
+    return (row_marks(X, seed) + row_marks(_columns(y), seed)) >> np.uint64(63) == 0
 
 
 def _moments(sums: Accumulator) -> Moments | None:

@@ -18,7 +18,7 @@ from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
 
-__all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of"]
+__all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of", "quick"]
 
 #: From this many columns on, drawing these for comparison takes longer than a fit.
 WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Nystrom())
@@ -35,25 +35,26 @@ def choose(model: Any, blocks: Blocks) -> RowSample | None:
     blocks have any: the lengthscale of a kernel by name is the median distance.
     """
     kernel, method = as_kernel(model.kernel), as_method(model.method)
-    model.seed_ = seed_of(model.random_state)
+    model.seed_, width = seed_of(model.random_state), model.n_features
     rows = None
     if engine.needs_rows(kernel, method):
         rows = alone(engine.presample(blocks, model.seed_))
-        method = _quick(method, rows, model.n_features)
-    recipe = engine.prepare(kernel, method, model.n_features, blocks.n_columns, rows, model.seed_)
+    method = quick(method, rows, width)
+    recipe = engine.prepare(kernel, method, width, blocks.n_columns, rows, model.seed_)
     model.kernel_, model.map_ = recipe.kernel, recipe.map
     model.search_, model.choice_ = recipe.search, recipe.choice
     return rows
 
 
-def _quick(method: Method, rows: RowSample, n_features: int) -> Method:
+def quick(method: Method, rows: RowSample | None, n_features: int) -> Method:
     """Return "auto" of what is drawn in little time, where columns and rows are many.
 
     With four times as many rows as features, or fewer, all different rows may find a place.
     """
-    n, d = rows.X.shape
-    few = n <= 4 * integer(n_features, "bochner", "n_features", 1)
-    if method != Auto() or d < WIDE or few or is_sparse(rows.X):
+    few = 4 * integer(n_features, "bochner", "n_features", 1)
+    if method != Auto() or rows is None or is_sparse(rows.X) or len(rows) <= few:
+        return method
+    if (d := rows.X.shape[1]) < WIDE:
         return method
     return Auto((*(option for option in contenders(d) if option not in SLOW), CENTRES))
 

@@ -10,7 +10,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.rows import RowSample
 from bochner.features.nystrom import Rounded
-from bochner.planning.sample import sample
+from bochner.planning.sample import row_sums, sample
 
 __all__ = ["COMPARED_ROWS", "Elbow", "KernelCost", "kernel_cost", "matrix_error"]
 
@@ -26,7 +26,8 @@ class KernelCost:
     the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from that of the
     features by tr E − tr PE. Where Z Zᵀ ⪯ K that lies in [0, tr E]; otherwise
     |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
-    (2015)).
+    (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over
+    all clusterings, of a sample.
 
     Attributes
     ----------
@@ -127,10 +128,7 @@ def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tu
 
     A U-statistic and its one-sided normal bound, as in the certificate; certain for m = n.
     """
-    m = len(E)
-    diagonal = np.diagonal(E) ** 2
-    off = np.maximum(np.einsum("ij,ij->i", E, E) - diagonal, 0.0)
-    rows = off * (n - 1) / max(m - 1, 1) + diagonal
+    m, rows = len(E), row_sums(E, n)
     mean = float(rows.mean())
     if m >= n or mean == 0:
         return float(np.sqrt(n * mean)), 1.0

@@ -225,7 +225,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f"to start from; got n_samples={len(rows)} of positive weight. Ask for fewer "
                 "clusters."
             )
-        few = different(rows.lowest(max(START_ROWS, START_SHARE * self.n_clusters)))
+        few = different(rows.lowest(max(START_ROWS, START_SHARE * self.n_clusters)), self.seed_)
         Z = self._features(few.X)
         if len(few) < self.n_clusters:
             self._warn_few(len(few))

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.arrays import to_numpy
 from bochner._ground.checks import integer
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.estimators.fitting.alike import row_marks
 from bochner.estimators.fitting.engine import as_features
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.unsupervised.clustering import COMPARED_ROWS, Elbow
@@ -19,19 +20,15 @@ from bochner.kernels import Kernel
 
 __all__ = ["best_start", "different", "elbow", "kernel_silhouette"]
 
-#: Sparse rows of more cells than this are not made dense to look for equal ones.
-MOST_CELLS = 1 << 24
 
+def different(rows: RowSample, seed: int) -> RowSample:
+    """Return the different rows, in an order of their own, with the weights of all their copies.
 
-def different(rows: RowSample) -> RowSample:
-    """Return the different rows, sorted, with their weights: copies start as one row would.
-
-    So a row of weight 2 starts as two rows do, in whatever order they came. Wide sparse rows stay.
+    So a row of weight 2 starts as two rows do, in whatever order they came.
     """
-    if is_sparse(rows.X) and len(rows) * rows.X.shape[1] > MOST_CELLS:
-        return rows
-    _, first, which = np.unique(to_numpy(rows.X), axis=0, return_index=True, return_inverse=True)
-    return replace(rows.take(first), w=np.bincount(which.ravel(), rows.w))
+    marks = row_marks(rows.X, seed)
+    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
+    return replace(rows.take(first), w=np.bincount(which, rows.w))
 
 
 def best_start(model: Any, Z: Float[Array, "m D"], w: Float[Array, " m"], k: int) -> Any:
