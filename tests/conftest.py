@@ -2,5 +2,17 @@
 
 import os
 
+import pytest
+from threadpoolctl import threadpool_limits
+
+pytest.register_assert_rewrite("layouts", "tolerance", "pages")
+
 # SciPy reads it when it is imported; scikit-learn skips its array API checks without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
+    with threadpool_limits(1):
+        yield

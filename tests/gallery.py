@@ -347,8 +347,24 @@ SKETCHED += [
 """Kernels of inner products and the Gaussian, with every sketch of their powers."""
 
 
+def small_matrix():
+    """Two heavy rows that are nearly one, proposed again and again, and fourteen light ones."""
+    K = np.diag([1.0, 1.0, *[0.007] * 14])
+    K[0, 1] = K[1, 0] = 0.975
+    K[2, 3] = K[3, 2] = 0.006
+    return K
+
+
 def rows(n, seed=0, mean=0.0, dtype=np.float64):
     """n rows of three columns, normal about ``mean``, the last one equal to the first."""
     X = np.random.default_rng(seed).normal(mean, 1.0, (n, N_COLUMNS)).astype(dtype)
     X[-1] = X[0]
     return X
+
+
+def table(n=300, d=2, t=None, seed=0, noise=0.1):
+    """X (n, d) and y (n,) or (n, t): a smooth function of two columns, and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
+    return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 from scipy.stats import norm
+from scipy.stats import t as student
 
 ALARM = 1e-6
 """Chance that a correct statistical test fails, all its comparisons together."""
@@ -35,6 +36,19 @@ def bar(comparisons: int, alarm: float = ALARM) -> float:
     Bonferroni: each of them gets its share of the alarm rate, two-sided.
     """
     return float(norm.isf(alarm / (2 * comparisons)))
+
+
+def bias(K, features, comparisons: int, factor=1.0) -> float:
+    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps.
+
+    The standard error is the empirical one over seeds, each of which is a mean of many bounded
+    terms: Student's t with a Bonferroni share of the alarm rate, and ``factor`` tolerances.
+    """
+    estimates = np.array([Z @ Z.T for Z in features])
+    bar = student.isf(ALARM / (2 * comparisons), len(estimates) - 1)
+    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
+    rounding = factor * of(np.float64) * np.abs(K).max()
+    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
 
 
 def bernstein_bar(comparisons: int, sd: float, bound: float, m: int, alarm: float = ALARM) -> float:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy.linalg import eigh
-from threadpoolctl import threadpool_limits
 
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.planning import Certificate, certify
 from bochner.planning.spectral_distance import match
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,6 @@ class Landmarks:
     def __call__(self, X):
         L = np.linalg.cholesky(self.kernel(self.S) + 1e-10 * np.eye(len(self.S)))
         return np.linalg.solve(L, self.kernel(X, self.S).T).T
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
-    with threadpool_limits(1):
-        yield
 
 
 def rows(n=300, d=3, seed=0):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy.linalg import eigh
-from threadpoolctl import threadpool_limits
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, NotPositive
@@ -27,15 +26,10 @@ from bochner.planning import (
 from bochner.planning.excess import Smoother, noise_variance
 from bochner.planning.lanczos import Whitened, steps_for
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ALARM_BAR = 5.0
 """Standard errors that a correct mean is off with a chance below 1e-6."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small matrices gain nothing from threads."""
-    with threadpool_limits(1):
-        yield
 
 
 def rows(n=300, d=3, seed=0):

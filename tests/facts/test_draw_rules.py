@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gallery import rows
+from gallery import rows, small_matrix
 from naive import pivot_law
 from tolerance import assert_close, bernstein_bar
 
@@ -286,14 +286,6 @@ def test_auto_takes_structured_frequencies_where_the_transform_is_cheaper():
 
 
 RUNS = 2000
-
-
-def small_matrix():
-    """Two heavy rows that are nearly one, proposed again and again, and fourteen light ones."""
-    K = np.diag([1.0, 1.0, *[0.007] * 14])
-    K[0, 1] = K[1, 0] = 0.975
-    K[2, 3] = K[3, 2] = 0.006
-    return K
 
 
 def accelerated(K, rank, seed):

@@ -3,12 +3,12 @@
 import json
 import re
 from html import unescape
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from pages import read
 
 import bochner as bo
 from bochner._ground.blocks import Blocks
@@ -20,49 +20,7 @@ from bochner.report.chart import Axis, Dots, Line, chart
 from bochner.report.parts import number, rounded
 
 N, SHOWN = 90, 64
-VOID = {"meta", "img", "source", "br", "link"}
 LETTER, LETTERS = 0.6, 14.5  # widths of letters: of digits in sans-serif fonts, on small screens
-
-
-class Reader(HTMLParser):
-    """Checks that tags are balanced and gathers what the page has."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attrs, self.text, self.cells = [], [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        names = [name for name, _ in attrs]
-        assert len(set(names)) == len(names), f"<{tag}> has an attribute twice"
-        self.tags.append(tag)
-        self.attrs += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.cells.append([])
-        if tag in ("td", "th"):
-            self.cells[-1].append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-        if {"td", "th"} & set(self.open):
-            self.cells[-1][-1] += data
-
-
-def read(page):
-    reader = Reader()
-    reader.feed(page)
-    reader.close()
-    assert not reader.open
-    return reader
 
 
 # --- learners ------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import array_api_strict
 import numpy as np
 import pytest
+import tolerance
 import torch
 from gallery import absolute, rows, weight
-from scipy.stats import t as student
-from tolerance import ALARM, assert_close, of
+from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -67,18 +67,9 @@ BUILT = [
 SEEDS = 100
 
 
-def bias(kernel, maps, comparisons=300):
-    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps.
-
-    As in test_feature_laws: Student's t over seeds, with a Bonferroni share of the alarm rate.
-    """
+def bias(kernel, maps):
     X = 0.7 * rows(5, seed=3)[:4]
-    K = kernel(X)
-    estimates = np.array([phi(X) @ phi(X).T for phi in maps])
-    bar = student.isf(ALARM / (2 * comparisons), len(maps) - 1)
-    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
-    rounding = of(np.float64) * np.abs(K).max()
-    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], 300)
 
 
 @pytest.mark.statistical

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 from scipy.stats import binom
-from threadpoolctl import threadpool_limits
 
 import bochner as bo
 from bochner.kernels import Gaussian, Matern
@@ -33,14 +32,7 @@ from bochner.planning.lanczos import ends, steps_for
 
 ALARM = 1e-6
 
-pytestmark = pytest.mark.statistical
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small matrices gain nothing from threads."""
-    with threadpool_limits(1):
-        yield
+pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("one_thread")]
 
 
 class Case(NamedTuple):

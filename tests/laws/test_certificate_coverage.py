@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
-from threadpoolctl import threadpool_limits
 
 from bochner.planning import certify
 
@@ -22,14 +21,7 @@ CONFIDENCE = 0.95
 ALARM = 1e-6
 REPEATS = 3
 
-pytestmark = pytest.mark.statistical
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
-    with threadpool_limits(1):
-        yield
+pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("one_thread")]
 
 
 PROFILES = {

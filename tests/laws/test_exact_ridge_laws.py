@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
+from gallery import table
 from sklearn.kernel_ridge import KernelRidge as Exact
 from sklearn.linear_model import Ridge
 from tolerance import assert_close
@@ -18,13 +19,6 @@ from bochner.solvers.folds import kfold_errors
 from bochner.solvers.solution import Outcome
 
 KERNEL = Gaussian(lengthscale=0.8)
-
-
-def table(n=300, d=2, t=None, seed=0, noise=0.1):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, d))
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
-    return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
 
 
 def model(kernel=KERNEL, **changes):

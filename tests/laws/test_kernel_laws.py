@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import DENSE_ONLY, KERNELS, N_COLUMNS, STATIONARY, rows
+from layouts import STRICTEST
 from tolerance import assert_close, bernstein_bar, of
 
 import bochner.kernels
@@ -46,7 +47,6 @@ from bochner.kernels.spectral import Fixed, GaussianMixture, InverseChi2, One
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 every_stationary = pytest.mark.parametrize("kernel", STATIONARY, ids=repr)
 SPARSE = [k for k in KERNELS if not any(word in repr(k) for word in DENSE_ONLY)]
-STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
 
 
 def test_the_gallery_has_every_kernel():

@@ -6,11 +6,12 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse
+import tolerance
 import torch
 from gallery import DEEP, N_COLUMNS, NETWORKS, rows
 from scipy.linalg import hadamard
 from scipy.stats import t as student
-from tolerance import ALARM, assert_close, of
+from tolerance import ALARM, assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -45,14 +46,8 @@ COMPARISONS = 10 * len(NETWORKS)
 
 
 def bias(kernel, maps):
-    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps."""
     X = rows(5, seed=3)[:4]
-    K = kernel(X)
-    estimates = np.array([phi(X) @ phi(X).T for phi in maps])
-    bar = student.isf(ALARM / (2 * COMPARISONS), len(maps) - 1)
-    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
-    rounding = of(np.float64) * np.abs(K).max()
-    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], COMPARISONS)
 
 
 @pytest.mark.statistical

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
+from gallery import table
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge as Exact
 from tolerance import assert_close
@@ -25,13 +26,6 @@ from bochner.solvers.direct import decompose, path_of
 from bochner.solvers.solution import Outcome
 
 KERNEL = Gaussian(lengthscale=0.8)
-
-
-def table(n=300, d=2, t=None, seed=0, noise=0.1):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, d))
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
-    return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
 
 
 def model(kernel=KERNEL, **changes):

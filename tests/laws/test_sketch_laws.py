@@ -7,11 +7,13 @@ import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse
+import tolerance
 import torch
 from gallery import POSITIVE, POWERS, SKETCHED, rows
+from layouts import in_library
 from scipy.special import gammaln
 from scipy.stats import t as student
-from tolerance import ALARM, assert_close, of
+from tolerance import ALARM, assert_close
 
 from bochner._ground import native
 from bochner.estimators import KernelRidge
@@ -36,7 +38,6 @@ KINDS = [p for p in MAPS if p[0] in (POWERS[1], POWERS[2], POWERS[4], POWERS[7],
 
 D = 24
 SEEDS = 100
-STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
 
 
 def named(pair):
@@ -65,18 +66,9 @@ COMPARISONS = 10 * len(MAPS)
 
 
 def bias(kernel, maps):
-    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps.
-
-    The standard error is the empirical one over seeds: Student's t with a Bonferroni share of the
-    alarm rate. Rows are short, so that products of many factors are not far from normal.
-    """
+    """Rows are short, so that products of many factors are not far from normal."""
     X = 0.5 * rows(5, seed=3)[:4]
-    K = kernel(X)
-    estimates = np.array([phi(X) @ phi(X).T for phi in maps])
-    bar = student.isf(ALARM / (2 * COMPARISONS), len(maps) - 1)
-    error = estimates.std(axis=0, ddof=1) / np.sqrt(len(maps))
-    rounding = of(np.float64) * np.abs(K).max()
-    return float((np.abs(estimates.mean(axis=0) - K) / (bar * error + rounding)).max())
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], COMPARISONS)
 
 
 @pytest.mark.statistical
@@ -427,11 +419,7 @@ def test_seeds_reproduce_a_map_and_differ(pair):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
     phi, X = drawn(pair), rows(9).astype(dtype)
-    with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
-        Z = phi(xp.asarray(X))
-    assert type(Z) is type(xp.asarray(X))
-    assert Z.dtype == getattr(xp, dtype)
-    assert_close(np.from_dlpack(Z), phi(X), dtype, factor=8)
+    assert_close(in_library(phi, X, xp), phi(X), dtype, factor=8)
 
 
 @every_kind

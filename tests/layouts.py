@@ -1,0 +1,37 @@
+"""One map for all: array libraries, precisions, blocks, layouts in memory."""
+
+import array_api_strict
+import numpy as np
+import scipy.sparse
+from tolerance import assert_close, of
+
+STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
+"""Flags of array-api-strict: nothing but what every library has."""
+
+
+def in_library(function, X, xp):
+    """The rows of a function computed in an array library, as NumPy."""
+    with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
+        Z = function(xp.asarray(X))
+    assert type(Z) is type(xp.asarray(X))
+    assert Z.dtype == getattr(xp, X.dtype.name)
+    return np.from_dlpack(Z)
+
+
+def assert_same_in_any_layout(phi, X, Z, dtype):
+    """The features of fifty rows are Z in either precision, by blocks, strided, sparse, whole."""
+    rough = X.astype(dtype)
+    rough.flags.writeable = False
+    size = np.abs(Z).max()
+    whole = phi(rough)
+    assert whole.dtype == dtype
+    assert np.abs(whole - Z).max() < 40 * of(dtype) * size
+    for block in (1, 7, 32):
+        parts = np.concatenate([phi(rough[i : i + block]) for i in range(0, 50, block)])
+        assert np.abs(parts - whole).max() < of(dtype) * size
+    for same in (np.asfortranarray(rough), np.repeat(rough, 2, axis=1)[:, ::2]):
+        assert np.abs(phi(same) - whole).max() < of(dtype) * size
+    assert_close(phi(scipy.sparse.csr_array(rough)), whole, dtype)
+    assert phi(rough[:0]).shape == (0, phi.n_features)
+    integers = np.round(3 * X)
+    assert (phi(integers.astype(np.int16)) == phi(integers)).all()

@@ -1,0 +1,48 @@
+"""HTML pages read: tags are balanced, attributes come once, and what they have is gathered."""
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "img", "source", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Tags, attributes and text, and the cells of tables without what stands in some tags."""
+
+    def __init__(self, without):
+        super().__init__(convert_charrefs=True)
+        self.without = {*without}
+        self.open, self.tags, self.attrs, self.text, self.cells = [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names), f"<{tag}> has an attribute twice"
+        self.tags.append(tag)
+        self.attrs += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if {"td", "th"} & set(self.open) and not self.without & set(self.open):
+            self.cells[-1][-1] += data
+
+
+def read(page, without=()):
+    reader = Reader(without)
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    assert not any(name.startswith("on") for name, _ in reader.attrs)
+    return reader
