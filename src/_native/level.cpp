@@ -1,6 +1,7 @@
 // Compiled once for each instruction set, with its flags and its name.
 #include "chains.hpp"
 #include "loops.hpp"
+#include "products.hpp"
 #include "recurrence.hpp"
 
 #define BOCHNER_JOIN(a, b) a##b
@@ -11,8 +12,9 @@
 namespace {
 
 template <class T>
-constexpr bochner::Loops<T> loops = {panel_width<T>, pack<T>,   run<T>,         hadamard<T>,
-                                     chains<T>,      polynomials<T>, harmonics<T>};
+constexpr bochner::Loops<T> loops = {panel_width<T>, pack<T>,        run<T>,
+                                     hadamard<T>,    chains<T>,      polynomials<T>,
+                                     harmonics<T>,   symmetric<T>};
 
 }  // namespace
 

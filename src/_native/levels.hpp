@@ -10,6 +10,7 @@ enum class Op {
     pair,                // scale * cos(2 pi t) | scale * sin(2 pi t)
     phase,               // scale * cos(2 pi (t + phase))
     gaussian,            // exp(-s / 2)
+    quick,               // gaussian, for values that are summed
     exponential,         // exp(-sqrt s)
     matern32,            // (1 + a) exp(-a), a = sqrt(3 s)
     matern52,            // (1 + a + a^2 / 3) exp(-a), a = sqrt(5 s)
@@ -95,6 +96,20 @@ struct Harmonics {
     std::size_t stride, width;
 };
 
+constexpr std::size_t span = 256;  // columns of a strip of a symmetric matrix
+
+// The kernel matrix of n rows with one another times t rows of V, added to `out`; both lie `padded`
+// apart, a multiple of span.
+template <class T>
+struct Symmetric {
+    Op op;
+    const T* X;
+    std::size_t n, d;
+    T parameter, start;
+    const T* V;
+    std::size_t t, padded;
+};
+
 template <class T>
 struct Loops {
     std::size_t width;  // columns in a packed panel
@@ -106,6 +121,7 @@ struct Loops {
     void (*chains)(const Chains<T>& task, std::size_t first, std::size_t last, T* room);
     void (*polynomials)(const Polynomials<T>& task, std::size_t first, std::size_t last);
     void (*harmonics)(const Harmonics<T>& task, std::size_t first, std::size_t last, T* room);
+    void (*symmetric)(const Symmetric<T>& task, std::size_t s, T* room, double* out);
 };
 
 struct Level {

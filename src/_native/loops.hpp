@@ -103,6 +103,7 @@ template <Op op, class T>
 inline Vector<T> value(Vector<T> s, T p) {
     if constexpr (op == Op::phase) return cosine<T>(reduce<T>(s, p));
     else if constexpr (op == Op::gaussian) return exp_negative<T>(s * T(-0.5));
+    else if constexpr (op == Op::quick) return power_of_two<T>(s * T(-0.72134752044448170368));
     else if constexpr (op == Op::exponential) return exp_negative<T>(-root<T>(s));
     else if constexpr (op == Op::matern32) {
         const Vector<T> a = capped<T>(root<T>(s) * T(1.7320508075688772935));
@@ -198,6 +199,7 @@ void run(const Task<T>& task, std::size_t first, std::size_t last) {
         case Op::pair: return walk<Op::pair, Dot, T>(task, first, last);
         case Op::phase: return walk<Op::phase, Dot, T>(task, first, last);
         case Op::gaussian: return walk<Op::gaussian, Squares, T>(task, first, last);
+        case Op::quick: return;  // for products alone
         case Op::exponential: return walk<Op::exponential, Squares, T>(task, first, last);
         case Op::matern32: return walk<Op::matern32, Squares, T>(task, first, last);
         case Op::matern52: return walk<Op::matern52, Squares, T>(task, first, last);

@@ -11,11 +11,10 @@
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "levels.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 
@@ -68,40 +67,6 @@ void set_level(const std::string& name) {
     for (const Level* level : levels())
         if (name == level->name) return chosen().store(level);
     throw nb::value_error("this processor or build has no such instruction set");
-}
-
-// ---- threads
-
-constexpr double least_work = 4e6;      // operations that are worth starting a thread for
-
-// Threads live as long as one call: a forked child finds nothing half alive.
-template <class Piece>
-void share(std::size_t n, std::size_t piece, std::size_t threads, const Piece& work) {
-    std::atomic<std::size_t> next{0};
-    const auto worker = [&] {
-        for (std::size_t first; (first = next.fetch_add(piece)) < n;)
-            work(first, std::min(first + piece, n));
-    };
-    std::vector<std::thread> others;
-    others.reserve(threads);
-    try {
-        while (others.size() + 1 < threads) others.emplace_back(worker);
-    } catch (const std::system_error&) {
-        // No more threads to be had: those that started, and this one, share the rows.
-    }
-    worker();
-    for (std::thread& other : others) other.join();
-}
-
-// n rows of `work` operations each, for `threads` at most.
-template <class Piece>
-void spread(std::size_t n, double work, std::size_t threads, const Piece& piece) {
-    const std::size_t worth = 1 + std::size_t(std::min(double(n) * work / least_work, 1e6));
-    threads = std::max<std::size_t>(1, std::min({threads, worth, n}));
-    constexpr std::size_t largest = 192;
-    const std::size_t even = (n + 4 * threads - 1) / (4 * threads);
-    const std::size_t rows = std::max<std::size_t>(1, std::min(largest, threads > 1 ? even : n));
-    share(n, rows, threads, piece);
 }
 
 template <class T>
@@ -217,6 +182,63 @@ void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double paramet
     const T start = found->second == Op::cauchy ? T(1) : T(0);
     evaluate<T>(prepare<T>(found->second, X, Y.shape(0), T(parameter), out), Y.data(), true, nullptr,
                 start, threads);
+}
+
+// Groups of strips, each with sums of its own: fixed, so that no bit depends on the number of threads.
+constexpr std::size_t groups = 16;
+
+constexpr std::size_t together = 16;   // rows of V that share values
+constexpr std::size_t most_rows = 8;   // of a tile, at any instruction set
+
+// Long strips and short ones alternate, so that groups are of one size.
+template <class T>
+void strips(const Symmetric<T>& task, std::size_t threads, double* sums) {
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    const double work = 0.5 * double(task.n) * double(task.n) * double(task.d + 2 * task.t + 16);
+    share(groups, 1, work > least_work ? threads : 1, [&](std::size_t group, std::size_t) {
+        std::vector<T> room(span * (task.d + task.t + most_rows + 1));
+        for (std::size_t s = 0; s * span < task.n; ++s) {
+            const std::size_t turn = s % (2 * groups);
+            if (turn == group || turn == 2 * groups - 1 - group)
+                loops.symmetric(task, s, room.data(), sums + group * task.t * task.padded);
+        }
+    });
+}
+
+// Up to `together` rows of V.
+template <class T>
+void multiply(Symmetric<T> task, const T* V, std::size_t threads, double* out, std::size_t stride) {
+    const std::size_t size = task.t * task.padded;
+    std::vector<T> right(size, T(0));
+    std::vector<double> sums(groups * size, 0.0);
+    for (std::size_t c = 0; c < task.t; ++c)
+        std::copy_n(V + c * task.n, task.n, right.data() + c * task.padded);
+    task.V = right.data();
+    strips<T>(task, threads, sums.data());
+    for (std::size_t c = 0; c < task.t; ++c)
+        for (std::size_t i = 0; i < task.n; ++i) {
+            double& sum = out[c * stride + i] = 0.0;
+            for (std::size_t g = 0; g < groups; ++g) sum += sums[g * size + c * task.padded + i];
+        }
+}
+
+template <class T>
+void radial_product(Matrix<T> X, const std::string& profile, double parameter, Matrix<T> V,
+                    Output<double> out, std::size_t threads) {
+    const auto found = profiles.find(profile);
+    require(found != profiles.end(), "no such profile");
+    require(V.shape(1) == X.shape(0), "V must have a column for each row of X");
+    require_room(out, V.shape(0), X.shape(0));
+    nb::gil_scoped_release unlocked;
+    const std::size_t n = X.shape(0);
+    Symmetric<T> task{found->second, X.data(), n, X.shape(1), T(parameter),
+                      found->second == Op::cauchy ? T(1) : T(0), nullptr, 0,
+                      (n + span - 1) / span * span};
+    for (std::size_t first = 0; first < V.shape(0); first += together) {
+        task.t = std::min(together, V.shape(0) - first);
+        multiply<T>(task, V.data() + first * n, threads, out.data() + first * stride_of(out),
+                    stride_of(out));
+    }
 }
 
 bool power_of_two(std::size_t n) { return n > 0 && (n & (n - 1)) == 0; }
@@ -341,6 +363,8 @@ void bind(nb::module_& m) {
           strict("out"), nb::arg("threads"));
     m.def("radial", &radial<T>, strict("X"), strict("Y"), nb::arg("profile"), nb::arg("parameter"),
           strict("out"), nb::arg("threads"));
+    m.def("radial_product", &radial_product<T>, strict("X"), nb::arg("profile"), nb::arg("parameter"),
+          strict("V"), strict("out"), nb::arg("threads"));
     m.def("hadamard", &hadamard<T>, strict("X"), strict("out"), nb::arg("threads"));
     m.def("chains", &chains<T>, strict("X"), strict("diagonals"), strict("orders"), strict("bias"),
           nb::arg("m"), nb::arg("scale"), strict("out"), nb::arg("threads"));

@@ -11,7 +11,7 @@ from scipy.linalg.blas import dgemm, dsyr, dsyrk, dtrmm, sgemm, ssyrk, strmm
 
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["add_gram", "add_outer", "mirror", "product", "triangular_product"]
+__all__ = ["add_gram", "add_outer", "mirror", "product", "subtract_product", "triangular_product"]
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
@@ -21,6 +21,16 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
     """Return A @ B, C-contiguous; both of one dtype, float32 or float64."""
     gemm = sgemm if A.dtype == np.float32 else dgemm
     return gemm(1.0, B.T, A.T).T
+
+
+def subtract_product(
+    C: Float[Array, "n m"], A: Float[Array, "n k"], B: Float[Array, "m k"]
+) -> None:
+    """Subtract A Bᵀ from C, in place; B and C are Fortran-contiguous, and not copied."""
+    gemm = sgemm if C.dtype == np.float32 else dgemm
+    updated = gemm(-1.0, A, B, beta=1.0, c=C, trans_b=True, overwrite_c=1)
+    if not np.shares_memory(updated, C):
+        raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of A's dtype")
 
 
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"]) -> None:

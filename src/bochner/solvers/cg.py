@@ -81,8 +81,9 @@ class FeaturePreconditioner:
 
     Attributes
     ----------
-    Z : (n, r) float64
-        Features of the rows, as the system sees them.
+    Z : (n, r) float32 or float64
+        Features of the rows, as the system sees them. float32 halves the time, and serves where
+        its rounding of ZᵀZ is little beside α.
     values : (m,)
         Eigenvalues of ZᵀZ.
     vectors : (r, m)
@@ -96,9 +97,11 @@ class FeaturePreconditioner:
 
     def __call__(self, r: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return P⁻¹ r, in O(n r t)."""
-        inside = self.vectors.T @ (self.Z.T @ r)
+        scale = np.abs(r).max(axis=0, initial=np.finfo(float).tiny)
+        inside = self.vectors.T @ (self.Z.T @ (r / scale).astype(self.Z.dtype))
         inside /= self.values[:, None] + self.alphas
-        return (r - self.Z @ (self.vectors @ inside)) / self.alphas
+        within = self.Z @ (self.vectors @ inside).astype(self.Z.dtype)
+        return (r - scale * within) / self.alphas
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import numpy as np
 
 from bochner._ground.arrays import is_sparse
 from bochner._ground.shapes import Array, Float
+from bochner._ground.symmetric import radial_product
 from bochner.errors import InvalidInput
 
 __all__ = ["TILE", "KernelOperator"]
@@ -39,6 +40,9 @@ class KernelOperator:
     moved : bool, default False
         Whether rows may be moved together: float32 then holds them about their mean, and loses
         less. True for kernels of x − y.
+    loop : (str, float), optional
+        Profile and parameter of the compiled loop, where tiles are nothing else: then values are
+        multiplied as they are made, and there are no tiles.
 
     Attributes
     ----------
@@ -55,8 +59,14 @@ class KernelOperator:
     """
 
     def __init__(
-        self, tiles: Tiles, X: Float[Array, "n d"], tile: int = TILE, moved: bool = False
+        self,
+        tiles: Tiles,
+        X: Float[Array, "n d"],
+        tile: int = TILE,
+        moved: bool = False,
+        loop: tuple[str, float] | None = None,
     ) -> None:
+        self._loop = loop
         self._tiles = tiles
         self._moved = moved
         self._X = X
@@ -86,10 +96,13 @@ class KernelOperator:
         scale = np.abs(V).max(axis=0, initial=0.0)
         scale[scale == 0] = 1.0
         small = np.ascontiguousarray(V / scale, dtype=precision)
+        self.products[precision] += 1
+        if self._loop is not None:
+            self.entries += self.n * (self.n + 1) // 2
+            return radial_product(X, small, *self._loop) * scale
         total = np.zeros(V.shape)
         for start in range(0, self.n, self._tile):
             self._add_row_of_tiles(X, small, start, total)
-        self.products[precision] += 1
         return total * scale
 
     def _add_row_of_tiles(self, X: Array, V: Array, start: int, total: Array) -> None:

@@ -65,6 +65,9 @@ FEW_ROWS = 100
 #: Width of the preconditioner where it is left open.
 WIDTH = 1024
 
+#: Share of a penalty that features may be rounded by.
+ROUNDED = 0.01
+
 NYSTROM = Nystrom()
 
 
@@ -256,8 +259,9 @@ def _solve(
         (1 + model.fit_intercept) * _peak(kernel, rows),
         np.sqrt(eigen.power / eigen.weight),
     )
-    inverse = FeaturePreconditioner(prepared.Z, eigen.values, eigen.vectors, alphas)
-    ordered = bool(model.map_.below_kernel)
+    Z = _single(prepared.Z, eigen.values, alphas)
+    inverse = FeaturePreconditioner(Z, eigen.values, eigen.vectors, alphas)
+    ordered = bool(model.map_.below_kernel) and Z is prepared.Z
     if len(rows.w) <= FEW_ROWS:
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
@@ -267,6 +271,12 @@ def _solve(
             system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
         )
     return found, prepared.mean - seen.lift
+
+
+def _single(Z: Array, values: Array, alphas: Array) -> Array:
+    """Return Z in float32, where what that changes of ZZᵀ is little beside the penalties."""
+    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
+    return Z.astype(np.float32) if rounding <= ROUNDED * alphas.min() else Z
 
 
 def _solve_few(system: System, seen: "_Seen") -> Found:
@@ -285,7 +295,9 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scaled = (X - X.mean(axis=0)) / np.asarray(kernel.lengthscale)
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
-            return KernelOperator(lambda A, B: native.radial(A, B, *loop), scaled, moved=True)
+            return KernelOperator(
+                lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
+            )
     return KernelOperator(kernel.evaluate, X, moved=_of_differences(kernel))
 
 

@@ -1,0 +1,83 @@
+"""Products with the kernel matrix of rows with one another, against that matrix."""
+
+import numpy as np
+import pytest
+from tolerance import assert_close
+
+from bochner._ground import native
+from bochner._ground.symmetric import radial_product, radial_product_twin
+
+LEVELS = ["twin"]
+if native.HAVE_NATIVE:
+    from bochner import _native
+
+    LEVELS += _native.levels()
+
+
+@pytest.fixture(params=LEVELS)
+def product(request, monkeypatch):
+    """The loop of every instruction set that this processor has, and its twin."""
+    if request.param == "twin":
+        yield radial_product_twin
+        return
+    _native.set_level(request.param)
+    yield radial_product
+    _native.set_level(_native.levels()[-1])
+
+
+def rows(n, d, t, dtype):
+    rng = np.random.default_rng(n + d + t)
+    return rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(n, t)).astype(dtype)
+
+
+# rows alone, either side of a strip of 256, several strips; more vectors than share values
+@pytest.mark.parametrize(
+    ("n", "d", "t"), [(1, 1, 1), (7, 3, 2), (256, 2, 1), (257, 17, 3), (1100, 4, 17)]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("profile", native.PROFILES)
+def test_products_are_those_with_the_matrix(profile, dtype, n, d, t, product):
+    X, V = rows(n, d, t, dtype)
+    K = np.empty((n, n))
+    native.radial_twin(X.astype(float), X.astype(float), profile, 1.5, K)
+    found = product(X, V, profile, 1.5)
+    assert found.dtype == np.float64
+    scale = (K @ np.abs(V)).max()
+    assert_close(found / scale, K @ V / scale, np.dtype(dtype).name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_planted_fault_a_value_that_serves_once_is_seen(dtype, product):
+    X, V = rows(300, 2, 1, dtype)
+    K = native.radial(X.astype(float), X.astype(float), "gaussian")
+    K[3, 280] = 0.0
+    scale = (K @ np.abs(V)).max()
+    assert np.abs(product(X, V, "gaussian", 1.0) - K @ V).max() > 1e-5 * scale
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_do_not_depend_on_the_number_of_threads(dtype):
+    X, V = rows(9000, 3, 2, dtype)
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            native.set_num_threads(threads)
+            found.append(radial_product(X, V, "gaussian"))
+    finally:
+        native.set_num_threads(None)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+
+
+@pytest.mark.parametrize("profile", ["gaussian", "matern52"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_rows_are_ones_and_far_rows_nothing(profile, dtype, product):
+    X = np.repeat(np.array([[0.0], [1e10]]), 300, axis=0).astype(dtype)
+    found = product(X, np.ones((600, 1), dtype), profile, 1.0)
+    assert_close(found / 300, np.ones((600, 1)), np.dtype(dtype).name)
+
+
+def test_a_row_that_is_not_a_number_is_not_hidden(product):
+    X, V = rows(300, 2, 1, np.float32)
+    X[7] = np.nan
+    assert np.isnan(product(X, V, "gaussian", 1.0)).all()
