@@ -1,11 +1,6 @@
-"""Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows.
+"""Auto: the method with the least error on a sample of rows, at equal width, within a cost."""
 
-All candidates have the same width, and none may cost much more than the cheapest.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +13,6 @@ from bochner.features.expected import expected_error, paired_error
 from bochner.features.fourier import Fourier
 from bochner.features.hermite import HermiteMercer
 from bochner.features.histogram import HistogramSampling
-from bochner.features.judging import Targets, foretold_error
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import MercerHarmonic
 from bochner.features.method import Method
@@ -52,22 +46,6 @@ PROMISING = 3.0
 #: Errors within this factor are taken as equal, and the cheaper method is taken.
 AS_GOOD = 1.1
 
-#: Foretold squared errors within this factor are taken as equal: what is foretold from four rows a
-#: feature is off by so much. The cheaper method is taken.
-FORETOLD_AS_GOOD = 1.03
-
-#: Candidates whose errors are foretold, at most.
-MOST_JUDGED = 3
-
-#: Rows a feature that errors are foretold from, and rows at least.
-ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
-
-#: Part of the width that maps may be judged at.
-NARROWEST = 0.5
-
-#: A map of at most this relative error has what the kernel has: targets tell it from no other.
-NEAR, NEAR_COST = 0.01, 1.2
-
 #: Rows whose pairs a formula is evaluated on.
 FORMULA_ROWS = 500
 
@@ -77,7 +55,7 @@ MOST_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Draw every candidate, measure or foretell the errors of the best, keep one in the budget.
+    """Draw every candidate, predict its error, measure the best, keep one within the budget.
 
     Parameters
     ----------
@@ -87,7 +65,7 @@ class Auto(Method):
         A candidate may cost at most this many times the cheapest one in multiplications of the
         fit's sweep (features and moments).
     sample : int, default 1000
-        Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
+        Rows that the error is measured on; they are kept out of the landmarks.
 
     Notes
     -----
@@ -96,15 +74,6 @@ class Auto(Method):
     within three times the least is measured on all pairs of the sample. Of those within a tenth of
     the least error the cheapest is taken. When the width holds all rows, Nyström with all of them
     is the kernel itself and is taken unmeasured. Without rows it is ``Fourier(Orthogonal())``.
-
-    A learner with targets has at most three judged by them: those of least error and the cheapest.
-    Where D features hold little of the kernel, random ones can predict as well as those that hold
-    more, or better, and cost less. Half of its sample of rows is kept out of the landmarks, and the
-    error of a fit to all rows is foretold from leave-one-out errors
-    (:mod:`bochner.features.judging`); of those within three in a hundred of the least the cheapest
-    is taken. Two cases are left to the kernel's error: fewer than two such rows a feature (wider
-    than 2,048, with the usual sample), and a map within a hundredth of the kernel that costs no
-    more than others.
     """
 
     candidates: tuple[Method, ...] | None = None
@@ -116,15 +85,13 @@ class Auto(Method):
 class Candidate:
     """One row of the comparison: a method, what it costs a row, and its relative error.
 
-    ``error`` is None where the prediction alone ruled the method out, or its cost. ``foretold`` is
-    the mean squared error of a fit to all rows, None where it was not asked for.
+    ``error`` is None where the prediction alone ruled the method out, or its cost.
     """
 
     method: Method
     predicted: float
     error: float | None
     multiplications: float
-    foretold: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +103,7 @@ class Choice:
     map : FeatureMap
     method : Method
     candidates : tuple of Candidate
-        All that were drawn; empty when nothing had to be.
+        All that were measured; empty when nothing had to be.
     reason : str
         A sentence.
     """
@@ -147,15 +114,8 @@ class Choice:
     reason: str
 
 
-#: A candidate and the map that was drawn.
-Row = tuple[Candidate, FeatureMap]
-
-
-def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
-    """Pick among the candidates of ``method``; see :class:`Auto`.
-
-    ``targets`` are those of the rows of ``ask``.
-    """
+def choose(method: Auto, kernel: Kernel, ask: Request) -> Choice:
+    """Pick among the candidates of ``method``; see :class:`Auto`."""
     if ask.X is None:
         fallback = Fourier(Orthogonal())
         phi = draw_map(fallback, kernel, ask)
@@ -166,19 +126,7 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
             "is that of the exact kernel."
         )
         return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
-    measured, judged, others = _split(ask, method.sample, targets)
-    asked = replace(ask, X=ask.X[others])
-    rows = _measured(method, kernel, asked, ask.X[measured], hurry=judged is not None)
-    best = _least(rows)
-    if targets is None or judged is None or _near(best[0], rows):
-        return _choice(best, rows, _reason(best[0], rows, len(measured)))
-    rows = _foretold(rows, ask.X[judged], targets.take(judged))
-    best = _least_foretold(rows)
-    return _choice(best, rows, _foretold_reason(best[0], rows, len(judged), targets.n_rows))
-
-
-def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
-    return Choice(best[1], best[0].method, tuple(candidate for candidate, _ in rows), reason)
+    return _measured(method, kernel, ask)
 
 
 def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
@@ -195,70 +143,38 @@ def _(method: Auto, kernel: Kernel, ask: Request) -> FeatureMap:
     return choose(method, kernel, ask).map
 
 
-def _split(ask: Request, sample: int, targets: Targets | None) -> tuple[Array, Array | None, Array]:
-    """Return rows to measure kernels on, rows to foretell errors from, and rows for landmarks.
-
-    Errors are of rows that nothing was drawn from: landmarks are exact on their own.
-    """
-    if sample < 2:
-        raise InvalidInput(f"Auto: sample must be at least 2 rows; got {sample!r}.")
-    n = ask.X.shape[0]
-    order = ask.stream("auto").permutation(n)
-    m, half = max(2, min(sample, n // 4)), n // 2
-    measured = np.sort(order[:m])
-    fewest = max(FEWEST_JUDGED, ROWS_A_FEATURE * NARROWEST * ask.n_features)
-    if targets is None or half < fewest:
-        return measured, None, np.sort(order[m:])
-    return measured, np.sort(order[:half]), np.sort(order[half:])
-
-
-# --- by the kernel matrix ------------------------------------------------------------------------
-
-
-def _measured(method: Auto, kernel: Kernel, ask: Request, kept: Array, hurry: bool) -> list[Row]:
-    """Return all candidates, with errors of those that are in the budget and promise much."""
-    drawn = _all_drawn(method, kernel, ask, kept, hurry)
-    most = method.budget * min(c.multiplications for c, _ in drawn)
-    least = min(c.predicted for c, _ in drawn if c.multiplications <= most)
+def _measured(method: Auto, kernel: Kernel, ask: Request) -> Choice:
+    kept, others = _split(ask, ask.X, method.sample)
+    options = method.candidates or contenders(ask.n_inputs)
+    asked = replace(ask, X=others)
+    drawn = [entry for option in options if (entry := _drawn(option, kernel, asked, kept))]
+    if not drawn:
+        raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
+    cheapest = min(candidate.multiplications for candidate, _ in drawn)
+    within = [d for d in drawn if d[0].multiplications <= method.budget * cheapest]
+    least = min(candidate.predicted for candidate, _ in within)
     K = to_numpy(kernel(kept, kept))
-    return [
+    rows = [
         (replace(c, error=relative_error(phi, kept, K)), phi)
-        if c.multiplications <= most and c.predicted <= PROMISING * least
+        if c.multiplications <= method.budget * cheapest and c.predicted <= PROMISING * least
         else (c, phi)
         for c, phi in drawn
     ]
+    return _pick(rows, kept.shape[0])
 
 
-def _all_drawn(method: Auto, kernel: Kernel, ask: Request, kept: Array, hurry: bool) -> list[Row]:
-    """Return the candidates that serve the kernel, with predicted errors.
+def _drawn(
+    option: Method, kernel: Kernel, ask: Request, kept: Array
+) -> tuple[Candidate, FeatureMap] | None:
+    """Return a candidate with its predicted error, or None where it does not serve the kernel.
 
-    In a hurry no landmarks are sought where a cheaper map is as good as the kernel.
+    Errors are predicted on rows that nothing was drawn from: landmarks are exact on their own.
     """
-    drawn: list[Row] = []
-    for option in method.candidates or contenders(ask.n_inputs):
-        needless = hurry and isinstance(option, Nystrom) and any(_near(c, drawn) for c, _ in drawn)
-        entry = None if needless else _drawn(option, kernel, ask, kept)
-        if entry is not None:
-            drawn.append(entry)
-    if not drawn:
-        raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-    return drawn
-
-
-def _drawn(option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | None:
-    """Return a candidate with its predicted error, or None where it does not serve the kernel."""
     try:
         phi = draw_map(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
     except UnsupportedKernel:
         return None
     return Candidate(option, predicted_error(option, phi, kept), None, _cost(phi)), phi
-
-
-def _near(candidate: Candidate, rows: list[Row]) -> bool:
-    """Whether it is as good as the kernel, and hardly any other costs less."""
-    error = candidate.predicted if candidate.error is None else candidate.error
-    cheapest = min(c.multiplications for c, _ in rows)
-    return error <= NEAR and candidate.multiplications <= NEAR_COST * cheapest
 
 
 def width_of(method: Method, n_features: int) -> int:
@@ -267,20 +183,14 @@ def width_of(method: Method, n_features: int) -> int:
     return n_features - n_features % 2 if paired else n_features
 
 
-def _least(rows: list[Row]) -> Row:
-    """Return the cheapest of those whose kernel matrices are about as good as the best."""
-    measured = [row for row in rows if row[0].error is not None]
-    return _cheapest(measured, [row[0].error for row in measured], AS_GOOD)
+def _pick(rows: list[tuple[Candidate, FeatureMap]], m: int) -> Choice:
+    errors = [np.inf if c.error is None else c.error for c, _ in rows]
+    close = [row for row, error in zip(rows, errors, strict=True) if error <= AS_GOOD * min(errors)]
+    best, phi = min(close, key=lambda row: row[0].multiplications)
+    return Choice(phi, best.method, tuple(c for c, _ in rows), _reason(best, rows, m))
 
 
-def _cheapest(rows: list[Row], errors: Sequence[Any], factor: float) -> Row:
-    """Return the cheapest row with an error within this factor of the least."""
-    limit = factor * min(errors)
-    close = [pair for pair in zip(errors, rows, strict=True) if pair[0] <= limit]
-    return min(close, key=lambda pair: (pair[1][0].multiplications, pair[0]))[1]
-
-
-def _reason(best: Candidate, rows: list[Row], m: int) -> str:
+def _reason(best: Candidate, rows: list[tuple[Candidate, FeatureMap]], m: int) -> str:
     others = ", ".join(
         f"{c.method} {c.predicted:.2g} predicted"
         if c.error is None
@@ -290,37 +200,6 @@ def _reason(best: Candidate, rows: list[Row], m: int) -> str:
     )
     return f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {m} rows" + (
         f", against {others}." if others else "."
-    )
-
-
-# --- by targets ----------------------------------------------------------------------------------
-
-
-def _foretold(rows: list[Row], X: Array, targets: Targets) -> list[Row]:
-    """Return all rows, with foretold errors of those of least error and of the cheapest."""
-    cheapest = min((c for c, _ in rows), key=lambda c: (c.multiplications, c.predicted))
-    able = sorted((c for c, _ in rows if c.error is not None), key=lambda c: c.error or 0.0)
-    judged = list(dict.fromkeys(c.method for c in [cheapest, *able]))[:MOST_JUDGED]
-    return [
-        (replace(c, foretold=foretold_error(phi, X, targets) if c.method in judged else None), phi)
-        for c, phi in rows
-    ]
-
-
-def _least_foretold(rows: list[Row]) -> Row:
-    judged = [row for row in rows if row[0].foretold is not None]
-    return _cheapest(judged, [row[0].foretold for row in judged], FORETOLD_AS_GOOD)
-
-
-def _foretold_reason(best: Candidate, rows: list[Row], m: int, n: int) -> str:
-    judged = [c for c, _ in rows if c.foretold is not None and c is not best]
-    others = ", ".join(f"{c.method} {c.foretold:.3g}" for c in judged)
-    rest = ", ".join(f"{c.method}" for c, _ in rows if c.foretold is None)
-    return (
-        f"{best.method}: mean squared error {best.foretold:.3g} of a fit to {n:,} rows, foretold "
-        f"from leave-one-out errors of {m:,}"
-        + (f", against {others}; the cheapest within 3 % of the least" if others else "")
-        + (f". Farther from the kernel matrix and not asked: {rest}." if rest else ".")
     )
 
 
@@ -342,6 +221,16 @@ def contenders(d: int) -> tuple[Method, ...]:
         HistogramSampling(),
         Nystrom(),
     )
+
+
+def _split(ask: Request, X: Array, sample: int) -> tuple[Array, Array]:
+    """Return rows to measure on, and the others, from which landmarks may be taken."""
+    if sample < 2:
+        raise InvalidInput(f"Auto: sample must be at least 2 rows; got {sample!r}.")
+    n = X.shape[0]
+    m = max(2, min(sample, n // 4))
+    order = ask.stream("auto").permutation(n)
+    return X[np.sort(order[:m])], X[np.sort(order[m:])]
 
 
 def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:
