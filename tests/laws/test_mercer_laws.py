@@ -268,6 +268,14 @@ def test_combinations_go_by_rule():
 # ---- refusals
 
 
+def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on():
+    """784 columns, 40 lengthscales apart: harmonics of some degrees are more than floats go to."""
+    X = 1.5 * np.random.default_rng(0).standard_normal((100, 784))
+    with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Take a larger lengthscale"):
+        draw(Gaussian(1.0), MercerHarmonic(), n_features=8, X=X)
+    assert draw(Gaussian(1.0), "auto", n_features=8, X=X, random_state=0).n_features == 8
+
+
 def test_kernels_that_are_not_rotation_invariant_are_refused_with_names():
     with pytest.raises(UnsupportedKernel, match=r"MercerHarmonic requires a rotation-invariant"):
         drawn(Laplace())

@@ -55,6 +55,9 @@ DIRECT = 256
 
 ROUNDING = float(np.finfo(float).eps)
 
+MOST_HARMONICS = (4 * ROUNDING) ** -2
+"""Harmonics of a degree beyond which all energy there is, is rounding; floats end later."""
+
 
 # --- nodes ----------------------------------------------------------------------------------------
 
@@ -118,7 +121,7 @@ def _complete(energies: Float[np.ndarray, " l"], total: float, least: float, d: 
     """Whether no degree after those of ``energies`` has a block above ``least`` per feature."""
     rest = total - float(energies.sum())
     later = alpha(len(energies), d)
-    if not later or rest <= 64 * ROUNDING * total:
+    if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
         return True
     if rest <= least * later:
         return True
@@ -132,6 +135,8 @@ def _factored(
 ) -> Iterator[Block]:
     """Yield the blocks of one degree: eigenvectors of R_l on the nodes, above what is rounding."""
     size, root = alpha(l, d), np.sqrt(nodes.share)
+    if size > MOST_HARMONICS:
+        return
     values, vectors = np.linalg.eigh(root[:, None] * R * root)
     # Quadrature leaves √α_l roundings of the kernel in R_l.
     lowest = max(EIGENVALUES * values[-1], 4 * ROUNDING * total * size**0.5)
