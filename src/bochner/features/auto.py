@@ -1,6 +1,11 @@
-"""Auto: the method with the least error on a sample of rows, at equal width, within a cost."""
+"""Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows.
 
+All candidates have the same width, and none may cost much more than the cheapest.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +18,8 @@ from bochner.features.expected import expected_error, paired_error
 from bochner.features.fourier import Fourier
 from bochner.features.hermite import HermiteMercer
 from bochner.features.histogram import HistogramSampling
+from bochner.features.judging import Targets, foretold_error
+from bochner.features.landmarks import Uniform
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import MercerHarmonic
 from bochner.features.method import Method
@@ -46,6 +53,19 @@ PROMISING = 3.0
 #: Errors within this factor are taken as equal, and the cheaper method is taken.
 AS_GOOD = 1.1
 
+#: Foretold squared errors within this factor are taken as equal: what is foretold from four rows a
+#: feature is off by so much. The cheaper method is taken.
+FORETOLD_AS_GOOD = 1.03
+
+#: Candidates whose errors are foretold, at most.
+MOST_JUDGED = 4
+
+#: Rows a feature that errors are foretold from, and rows at least.
+ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
+
+#: Part of the width that maps may be judged at.
+NARROWEST = 0.5
+
 #: Rows whose pairs a formula is evaluated on.
 FORMULA_ROWS = 500
 
@@ -55,7 +75,7 @@ MOST_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Draw every candidate, predict its error, measure the best, keep one within the budget.
+    """Draw every candidate, measure or foretell the errors of the best, keep one in the budget.
 
     Parameters
     ----------
@@ -65,7 +85,7 @@ class Auto(Method):
         A candidate may cost at most this many times the cheapest one in multiplications of the
         fit's sweep (features and moments).
     sample : int, default 1000
-        Rows that the error is measured on; they are kept out of the landmarks.
+        Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
 
     Notes
     -----
@@ -74,6 +94,17 @@ class Auto(Method):
     within three times the least is measured on all pairs of the sample. Of those within a tenth of
     the least error the cheapest is taken. When the width holds all rows, Nyström with all of them
     is the kernel itself and is taken unmeasured. Without rows it is ``Fourier(Orthogonal())``.
+
+    A learner with targets has four judged by them: the cheapest, landmarks by pivots and uniform
+    ones, and of the others the nearest to the kernel. Where D features hold little of it, random
+    ones can predict as well as those that hold more; landmarks where rows are dense serve most
+    rows; where noise is low, what a map within a hundredth of the kernel lacks can cost a fifth of
+    the error. Half of the
+    sampled rows is kept out of the landmarks, and from their leave-one-out errors the error of a
+    fit to all rows is foretold (:mod:`bochner.features.judging`); of those within three in a
+    hundred of the least the cheapest is taken. With fewer than four such rows a feature maps of
+    half the width or more are judged in their place; with fewer than two (a width above 2,048, with
+    the usual sample) the error of the kernel matrix decides.
     """
 
     candidates: tuple[Method, ...] | None = None
@@ -85,13 +116,16 @@ class Auto(Method):
 class Candidate:
     """One row of the comparison: a method, what it costs a row, and its relative error.
 
-    ``error`` is None where the prediction alone ruled the method out, or its cost.
+    ``error`` is None where the prediction alone ruled the method out, its cost, or where targets
+    decided. ``foretold`` is the mean squared error of a fit to all rows, None where it was not
+    asked for.
     """
 
     method: Method
     predicted: float
     error: float | None
     multiplications: float
+    foretold: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +137,7 @@ class Choice:
     map : FeatureMap
     method : Method
     candidates : tuple of Candidate
-        All that were measured; empty when nothing had to be.
+        All that were drawn; empty when nothing had to be.
     reason : str
         A sentence.
     """
@@ -114,8 +148,17 @@ class Choice:
     reason: str
 
 
-def choose(method: Auto, kernel: Kernel, ask: Request) -> Choice:
-    """Pick among the candidates of ``method``; see :class:`Auto`."""
+#: A candidate and the map that was drawn.
+Row = tuple[Candidate, FeatureMap]
+
+
+def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
+    """Pick among the candidates of ``method``; see :class:`Auto`.
+
+    ``targets`` are those of the rows of ``ask``.
+    """
+    if method.sample < 2:
+        raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     if ask.X is None:
         fallback = Fourier(Orthogonal())
         phi = draw_map(fallback, kernel, ask)
@@ -126,7 +169,18 @@ def choose(method: Auto, kernel: Kernel, ask: Request) -> Choice:
             "is that of the exact kernel."
         )
         return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
-    return _measured(method, kernel, ask)
+    if targets is not None and ask.X.shape[0] // 2 >= _fewest(ask.n_features):
+        return _by_targets(method, kernel, ask, ask.X, targets)
+    return _by_kernel(method, kernel, ask, ask.X)
+
+
+def _fewest(width: int) -> int:
+    """Return how many rows foretell anything of maps of this width."""
+    return max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWEST * width))
+
+
+def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
+    return Choice(best[1], best[0].method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
@@ -143,38 +197,65 @@ def _(method: Auto, kernel: Kernel, ask: Request) -> FeatureMap:
     return choose(method, kernel, ask).map
 
 
-def _measured(method: Auto, kernel: Kernel, ask: Request) -> Choice:
-    kept, others = _split(ask, ask.X, method.sample)
-    options = method.candidates or contenders(ask.n_inputs)
-    asked = replace(ask, X=others)
-    drawn = [entry for option in options if (entry := _drawn(option, kernel, asked, kept))]
+def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
+    """Return m of n rows, and the others, from which landmarks may be taken.
+
+    Errors are of rows that nothing was drawn from: landmarks are exact on their own.
+    """
+    order = ask.stream("auto").permutation(n)
+    return np.sort(order[:m]), np.sort(order[m:])
+
+
+def _all_drawn(
+    options: tuple[Method, ...], budget: float, kernel: Kernel, ask: Request, kept: Array
+) -> tuple[list[Row], float]:
+    """Return the candidates that serve the kernel, and the multiplications that are allowed."""
+    drawn = [entry for option in options if (entry := _drawn(option, kernel, ask, kept))]
     if not drawn:
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-    cheapest = min(candidate.multiplications for candidate, _ in drawn)
-    within = [d for d in drawn if d[0].multiplications <= method.budget * cheapest]
-    least = min(candidate.predicted for candidate, _ in within)
-    K = to_numpy(kernel(kept, kept))
-    rows = [
-        (replace(c, error=relative_error(phi, kept, K)), phi)
-        if c.multiplications <= method.budget * cheapest and c.predicted <= PROMISING * least
-        else (c, phi)
-        for c, phi in drawn
-    ]
-    return _pick(rows, kept.shape[0])
+    return drawn, budget * min(c.multiplications for c, _ in drawn)
 
 
-def _drawn(
-    option: Method, kernel: Kernel, ask: Request, kept: Array
-) -> tuple[Candidate, FeatureMap] | None:
-    """Return a candidate with its predicted error, or None where it does not serve the kernel.
-
-    Errors are predicted on rows that nothing was drawn from: landmarks are exact on their own.
-    """
+def _drawn(option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | None:
+    """Return a candidate with its predicted error, or None where it does not serve the kernel."""
     try:
         phi = draw_map(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
     except UnsupportedKernel:
         return None
     return Candidate(option, predicted_error(option, phi, kept), None, _cost(phi)), phi
+
+
+def _cheapest(rows: list[Row], errors: Sequence[Any], factor: float) -> Row:
+    """Return the cheapest row with an error within this factor of the least."""
+    limit = factor * min(errors)
+    close = [pair for pair in zip(errors, rows, strict=True) if pair[0] <= limit]
+    return min(close, key=lambda pair: (pair[1][0].multiplications, pair[0]))[1]
+
+
+# --- by the kernel matrix ------------------------------------------------------------------------
+
+
+def _by_kernel(method: Auto, kernel: Kernel, ask: Request, X: Array) -> Choice:
+    """Pick the cheapest of those whose kernel matrices are about as good as the best."""
+    kept, others = _split(ask, X.shape[0], max(2, min(method.sample, X.shape[0] // 4)))
+    options, asked = method.candidates or contenders(ask.n_inputs), replace(ask, X=X[others])
+    rows, most = _all_drawn(options, method.budget, kernel, asked, X[kept])
+    rows = _measured(rows, most, X[kept], kernel)
+    measured = [row for row in rows if row[0].error is not None]
+    best = _cheapest(measured, [row[0].error for row in measured], AS_GOOD)
+    return _choice(best, rows, _reason(best[0], rows, len(kept)))
+
+
+def _measured(rows: list[Row], most: float, X: Array, kernel: Kernel) -> list[Row]:
+    """Return all rows, with errors of those within the budget that promise much."""
+    least = min(c.predicted for c, _ in rows if c.multiplications <= most)
+    K = to_numpy(kernel(X, X))
+    return [
+        (replace(c, error=relative_error(phi, X, K)), phi)
+        if c.multiplications <= most and c.predicted <= PROMISING * least
+        else (c, phi)
+        for c, phi in rows
+    ]
 
 
 def width_of(method: Method, n_features: int) -> int:
@@ -183,14 +264,7 @@ def width_of(method: Method, n_features: int) -> int:
     return n_features - n_features % 2 if paired else n_features
 
 
-def _pick(rows: list[tuple[Candidate, FeatureMap]], m: int) -> Choice:
-    errors = [np.inf if c.error is None else c.error for c, _ in rows]
-    close = [row for row, error in zip(rows, errors, strict=True) if error <= AS_GOOD * min(errors)]
-    best, phi = min(close, key=lambda row: row[0].multiplications)
-    return Choice(phi, best.method, tuple(c for c, _ in rows), _reason(best, rows, m))
-
-
-def _reason(best: Candidate, rows: list[tuple[Candidate, FeatureMap]], m: int) -> str:
+def _reason(best: Candidate, rows: list[Row], m: int) -> str:
     others = ", ".join(
         f"{c.method} {c.predicted:.2g} predicted"
         if c.error is None
@@ -200,6 +274,60 @@ def _reason(best: Candidate, rows: list[tuple[Candidate, FeatureMap]], m: int) -
     )
     return f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {m} rows" + (
         f", against {others}." if others else "."
+    )
+
+
+# --- by targets ----------------------------------------------------------------------------------
+
+
+def _by_targets(method: Auto, kernel: Kernel, ask: Request, X: Array, targets: Targets) -> Choice:
+    """Pick the cheapest of those from which about as little error is foretold as from the best."""
+    kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
+    options = method.candidates or (*contenders(ask.n_inputs), Nystrom(Uniform()))
+    asked = replace(ask, X=X[others])
+    some = kept[:: max(1, len(kept) // method.sample)]
+    rows, most = _all_drawn(options, method.budget, kernel, asked, X[some])
+    finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
+    narrow = replace(asked, n_features=len(kept) // ROWS_A_FEATURE)
+    about = X[kept], targets.take(kept)
+    rows = [
+        (replace(c, foretold=foretold_error(_narrowed(c, phi, kernel, narrow), *about)), phi)
+        if c in finalists
+        else (c, phi)
+        for c, phi in rows
+    ]
+    judged = [row for row in rows if row[0].foretold is not None]
+    best = _cheapest(judged, [row[0].foretold for row in judged], FORETOLD_AS_GOOD)
+    return _choice(best, rows, _foretold_reason(best[0], rows, len(kept), targets.n_rows))
+
+
+def _finalists(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the cheapest candidate, those with landmarks, and the nearest to the kernel of others.
+
+    Uniform landmarks are farther from the kernel than pivots, and more often better.
+    """
+    cheapest = min(candidates, key=lambda c: (c.multiplications, c.predicted))
+    order = sorted(candidates, key=lambda c: (not isinstance(c.method, Nystrom), c.predicted))
+    return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
+
+
+def _narrowed(candidate: Candidate, phi: FeatureMap, kernel: Kernel, narrow: Request) -> FeatureMap:
+    """Return the map, or one of its method that is no wider than the rows can judge."""
+    if phi.n_features <= narrow.n_features:
+        return phi
+    width = width_of(candidate.method, narrow.n_features)
+    return draw_map(candidate.method, kernel, replace(narrow, n_features=width))
+
+
+def _foretold_reason(best: Candidate, rows: list[Row], m: int, n: int) -> str:
+    judged = [c for c, _ in rows if c.foretold is not None and c is not best]
+    others = ", ".join(f"{c.method} {c.foretold:.3g}" for c in judged)
+    rest = ", ".join(f"{c.method}" for c, _ in rows if c.foretold is None)
+    return (
+        f"{best.method}: mean squared error {best.foretold:.3g} of a fit to {n:,} rows, foretold "
+        f"from leave-one-out errors of {m:,}"
+        + (f", against {others}; the cheapest within 3 % of the least" if others else "")
+        + (f". Not asked, for their cost or kernel matrix: {rest}." if rest else ".")
     )
 
 
@@ -221,16 +349,6 @@ def contenders(d: int) -> tuple[Method, ...]:
         HistogramSampling(),
         Nystrom(),
     )
-
-
-def _split(ask: Request, X: Array, sample: int) -> tuple[Array, Array]:
-    """Return rows to measure on, and the others, from which landmarks may be taken."""
-    if sample < 2:
-        raise InvalidInput(f"Auto: sample must be at least 2 rows; got {sample!r}.")
-    n = X.shape[0]
-    m = max(2, min(sample, n // 4))
-    order = ask.stream("auto").permutation(n)
-    return X[np.sort(order[:m])], X[np.sort(order[m:])]
 
 
 def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer
@@ -22,6 +24,7 @@ from bochner.features.auto import Choice
 from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
 from bochner.features.fourier import require_real
+from bochner.features.judging import Targets
 from bochner.features.nystrom import NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
@@ -198,10 +201,18 @@ def prepare(
     rows = None if sample is None else sample.X
     ask = Request(n_inputs, _width(n_features), seed, X=rows)
     if isinstance(method, Auto):
-        return Recipe(search, choose_method(method, search.kernel, ask))
+        targets = _targets(sample, share, n_rows)
+        return Recipe(search, choose_method(method, search.kernel, ask, targets))
     phi = draw_map(method, search.kernel, ask)
     require_real(phi, "A fit")
     return Recipe(search, Choice(phi, method, (), f"{method!r}: as asked."))
+
+
+def _targets(sample: RowSample | None, share: float | None, n_rows: int | None) -> Targets | None:
+    """Return what methods are judged by, where there is something to predict."""
+    if sample is None or not np.any(np.ptp(sample.y, axis=0)):
+        return None
+    return Targets(sample.y, sample.w, len(sample) if n_rows is None else n_rows, share)
 
 
 def _width(n_features: int) -> int:
@@ -245,11 +256,16 @@ def count_rows(blocks: Blocks) -> int:
 
 
 def share_of(model: Any, blocks: Blocks, alpha: float | None) -> float | None:
-    """Return a given penalty a row of weight one: what lengthscale and width are judged at.
+    """Return a given penalty a row of weight one: what is open is judged at it.
 
     None where there is none, or nothing is left to judge.
     """
-    left = isinstance(model.kernel, str) or isinstance(model.n_features, str | Enough)
+    left = (
+        isinstance(model.kernel, str)
+        or isinstance(model.n_features, str | Enough)
+        or model.method == "auto"
+        or isinstance(model.method, Auto)
+    )
     return alpha / _total_weight(blocks) if left and alpha is not None else None
 
 

@@ -75,7 +75,7 @@ def draw(model: Any, blocks: Blocks) -> None:
 
 
 def share_of(model: Any, blocks: Blocks) -> float | None:
-    """Return a given penalty a row of weight one: what lengthscale and width are judged at."""
+    """Return a given penalty a row of weight one: what is open is judged at it."""
     alpha = least_alpha(as_alpha(model.alpha))
     return engine.share_of(model, blocks, None if isinstance(alpha, str) else alpha)
 

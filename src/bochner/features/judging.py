@@ -1,0 +1,69 @@
+"""What a fit to all rows will err with a map, foretold from a sample of rows with targets.
+
+Leave-one-out errors of m rows hold what so few rows cost. Least squares on Gaussian features pays
+1/(1 − D/m) for it; at a penalty λ the degrees of freedom d(λ) = Σ w²/(w + λ)² take the place of D,
+w the eigenvalues of G. A fit to n rows at the same penalty a row has the same bias, so that
+
+    e_n(λ) ≈ loo_m(λ) (1 − d(λ)/m)/(1 − d(λ)/n),
+
+and it chooses its own penalty: maps are compared by the least of these along the path.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._ground.arrays import to_numpy
+from bochner._ground.shapes import Array, Float
+from bochner.features.map import FeatureMap
+from bochner.moments import Moments
+from bochner.solvers.direct import decompose, floor, leave_one_out, penalties
+
+__all__ = ["Targets", "foretold_error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What sampled rows are to be fitted to, and the fit that the sample stands for.
+
+    Attributes
+    ----------
+    y : (m, t) float64
+    w : (m,) float64
+        Weights, positive.
+    n_rows : int
+        Rows of the fit, m or more.
+    share : float or None
+        A given penalty a row (alpha/n); None where the fit chooses it.
+    """
+
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    n_rows: int
+    share: float | None = None
+
+    def take(self, rows: Array) -> "Targets":
+        """Return those of these rows."""
+        return replace(self, y=self.y[rows], w=self.w[rows])
+
+
+def foretold_error(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> float:
+    """Return the mean squared error that a fit to ``targets.n_rows`` rows will have.
+
+    Several targets: the mean of their relative errors, in units of their mean variance. Rows that
+    landmarks were taken from flatter a map. O(m D² + D³).
+    """
+    Z = to_numpy(phi(X)).astype(np.float64, copy=False)
+    moments = Moments.of(Z, targets.y, targets.w)
+    eigen = decompose(moments)
+    if targets.share is None:
+        alphas = penalties(eigen)
+    else:
+        alphas = np.array([max(targets.share * moments.weight, floor(eigen))])
+    # Of float32 for speed: what the errors of two maps differ by is far above its rounding.
+    Z = (Z - moments.feature_mean).astype(np.float32)
+    centred = Z, targets.y - moments.target_mean, targets.w
+    errors, m = leave_one_out(eigen, [centred], alphas)
+    shares = eigen.values[:, None] / (eigen.values[:, None] + alphas)
+    spent = (shares**2).sum(axis=0) / eigen.count
+    return float((errors * (1 - spent) / (1 - spent * m / targets.n_rows)).min())

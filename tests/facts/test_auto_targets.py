@@ -1,0 +1,143 @@
+"""Methods judged by targets: what is foretold of a fit to all rows, and what is taken."""
+
+import naive
+import numpy as np
+import pytest
+from gallery import table
+
+import bochner as bo
+from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
+from bochner.features.auto import choose
+from bochner.features.judging import Targets, foretold_error
+from bochner.features.rules import Request
+from bochner.kernels import Gaussian, Linear
+
+N = 1200
+
+
+def judged(kernel, X, y, method=None, n_features=32, n_rows=None):
+    targets = Targets(y.reshape(len(X), -1), np.ones(len(X)), n_rows or len(X))
+    ask = Request(X.shape[1], n_features, 0, X=X)
+    return choose(Auto() if method is None else method, kernel, ask, targets)
+
+
+# ---- what is foretold
+
+
+def degrees(Z, w, alpha):
+    """Trace of the square of the hat matrix, without the mean's one."""
+    Z = np.sqrt(w)[:, None] * (Z - w @ Z / w.sum())
+    hat = Z @ np.linalg.inv(Z.T @ Z + alpha * np.eye(Z.shape[1])) @ Z.T
+    return np.trace(hat @ hat)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0)])
+def test_what_is_foretold_is_the_least_leave_one_out_error_less_what_few_rows_cost(weights):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(25, 3)), rng.normal(size=(25, 1))
+    w = rng.uniform(*weights, 25)
+    W, n = w.sum(), 100
+    foretold = []
+    phi = bo.draw(Linear(), "orthogonal", n_features=3, n_inputs=3)
+    Z = (X - w @ X / W) * np.sqrt(w)[:, None]
+    top = np.linalg.eigvalsh(Z.T @ Z)[-1]
+    for alpha in np.logspace(-11, 1, 49) * top:
+        errors = naive.leave_one_out(X, y, w, alpha)
+        spent = degrees(X, w, alpha) / W
+        foretold.append(errors[0] * (1 - spent) / (1 - spent * 25 / n))
+    expected = foretold_error(phi, X, Targets(y, w, n))
+    assert expected == pytest.approx(min(foretold), rel=1e-4)
+    share = 0.3
+    errors = naive.leave_one_out(X, y, w, share * W)
+    spent = degrees(X, w, share * W) / W
+    given = errors[0] * (1 - spent) / (1 - spent * 25 / n)
+    assert foretold_error(phi, X, Targets(y, w, n, share)) == pytest.approx(given, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_quarter_of_the_rows_and_less_foretell_the_error_of_all(seed):
+    """Means of 1,024 and 4,096 squares: 4.4 % and 2.2 %; four deviations of both are 20 %.
+
+    Leave-one-out errors themselves, what 1,024 rows would err, are a third too high.
+    """
+    rng = np.random.default_rng(seed)
+    d, n, m, beta = 256, 8192, 1024, rng.normal(size=256)
+    X = rng.normal(size=(n + 4096, d))
+    y = (X @ beta + 4 * rng.normal(size=len(X)))[:, None]
+    phi = bo.draw(Linear(), "orthogonal", n_features=d, n_inputs=d)
+    coef = np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]
+    true = float(((y[n:] - X[n:] @ coef) ** 2).mean())
+    assert foretold_error(phi, X[:m], Targets(y[:m], np.ones(m), n)) == pytest.approx(true, rel=0.2)
+    plain = foretold_error(phi, X[:m], Targets(y[:m], np.ones(m), m))
+    assert plain > 1.2 * true
+
+
+# ---- what is taken
+
+
+def clustered(n=N, d=8):
+    """Rows about forty points, and a smooth function of them: landmarks hold all of it."""
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.normal(0, 9, (40, d)), n // 40, axis=0) + 0.1 * rng.normal(size=(n, d))
+    return X, Gaussian(4.0)(X, X[:: n // 40]) @ rng.normal(size=40) + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "data", "kinds"),
+    [
+        (Gaussian(4.0), clustered(), Nystrom),
+        (Gaussian(1.5), table(N, noise=1e-6), Nystrom | HermiteMercer | MercerHarmonic),
+        (Gaussian(0.7), table(N), Fourier),
+    ],
+    ids=["clusters", "exact", "noise"],
+)
+def test_the_cheapest_of_the_least_foretold_errors_is_taken(kernel, data, kinds):
+    X, y = data
+    choice = judged(kernel, X, y, n_features=48)
+    asked = [c for c in choice.candidates if c.foretold is not None]
+    cheapest = min(c.multiplications for c in choice.candidates)
+    assert 2 <= len(asked) <= 4
+    assert cheapest in [c.multiplications for c in asked]
+    assert choice.method in [c.method for c in asked]
+    least = min(c.foretold for c in asked)
+    close = [c for c in asked if c.foretold <= 1.03 * least]
+    best = next(c for c in close if c.method == choice.method)
+    assert best.multiplications == min(c.multiplications for c in close)
+    assert isinstance(choice.method, kinds)
+    assert choice.reason.startswith(
+        f"{choice.method}: mean squared error {best.foretold:.3g} of a fit to {N:,} rows, foretold "
+        f"from leave-one-out errors of {N // 2}, against "
+    )
+
+
+def test_targets_can_ask_for_another_method_than_the_kernel_does():
+    """Noise alone: all err alike, and the cheapest does; the kernel is nearest to landmarks."""
+    X, _ = clustered()
+    y = np.random.default_rng(3).normal(size=N)
+    ask = Request(X.shape[1], 48, 0, X=X)
+    candidates = (Fourier(), Nystrom())
+    assert choose(Auto(candidates), Gaussian(4.0), ask).method == Nystrom()
+    assert judged(Gaussian(4.0), X, y, Auto(candidates), 48).method == Fourier()
+
+
+def test_maps_too_wide_for_the_rows_are_judged_by_narrower_ones_and_stay_wide():
+    X, y = clustered()
+    for width, asks in ((150, True), (300, True), (302, False)):
+        choice = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), width)
+        assert choice.map.n_features == width
+        assert (choice.candidates[0].foretold is not None) == asks
+    narrow = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 150).candidates[0].foretold
+    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 300).candidates[0].foretold
+    assert wide == narrow
+
+
+@pytest.mark.parametrize(("n", "words"), [(N, "foretold from leave-one-out"), (600, "relative")])
+def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
+    X, y = table(n)
+    model = bo.KernelRidge(Gaussian(0.3), n_features=64, random_state=0).fit(X, y)
+    assert words in model.choice_.reason
+    labels = bo.KernelRidgeClassifier(Gaussian(0.3), n_features=64, random_state=0).fit(X, y > 5)
+    assert words in labels.choice_.reason
+    constant = bo.KernelRidge(Gaussian(0.3), n_features=64, random_state=0).fit(X, 0 * y)
+    assert "relative error" in constant.choice_.reason
+    assert "relative error" in bo.KernelPCA(2, Gaussian(0.3), n_features=64).fit(X).choice_.reason
