@@ -96,9 +96,10 @@ struct Harmonics {
     std::size_t stride, width;
 };
 
-constexpr std::size_t span = 256;  // columns of a strip of a symmetric matrix
+constexpr std::size_t span = 256;     // columns of a strip of a symmetric matrix
+constexpr std::size_t together = 16;  // vectors that share its values, at most
 
-// The kernel matrix of n rows with one another times t rows of V, added to `out`; both lie `padded`
+// The kernel matrix of n rows with one another times t <= together rows of V, added to `out`; both lie `padded`
 // apart, a multiple of span.
 template <class T>
 struct Symmetric {

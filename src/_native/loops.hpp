@@ -70,7 +70,7 @@ struct Factors : Kept {
     }
 };
 
-template <class Sum, class T>
+template <class Sum, class T, std::size_t apart = strip>
 inline void tile(const T* const (&x)[tile_rows], const T* panel, const T* start, std::size_t d,
                  T* sums) {
     Vector<T> s[tile_rows][tile_vectors];
@@ -88,7 +88,7 @@ inline void tile(const T* const (&x)[tile_rows], const T* panel, const T* start,
         }
     }
     for (int r = 0; r < tile_rows; ++r)
-        for (int v = 0; v < tile_vectors; ++v) store(sums + r * strip + v * lanes<T>, s[r][v]);
+        for (int v = 0; v < tile_vectors; ++v) store(sums + r * apart + v * lanes<T>, s[r][v]);
 }
 
 // ---- from sums to values

@@ -77,19 +77,25 @@ void run(const Loops<T>& loops, const Task<T>& task, std::size_t threads) {
 
 // ---- calls
 
+// Zeros that begin where a cache line does.
+template <class T>
+T* aligned(std::vector<T>& room, std::size_t size) {
+    constexpr std::size_t line = 64;
+    room.assign(size + line / sizeof(T), T(0));
+    void* begin = room.data();
+    std::size_t space = room.size() * sizeof(T);
+    return static_cast<T*>(std::align(line, size * sizeof(T), begin, space));
+}
+
 // The column side, packed and padded: `source` is (d, m) or, transposed, (m, d).
 template <class T>
 struct Packed {
-    static constexpr std::size_t alignment = 64;
     std::vector<T> room;
     T *panels, *start;
 
     Packed(const Loops<T>& loops, const T* source, std::size_t d, std::size_t m, bool transposed) {
         const std::size_t padded = (m + loops.width - 1) / loops.width * loops.width;
-        room.assign(padded * (d + 1) + alignment / sizeof(T), T(0));
-        void* begin = room.data();
-        std::size_t space = room.size() * sizeof(T);
-        panels = static_cast<T*>(std::align(alignment, padded * (d + 1) * sizeof(T), begin, space));
+        panels = aligned(room, padded * (d + 1));
         start = panels + padded * d;
         loops.pack(source, d, m, transposed ? 1 : m, transposed ? d : 1, panels);
     }
@@ -187,20 +193,18 @@ void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double paramet
 // Groups of strips, each with sums of its own: fixed, so that no bit depends on the number of threads.
 constexpr std::size_t groups = 16;
 
-constexpr std::size_t together = 16;   // rows of V that share values
-constexpr std::size_t most_rows = 8;   // of a tile, at any instruction set
-
 // Long strips and short ones alternate, so that groups are of one size.
 template <class T>
 void strips(const Symmetric<T>& task, std::size_t threads, double* sums) {
     const Loops<T>& loops = chosen().load()->loops<T>();
     const double work = 0.5 * double(task.n) * double(task.n) * double(task.d + 2 * task.t + 16);
     share(groups, 1, work > least_work ? threads : 1, [&](std::size_t group, std::size_t) {
-        std::vector<T> room(span * (task.d + task.t + most_rows + 1));
+        std::vector<T> room;
+        T* begin = aligned(room, span * (task.d + task.t + 1));
         for (std::size_t s = 0; s * span < task.n; ++s) {
             const std::size_t turn = s % (2 * groups);
             if (turn == group || turn == 2 * groups - 1 - group)
-                loops.symmetric(task, s, room.data(), sums + group * task.t * task.padded);
+                loops.symmetric(task, s, begin, sums + group * task.t * task.padded);
         }
     });
 }
@@ -209,11 +213,12 @@ void strips(const Symmetric<T>& task, std::size_t threads, double* sums) {
 template <class T>
 void multiply(Symmetric<T> task, const T* V, std::size_t threads, double* out, std::size_t stride) {
     const std::size_t size = task.t * task.padded;
-    std::vector<T> right(size, T(0));
+    std::vector<T> room;
     std::vector<double> sums(groups * size, 0.0);
+    T* right = aligned(room, size);
     for (std::size_t c = 0; c < task.t; ++c)
-        std::copy_n(V + c * task.n, task.n, right.data() + c * task.padded);
-    task.V = right.data();
+        std::copy_n(V + c * task.n, task.n, right + c * task.padded);
+    task.V = right;
     strips<T>(task, threads, sums.data());
     for (std::size_t c = 0; c < task.t; ++c)
         for (std::size_t i = 0; i < task.n; ++i) {

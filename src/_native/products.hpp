@@ -10,6 +10,7 @@ namespace {
 
 using bochner::span;
 using bochner::Symmetric;
+using bochner::together;
 
 template <class T>
 inline void fill(T* numbers, std::size_t n, T value) {
@@ -23,57 +24,63 @@ inline double total(Vector<T> v) {
     return sum;
 }
 
-// tile_rows rows of values times v go to `rows`, their transpose times w to `columns`.
+// A tile of values times v goes to `along`, its transpose times w to `columns`.
 template <class T>
-inline void meet(const T* values, const T* v, const T (&w)[tile_rows], std::size_t count, T* columns,
-                 double* rows) {
-    Vector<T> along[tile_rows], across[tile_rows];
-    for (int r = 0; r < tile_rows; ++r) along[r] = Vector<T>{}, across[r] = all(w[r]);
-    for (std::size_t k = 0; k < span; k += lanes<T>) {
-        const Vector<T> right = load(v + k);
-        Vector<T> down = load(columns + k);
+inline void meet(const T* values, const T* v, const T* w, Vector<T> (&along)[tile_rows], T* columns) {
+    for (int k = 0; k < tile_vectors; ++k) {
+        const Vector<T> right = load(v + k * lanes<T>);
+        Vector<T> down = load(columns + k * lanes<T>);
         for (int r = 0; r < tile_rows; ++r) {
-            const Vector<T> value = load(values + r * span + k);
+            const Vector<T> value = load(values + (r * tile_vectors + k) * lanes<T>);
             along[r] = value * right + along[r];
-            down = value * across[r] + down;
+            down = value * all(w[r]) + down;
         }
-        store(columns + k, down);
+        store(columns + k * lanes<T>, down);
     }
-    for (std::size_t r = 0; r < count; ++r) rows[r] += total<T>(along[r]);
 }
 
-// The block of rows from `top` on: into the sums of these rows and, off the diagonal, of its columns.
+// Rows i to i + count of a strip of columns that starts at f. Columns that pad the strip have zeros in
+// V, and their own sums are nobody's.
 template <Op op, class Sum, class T>
-void block(const Symmetric<T>& task, Task<T> strip, std::size_t top, std::size_t f, T* columns,
-           double* out) {
-    const std::size_t stop = least(top + span, task.n), ld = task.padded;
-    fill(columns, task.t * span, T(0));
-    for (std::size_t i = top; i < stop; i += tile_rows) {
-        const std::size_t count = least(tile_rows, stop - i);
-        strip.X = task.X + i * task.d;
-        tile_row<op, Sum, T>(strip, 0, count, 0, strip.m);
-        for (std::size_t c = 0; c < task.t; ++c) {
-            T w[tile_rows] = {};
-            for (std::size_t r = 0; r < count && top < f; ++r) w[r] = task.V[c * ld + i + r];
-            meet<T>(strip.out, task.V + c * ld + f, w, count, columns + c * span, out + c * ld + i);
+void row_of_tiles(const Symmetric<T>& task, const T* panels, const T* start, std::size_t i,
+                  std::size_t count, std::size_t f, bool twice, T* columns, double* out) {
+    const T* x[tile_rows];
+    for (std::size_t r = 0; r < tile_rows; ++r) x[r] = task.X + (i + least(r, count - 1)) * task.d;
+    T w[together][tile_rows];
+    Vector<T> along[together][tile_rows];
+    for (std::size_t c = 0; c < task.t; ++c)
+        for (std::size_t r = 0; r < tile_rows; ++r) {
+            w[c][r] = twice && r < count ? task.V[c * task.padded + i + r] : T(0);
+            along[c][r] = Vector<T>{};
         }
+    for (std::size_t k = 0; k < span && f + k < task.n; k += panel_width<T>) {
+        alignas(64) T values[tile_rows * panel_width<T>];
+        tile<Sum, T, panel_width<T>>(x, panels + k * task.d, start, task.d, values);
+        for (std::size_t e = 0; e < tile_rows * panel_width<T>; e += lanes<T>)
+            store(values + e, value<op, T>(load(values + e), task.parameter));
+        for (std::size_t c = 0; c < task.t; ++c)
+            meet<T>(values, task.V + c * task.padded + f + k, w[c], along[c], columns + c * span + k);
     }
     for (std::size_t c = 0; c < task.t; ++c)
-        for (std::size_t k = 0; k < span; ++k) out[c * ld + f + k] += double(columns[c * span + k]);
+        for (std::size_t r = 0; r < count; ++r) out[c * task.padded + i + r] += total<T>(along[c][r]);
 }
 
 template <Op op, class Sum, class T>
 void strip_product(const Symmetric<T>& task, std::size_t s, T* room, double* out) {
-    const std::size_t f = s * span, width = least(span, task.n - f);
-    T *panels = room, *start = panels + span * task.d, *values = start + span;
-    T* columns = values + tile_rows * span;
-    pack<T>(task.X + f * task.d, task.d, width, 1, task.d, panels);
-    fill(start, span, task.start);
-    fill(values, tile_rows * span, T(0));  // what no row or column fills must be finite
-    const Task<T> strip{op, nullptr, tile_rows, task.d, width, panels, start, start,
-                        task.parameter, values, span};
-    for (std::size_t top = 0; top <= f; top += span)
-        block<op, Sum, T>(task, strip, top, f, columns, out);
+    const std::size_t f = s * span;
+    T *panels = room, *start = panels + span * task.d, *columns = start + panel_width<T>;
+    pack<T>(task.X + f * task.d, task.d, least(span, task.n - f), 1, task.d, panels);
+    fill(start, panel_width<T>, task.start);
+    for (std::size_t top = 0; top <= f; top += span) {
+        const std::size_t stop = least(top + span, task.n);
+        fill(columns, task.t * span, T(0));
+        for (std::size_t i = top; i < stop; i += tile_rows)
+            row_of_tiles<op, Sum, T>(task, panels, start, i, least(tile_rows, stop - i), f, top < f,
+                                     columns, out);
+        for (std::size_t c = 0; c < task.t; ++c)
+            for (std::size_t k = 0; k < span; ++k)
+                out[c * task.padded + f + k] += double(columns[c * span + k]);
+    }
 }
 
 template <class T>
