@@ -141,6 +141,20 @@ def test_a_preconditioner_is_the_inverse_of_its_matrix():
         )
 
 
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_a_preconditioner_in_float32_errs_by_its_rounding_over_the_penalty(size):
+    Z = features("nystrom", 30)
+    values, vectors = np.linalg.eigh(Z.T @ Z)
+    r = size * RNG.normal(size=(301, 2)) * [1.0, 0.0]
+    for alpha in (0.1, 3.0):
+        alphas = np.full(2, alpha)
+        exact = FeaturePreconditioner(Z, values, vectors, alphas)(r) / size
+        found = FeaturePreconditioner(Z.astype(np.float32), values, vectors, alphas)(r) / size
+        rounding = np.finfo(np.float32).eps * values.max() / alpha
+        assert np.abs(found - exact).max() <= rounding * np.abs(exact).max()
+        assert (found[:, 1] == 0).all()
+
+
 def test_deterministic_features_precondition_and_random_ones_hardly_do():
     """MATHS: Nyström with pivots takes a fraction of the iterations of Fourier features."""
     plain = solve(0.01, 1e-8 * features("nystrom", 30), tol=1e-6).iterations
