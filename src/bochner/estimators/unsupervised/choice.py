@@ -12,7 +12,7 @@ from bochner._ground.random import seed_of
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.named import as_kernel
 from bochner.estimators.fitting.rows import Keeper, RowSample
-from bochner.features import Auto, HermiteMercer, KMeans, MercerHarmonic, Method, Nystrom
+from bochner.features import Auto, Fourier, HermiteMercer, KMeans, MercerHarmonic, Method, Nystrom
 from bochner.features.auto import contenders
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
@@ -20,8 +20,9 @@ from bochner.moments import Precision
 
 __all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of", "quick"]
 
-#: From this many columns on, drawing these for comparison takes longer than a fit.
-WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Nystrom())
+#: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
+#: orthogonal directions for those that structured ones replace.
+WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom())
 
 #: What is compared in their place: centres hold the leading directions of K better than pivots do,
 #: and two passes from random rows as well as ten from k-means++.
