@@ -141,3 +141,14 @@ def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
     constant = bo.KernelRidge(Gaussian(0.3), n_features=64, random_state=0).fit(X, 0 * y)
     assert "relative error" in constant.choice_.reason
     assert "relative error" in bo.KernelPCA(2, Gaussian(0.3), n_features=64).fit(X).choice_.reason
+
+
+def test_a_preconditioner_is_to_be_near_the_kernel_whatever_the_targets():
+    X, _ = clustered()
+    y = np.random.default_rng(3).normal(size=N)
+    candidates = Auto((Fourier(), Nystrom()))
+    options = dict(n_features=48, alpha=1.0, random_state=0)
+    features = bo.KernelRidge(Gaussian(4.0), method=candidates, **options).fit(X, y)
+    assert features.choice_.method == Fourier()
+    exact = bo.KernelRidge(Gaussian(4.0), method=bo.ExactKernel(candidates), **options).fit(X, y)
+    assert "features of Nystrom()" in exact.choice_.reason

@@ -185,10 +185,12 @@ def prepare(
     *,
     share: float | None = None,
     n_rows: int | None = None,
+    by_targets: bool = True,
 ) -> Recipe:
     """Choose what is open, and draw the map.
 
     ``share`` is a given penalty a row; ``n_rows`` are all rows, of which ``sample`` is a part.
+    Without ``by_targets`` "auto" looks for the map that is nearest to the kernel.
     """
     if isinstance(kernel, str):
         width = SEARCHED if isinstance(n_features, Enough) else n_features
@@ -201,7 +203,7 @@ def prepare(
     rows = None if sample is None else sample.X
     ask = Request(n_inputs, _width(n_features), seed, X=rows)
     if isinstance(method, Auto):
-        targets = _targets(sample, share, n_rows)
+        targets = _targets(sample, share, n_rows) if by_targets else None
         return Recipe(search, choose_method(method, search.kernel, ask, targets))
     phi = draw_map(method, search.kernel, ask)
     require_real(phi, "A fit")

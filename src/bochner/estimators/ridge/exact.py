@@ -147,7 +147,9 @@ def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
     share, d = share_of(model, blocks), blocks.n_columns
     kernel = engine.in_metric(model, kernel, preconditioner, sample, width, share)
-    recipe = engine.prepare(kernel, preconditioner, width, d, sample, model.seed_, share=share)
+    recipe = engine.prepare(
+        kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
+    )
     model.kernel_, model.map_, model.search_ = recipe.kernel, recipe.map, recipe.search
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {recipe.map.n_features} "
