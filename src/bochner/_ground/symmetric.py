@@ -30,10 +30,14 @@ def radial_product(
 
 
 def radial_product_twin(X: Array, V: Array, profile: str, parameter: float) -> Array:
-    """Do what `radial_product` does, in NumPy, some rows of the matrix at a time."""
+    """Do what `radial_product` does, in NumPy, some rows of the upper triangle at a time."""
     measure, value = PROFILES[profile]
-    out, parameter = np.empty(V.shape), X.dtype.type(parameter)
+    out, parameter = np.zeros(V.shape), X.dtype.type(parameter)
     for rows in _row_blocks(X, 4 * len(X)):
+        block = X[rows]
+        below = slice(rows.start + len(block), None)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            out[rows] = value(measure(X[rows], X), parameter) @ V
+            K = value(measure(block, X[rows.start :]), parameter)
+        out[rows] += K @ V[rows.start :]
+        out[below] += K[:, len(block) :].T @ V[rows]
     return out
