@@ -66,7 +66,9 @@ def rough(kernel):
 def rounding(kernel, d):
     """Tolerances of the sum of all degrees: integrals are right to √α_l eps, series to eps."""
     integral = isinstance(kernel, Radial) and not isinstance(kernel, Gaussian)
-    return 10 * (math.sqrt(max(gegenbauer.alpha(l, d) for l in range(DEGREE + 1))) if integral else 1)
+    return 10 * (
+        math.sqrt(max(gegenbauer.alpha(l, d) for l in range(DEGREE + 1))) if integral else 1
+    )
 
 
 @every_kernel

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.arrays import from_numpy, to_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import integer, one_of, positive
+from bochner._ground.checks import integer, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
@@ -31,7 +31,7 @@ __all__ = [
 def check_steps(model: Any) -> None:
     """Check the parameters of precision and of the descent."""
     who = type(model).__name__
-    one_of(model.precision, who, "precision", ("auto", "float32", "float64"))
+    engine.check_precision(model)
     positive(model.tol, who, "tol")
     integer(model.max_iter, who, "max_iter", 1)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import integer
+from bochner._ground.checks import integer, one_of
 from bochner._ground.random import seed_of
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
@@ -39,6 +39,7 @@ __all__ = [
     "Recipe",
     "as_features",
     "block_rows",
+    "check_precision",
     "choose",
     "count_rows",
     "feature_dtype",
@@ -98,7 +99,7 @@ def choose(
     ``search`` finds the kernel in its own way.
     """
     kernel, method = as_kernel(model.kernel), as_method(model.method)
-    width = as_enough(model.n_features, getattr(model, "tolerance", 0.1)) or model.n_features
+    width = as_enough(model.n_features) or model.n_features
     model.seed_ = seed_of(model.random_state)
     wanted = needs_rows(kernel, method) or isinstance(width, Enough) or learns_metric(model)
     wanted = wanted or search is not None
@@ -142,6 +143,11 @@ def in_metric(
         kernel = choose_lengthscale(kernel, sample, width, model.seed_, share, method).kernel
     model.metric_ = learn_metric(kernel, sample, width, model.seed_, method=method)
     return model.metric_.kernel
+
+
+def check_precision(model: Any) -> None:
+    """Refuse an unknown ``precision``."""
+    one_of(model.precision, type(model).__name__, "precision", ("auto", "float32", "float64"))
 
 
 def feature_dtype(precision: str, n: int | None, phi: FeatureMap) -> Precision:

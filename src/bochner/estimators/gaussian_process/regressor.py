@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.arrays import from_numpy, to_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import integer, one_of
+from bochner._ground.checks import integer
 from bochner._ground.pieces import Piece, join
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
@@ -179,7 +179,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._finish(blocks, keeper)
 
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        one_of(self.precision, type(self).__name__, "precision", ("auto", "float32", "float64"))
+        engine.check_precision(self)
         as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         self.target_shape_ = normal.target_shape(self, blocks)
         engine.choose(self, blocks, search=as_search(self))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import svd
 from sklearn.utils.multiclass import type_of_target
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.arrays import as_matrix, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative, one_of
 from bochner._ground.random import Seed, seed_of
@@ -233,7 +233,7 @@ def _wrong(f: Float[Array, "n t"], Y: Float[Array, "n t"]) -> float:
 
 def _dense(X: Array, name: str) -> Float[Array, "n d"]:
     X = as_matrix(X, "double_descent", name)
-    return (X.toarray() if is_sparse(X) else to_numpy(X)).astype(np.float64, copy=False)
+    return to_numpy(X).astype(np.float64, copy=False)
 
 
 def _alphas(alpha: float | Sequence[float]) -> Float[Array, " a"]:

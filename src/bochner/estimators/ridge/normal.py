@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import one_of
 from bochner._ground.shapes import Array
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
@@ -70,7 +69,7 @@ def is_exact_fit(model: Any) -> bool:
 
 def draw(model: Any, blocks: Blocks) -> None:
     """Check the arguments, choose what is open, draw the map."""
-    one_of(model.precision, type(model).__name__, "precision", ("auto", "float32", "float64"))
+    engine.check_precision(model)
     engine.choose(model, blocks, share=share_of(model, blocks))
 
 

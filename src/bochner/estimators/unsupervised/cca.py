@@ -164,7 +164,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._finish(blocks)
 
     def _fit(self, blocks: Blocks) -> Self:
-        choice.check_precision(self)
+        engine.check_precision(self)
         integer(self.n_components, "KernelCCA", "n_components", 1)
         if self.alpha != "cv":
             nonnegative(self.alpha, "KernelCCA", "alpha")

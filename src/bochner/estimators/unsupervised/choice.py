@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Block, Blocks
-from bochner._ground.checks import integer, one_of
+from bochner._ground.checks import integer
 from bochner._ground.random import seed_of
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.named import as_kernel
@@ -18,7 +18,7 @@ from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.moments import Precision
 
-__all__ = ["Diagonal", "alone", "check_precision", "choose", "precision_of", "quick"]
+__all__ = ["Diagonal", "alone", "choose", "precision_of", "quick"]
 
 #: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
 #: orthogonal directions for those that structured ones replace.
@@ -75,11 +75,6 @@ def precision_of(model: Any, n: int | None, width: int) -> Precision:
     if model.precision == "auto":
         return "float64" if small else "float32"
     return "float32" if model.precision == "float32" else "float64"
-
-
-def check_precision(model: Any) -> None:
-    """Refuse an unknown ``precision``."""
-    one_of(model.precision, type(model).__name__, "precision", ("auto", "float32", "float64"))
 
 
 class Diagonal:

@@ -211,7 +211,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             integer(getattr(self, name), "KernelKMeans", name, 1)
         nonnegative(self.tol, "KernelKMeans", "tol")
         one_of(self.algorithm, "KernelKMeans", "algorithm", ("full", "minibatch"))
-        choice.check_precision(self)
+        engine.check_precision(self)
         rows = choice.choose(self, blocks)
         width = self.map_.n_features
         self.feature_dtype_ = choice.precision_of(self, blocks.n_rows, width)

@@ -205,7 +205,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._finish(blocks)
 
     def _fit(self, blocks: Blocks) -> Self:
-        choice.check_precision(self)
+        engine.check_precision(self)
         if self.n_components is not None:
             integer(self.n_components, "KernelPCA", "n_components", 1)
         choice.choose(self, blocks)
