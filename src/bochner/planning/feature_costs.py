@@ -6,9 +6,9 @@ from functools import singledispatch
 
 import numpy as np
 
-from bochner._ground import native
 from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array
+from bochner._ground.symmetric import radial_product
 from bochner.features.fourier import FourierMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap
@@ -56,15 +56,17 @@ class Probe:
         act = least_time(lambda: to_numpy(self.kernel(X, X)), self.timer)
         return act / X.shape[0] ** 2
 
-    def tile_value(self, precision: str) -> float:
-        """Return seconds of one kernel value as products with the kernel matrix make them."""
+    def pair(self, precision: str, n_targets: int) -> float:
+        """Return seconds of one kernel value that is made, and multiplied twice for each target."""
         loop = self.kernel.compiled if isinstance(self.kernel, Radial | CoordinateWise) else None
         if loop is None or not self.plain:
-            return self.value(precision if self.plain else "")
+            multiply = 4 * n_targets * self.machine.copy * (2 if precision == "float64" else 1)
+            return self.value(precision if self.plain else "") + multiply
         X = np.ascontiguousarray(self.X[:TRIED_VALUES] - self.X[:TRIED_VALUES].mean(axis=0))
         X = (X / np.asarray(self.kernel.get_params()["lengthscale"])).astype(precision)
-        seconds = least_time(lambda: native.radial(X, X, *loop), self.timer)
-        return seconds / X.shape[0] ** 2
+        V = np.ones((len(X), n_targets), precision)
+        seconds = least_time(lambda: radial_product(X, V, *loop), self.timer)
+        return seconds / (len(X) * (len(X) + 1) / 2)
 
     def features(self, phi: FeatureMap) -> float:
         """Return seconds of the features of one row, tried."""

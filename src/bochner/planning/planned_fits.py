@@ -293,9 +293,9 @@ def _exact(bench: Bench, lanes: Sequence[_Lane]) -> PlannedFit | None:
     found = lane._foretold(width)
     phi, rows = _strangers(lane, width)
     rough, exact = products_needed(bench.kernel, phi, rows, found.alpha, n)
-    value = {p: bench.probe.tile_value(p) for p in ("float32", "float64")}
+    pair = {p: bench.probe.pair(p, bench.task.n_targets) for p in ("float32", "float64")}
     costs = lane._features(width, "float64")
-    cost = exact_cost(bench.task, costs, bench.machine, value, rough, exact)
+    cost = exact_cost(bench.task, costs, bench.machine, pair, rough, exact)
     error = lane.carried_on(width, math.inf)
     return PlannedFit(
         lane.method, width, "exact", error, 0.0, cost.total, cost.peak, cost.seconds, "widths"

@@ -259,18 +259,16 @@ def exact_cost(
     task: Task,
     phi: Features,
     machine: Machine,
-    value: Mapping[str, float],
+    pair: Mapping[str, float],
     iterations: float,
     exact_products: float,
 ) -> Cost:
     """Return what the exact kernel takes by conjugate gradients on so many products.
 
-    ``value`` are seconds of a kernel value, by precision.
+    ``pair`` are seconds of a kernel value and its products, by precision.
     """
     n, D, t = task.n_rows, phi.n_features, task.n_targets
-    half = n * (n + TILE) / 2
-    multiply = 4 * half * t * machine.copy  # a tile is read twice for each target
-    rough, exact = half * value["float32"] + multiply, half * value["float64"] + 2 * multiply
+    rough, exact = (n * (n + TILE) / 2 * pair[p] for p in ("float32", "float64"))
     precondition = 8 * n * D * machine.copy * max(1.0, t / 4)  # Z is read twice
     seconds = _moments_seconds(task, phi, "float64", machine)
     seconds["read"] = 2 * task.read_seconds
