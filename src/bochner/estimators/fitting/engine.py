@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 #: Finds a kernel from what is asked for and a sample of rows.
-Search = Callable[[Kernel | str, RowSample], Tuning]
+Search = Callable[[Any, RowSample], LengthscaleSearch | Tuning]
 
 #: Width that a lengthscale is chosen at where the width itself is open.
 SEARCHED = 512

@@ -1,34 +1,41 @@
 """From moments to the law of a Gaussian process: evidence, posterior, and what errors add to it.
 
 In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
-its noise is what remains, as leave-one-out errors tell.
+its noise is what remains, as leave-one-out errors tell. A landmark is left out as a row and as a
+landmark. With k(S, S) = L Lᵀ, u_i the i-th unit vector and a_i = L⁻¹u_i, functions of the other
+landmarks are those with a_i·β = 0, and they leave 1/|a_i|² of the i-th out.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bochner._ground.arrays import to_numpy
+from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting import engine
 from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.estimators.gaussian_process.posterior import posterior_of
 from bochner.estimators.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
 from bochner.estimators.ridge import normal
+from bochner.features.nystrom import NystromMap
 from bochner.solvers.evidence import maximise_evidence
 
 __all__ = ["as_double", "solve_process"]
 
-#: Exponents p tried for them: their amplitude says little of what landmarks leave out.
+#: Exponents p tried for what the features leave out.
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 #: Shares of the fit's noise that are tried as noise of new rows.
 SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
 
-#: Rows that must not be landmarks for the others to be left aside.
+#: Rows that features must leave something out of, for errors to tell of it.
 ENOUGH = 20
+
+#: Weight of the landmark that a row is, among those that it is made of.
+ITSELF = 0.99
 
 
 def as_double(model: Any, X: Array) -> Float[Array, "b D"]:
@@ -37,77 +44,124 @@ def as_double(model: Any, X: Array) -> Float[Array, "b D"]:
     return Z.astype(np.float64, copy=False)
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of the fit, as a law sees them.
+
+    Attributes
+    ----------
+    mean, leverage : (b, t)
+    left, prior : (b,)
+        e(x) and k(x, x).
+    y : (b, t)
+    w : (b,)
+    """
+
+    mean: Float[Array, "b t"]
+    leverage: Float[Array, "b t"]
+    left: Float[Array, " b"]
+    prior: Float[Array, " b"]
+    y: Float[Array, "b t"]
+    w: Float[Array, " b"]
+
+    @property
+    def explained(self) -> Array:
+        """Whether features leave nothing out of a row."""
+        return self.left <= EXPLAINED * self.prior
+
+
 def solve_process(
     model: Any, noise: float | None, amplitude: float | None
-) -> tuple[Predictive, Conformal]:
-    """Return the law of f and the scores of its leave-one-out errors, from a model's moments."""
+) -> tuple[Predictive, Conformal, Float[Array, " t"]]:
+    """Return the law of f, and scores and mean log densities of rows under that without them.
+
+    ``model`` holds moments and a sample of rows.
+    """
     moments = normal.seen(model, model.moments_)
     means, eigen = (moments.feature_mean, moments.target_mean), normal.decomposed(model, moments)
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
     left_out, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
     law = Predictive(posterior, left_out, posterior.evidence.noise, np.ones(t))
-    return _adapted(law, _looked_at(model), noise is None)
+    rows = _looked_at(model, law)
+    if np.maximum(rows.w, 1.0)[~rows.explained].sum() < ENOUGH:
+        return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
+    rows = _without_own_landmarks(model, law, rows)
+    return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
 
 
-def _looked_at(model: Any) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Give rows of the sample: X, Z, y, w."""
+def _looked_at(model: Any, law: Predictive) -> _Rows:
+    """Return the sample's rows."""
+    parts = []
     for rows in normal.pieces(model, normal.judged_sample(model)):
-        yield rows.X, as_double(model, rows.X), rows.y, rows.w
+        Z = as_double(model, rows.X)
+        left = law.left_out.variance(rows.X, Z)
+        seen = law.posterior.mean(Z), law.posterior.leverage(Z), left, law.left_out.prior(rows.X)
+        parts.append((*seen, rows.y, rows.w))
+    return _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows) -> _Rows:
+    """Return rows that are landmarks as they are seen without those.
+
+    A row that is there twice is not: its copy would be the landmark.
+    """
+    landmarks = law.left_out.landmarks or model.map_
+    if not isinstance(landmarks, NystromMap):
+        return rows
+    explained = np.flatnonzero(rows.explained)
+    X = normal.judged_sample(model).take(explained).X
+    Z = as_double(model, X)
+    inside = law.left_out.inside(X, Z)
+    dtype = model.feature_dtype_ if landmarks is model.map_ else "float64"
+    roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
+    shares = product(inside, roots.T)
+    own, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
+    copies = np.bincount(own[alike], minlength=len(roots))
+    alone = alike & (copies[own] == 1) & (rows.w[explained] <= 1)
+    these, a = explained[alone], roots[own[alone]]
+    mean, leverage, left = rows.mean.copy(), rows.leverage.copy(), rows.left.copy()
+    left[these] = 1 / np.einsum("ij,ij->i", a, a)
+    if landmarks is model.map_:
+        mean[these], leverage[these] = law.posterior.held(Z[alone], a)
+    return replace(rows, mean=mean, leverage=leverage, left=left)
 
 
 def _adapted(
-    first: Predictive,
-    rows: Iterable[tuple[Array, Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"]]],
-    open_noise: bool,
-) -> tuple[Predictive, Conformal]:
-    """Return the law with its noise and exponents set by leave-one-out errors, and their scores.
+    first: Predictive, rows: _Rows, exponents: Iterable[float], shares: Iterable[float]
+) -> tuple[Predictive, Conformal, Float[Array, " t"]]:
+    """Return the law with the exponent and the noise under which errors are most likely.
 
     Parameters
     ----------
     first : Predictive
         With the fit's noise.
-    rows : iterable of (X, Z, y, w)
-        Rows among those of the fit.
-    open_noise : bool
-        Whether the noise was chosen; a given one stays.
+    rows : _Rows
+        Among those of the fit.
+    exponents, shares : iterable of float
+        What is tried: shares of the fit's noise.
 
     Notes
     -----
     Leave-one-out errors are (y − f̂)/(1 − h), and the variance of f without the row is
-    a²λ h/(1 − h), h = w·leverage: exact. Landmarks are left aside, since they alone have no e(x).
+    a²λ h/(1 − h), h = w·leverage: exact. A row of weight w counts as w rows.
     """
-    parts = [(*_seen_at(first, X, Z), y, w) for X, Z, y, w in rows]
-    mean, leverage, e, k, y, w = (np.concatenate(part) for part in zip(*parts, strict=True))
-    inside = np.clip(np.minimum(w, 1.0)[:, None] * leverage, 0.0, 1 - 1e-10)
-    errors, without = (y - mean) / (1 - inside), inside / (1 - inside)
-    others = e > EXPLAINED * k
-    seen = others if others.sum() >= ENOUGH else np.ones_like(others)
-    errors, without, e, k = errors[seen], without[seen], e[seen], k[seen]
-    law = _most_likely(first, errors, without, e, k, open_noise and bool(others[seen].all()))
-    deviation = np.sqrt(law.combined(without, e, k) + law.noise)
-    return law, Conformal.of(errors, deviation, "leave one out")
-
-
-def _seen_at(law: Predictive, X: Array, Z: Array) -> tuple[Array, Array, Array, Array]:
-    left_out, posterior = law.left_out, law.posterior
-    return posterior.mean(Z), posterior.leverage(Z), left_out.variance(X, Z), left_out.prior(X)
-
-
-def _most_likely(
-    first: Predictive, errors: Array, without: Array, e: Array, k: Array, open_noise: bool
-) -> Predictive:
-    """Return the law with the exponent and the noise under which errors are most likely."""
-    exponents = (1.0,) if first.left_out.landmarks is None else EXPONENTS
-    shares = SHARES if open_noise else SHARES[:1]
+    inside = np.clip(np.minimum(rows.w, 1.0)[:, None] * rows.leverage, 0.0, 1 - 1e-10)
+    errors, without = (rows.y - rows.mean) / (1 - inside), inside / (1 - inside)
     best = np.full(len(first.noise), -np.inf)
     noise, power = first.noise.copy(), first.exponents.copy()
     for p in exponents:
         law = replace(first, exponents=np.full_like(power, p))
-        variance = law.combined(without, e, k)
+        variance = law.combined(without, rows.left, rows.prior)
         for share in shares:
-            total = np.maximum(variance + share * first.noise, np.finfo(np.float64).tiny)
-            score = -(np.log(total) + errors**2 / total).sum(axis=0)
+            score = rows.w @ _log_density(errors, variance + share * first.noise) / rows.w.sum()
             better = score > best
             best[better] = score[better]
             noise[better], power[better] = share * first.noise[better], p
-    return replace(first, noise=noise, exponents=power)
+    law = replace(first, noise=noise, exponents=power)
+    deviation = np.sqrt(law.combined(without, rows.left, rows.prior) + law.noise)
+    return law, Conformal.of(errors, deviation, "leave one out"), best
+
+
+def _log_density(errors: Float[Array, "b t"], variance: Float[Array, "b t"]) -> Array:
+    variance = np.maximum(variance, np.finfo(np.float64).tiny)
+    return -0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance)

@@ -8,7 +8,9 @@ on to log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K �
 O(m² d) for all of them.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.arrays import is_sparse
+from bochner._ground.blocks import Blocks
 from bochner._ground.checks import one_of
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.named import choose_lengthscale
+from bochner.estimators.fitting.named import LengthscaleSearch, choose_lengthscale
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
 from bochner.estimators.tuning.rescaled import family_of
@@ -29,12 +32,16 @@ from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.kernels.distances import squared
 from bochner.kernels.stationary import Radial
+from bochner.planning.sizes import LOO_ROWS
 from bochner.solvers.evidence import as_variance
 from bochner.solvers.kernel_evidence import kernel_evidence
 
 __all__ = ["as_search", "lengthscales_by_evidence"]
 
 Note = Callable[[Objective], Callable[[Dials, float], None]]
+
+#: Names whose lengthscale the evidence is not asked for: found in another way, or there is none.
+UNASKED = ("auto", "linear")
 
 #: Rows that the evidence is of, at most: an evaluation takes a tenth to a third of a second.
 ROWS = 1024
@@ -48,10 +55,14 @@ ONE, MANY, TRY = 12, 40, 6
 
 #: Factors of the start's lengthscales that descents start from: a function that is fast along one
 #: column drives the common factor to where it is noise.
-FACTORS = (1.0, 0.25)
+FACTORS = (1.0, 0.25, 0.0625)
 
 #: Penalties that a descent may start from, as shares of k(x, x), and those it stays between.
 STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
+
+#: That of them which one lengthscale a column is also tried from: with one for all, a function of
+#: few columns looks like noise, and a start where all is noise says nothing of columns.
+QUIET = slice(2, 3)
 
 #: log ℓ stays within this of its start.
 FAR = 7.0
@@ -61,10 +72,13 @@ STEP = 1e-4
 
 
 def as_search(model: Any) -> engine.Search | None:
-    """Check a process' ``lengthscale``: None for "loo", the usual search."""
-    who = type(model).__name__
-    one_of(model.lengthscale, who, "lengthscale", ("loo", "evidence"))
-    if model.lengthscale == "loo":
+    """Check a process' ``lengthscale``; None for the usual search."""
+    who, how = type(model).__name__, model.lengthscale
+    one_of(how, who, "lengthscale", ("auto", "loo", "evidence"))
+    if how == "auto":
+        named = isinstance(model.kernel, str) and model.kernel not in UNASKED
+        return partial(_likelier, model) if named and model.metric is None else None
+    if how == "loo":
         return None
     if model.metric is not None:
         raise InvalidInput(
@@ -74,13 +88,40 @@ def as_search(model: Any) -> engine.Search | None:
     return partial(_search, model)
 
 
+def _likelier(model: Any, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
+    """Return the search that ends where rows are likelier under the law without them."""
+    first = _named(model, name, sample)
+    second = _search(model, first.kernel, sample)
+    if not second.path or second.kernel == first.kernel:
+        return first
+    rows = sample.lowest(LOO_ROWS)
+    before, after = (_log_density(model, found.kernel, rows) for found in (first, second))
+    return second if after > before else first
+
+
+def _log_density(model: Any, kernel: Kernel, sample: RowSample) -> float:
+    """Return the mean leave-one-out log density of a fit to these rows."""
+    trial = copy(model)
+    trial.kernel, trial.lengthscale, trial.random_state = kernel, "loo", model.seed_
+    trial.n_features = _width(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolutionWarning)
+        trial.fit_blocks(Blocks.from_arrays(sample.X, sample.y, sample.w))
+    return float(trial.loo_log_density_)
+
+
+def _width(model: Any) -> int:
+    return model.n_features if isinstance(model.n_features, int) else engine.SEARCHED
+
+
+def _named(model: Any, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
+    method = as_method(model.method)
+    return choose_lengthscale(name, sample, _width(model), model.seed_, method=method)
+
+
 def _search(model: Any, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    if isinstance(kernel, str):
-        D = model.n_features
-        width, method = D if isinstance(D, int) else engine.SEARCHED, as_method(model.method)
-        kernel = choose_lengthscale(kernel, sample, width, model.seed_, method=method).kernel
     return lengthscales_by_evidence(
-        kernel,
+        _named(model, kernel, sample).kernel if isinstance(kernel, str) else kernel,
         sample,
         centred=model.fit_intercept,
         noise=as_variance(model.noise, "noise"),
@@ -110,7 +151,7 @@ def lengthscales_by_evidence(
 
     Notes
     -----
-    O(m³ + m² d) for each of at most 78 evaluations, m ≤ 1024 rows: seconds, whatever n
+    O(m³ + m² d) for each of at most 94 evaluations, m ≤ 1024 rows: seconds, whatever n
     (a Matérn kernel without a closed form takes ten times as long).
     """
     family_of(start)
@@ -125,12 +166,11 @@ def lengthscales_by_evidence(
     d = rows.X.shape[1]
     if d > 1 and not is_sparse(rows.X) and isinstance(start, Radial):
         each, note = _Evidence(start, rows, d), diary.descent("one a column")
-        wide = [
-            replace(point.dials, lengths=np.repeat(point.dials.lengths, d))
-            for point in (*first, best)
-        ]
+        starts = [point.dials for point in (*first, best)]
+        starts += [replace(starts[0], share=share) for share in rows.shares[QUIET]]
+        wide = [replace(dials, lengths=np.repeat(dials.lengths, d)) for dials in starts]
         many = _descended(each, [_best_of(each, [dials], note, TRY) for dials in wide], MANY, note)
-        best = many if many.value < best.value - (d - 1) / len(y) else best
+        best = many if many.value < best.value - (d - 1) / rows.count else best
     found = _Evidence(start, rows, len(best.dials.lengths)).kernel(best.dials)
     share = float(np.exp(best.dials.share))
     return Tuning(found, share, criterion="evidence", path=tuple(diary.steps))
@@ -154,6 +194,11 @@ class _Rows:
     amplitude: float | None
 
     @property
+    def count(self) -> float:
+        """Rows, a row of weight w as w of them."""
+        return max(float(self.w.sum()), len(self.w))
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """Logarithms of penalties a row to start from: the one that is given, or several."""
         weight = float(self.w.sum())
@@ -175,7 +220,7 @@ class _Evidence:
 
     def __call__(self, dials: Dials) -> tuple[float, Float[Array, " q"]]:
         """Return the value and its gradient in the dials' vector."""
-        rows, m = self.rows, len(self.rows.w)
+        rows, m = self.rows, self.rows.count
         alpha = float(np.exp(dials.share) * rows.w.sum())
         kernel, held = self.kernel(dials), (rows.noise, rows.amplitude)
         K, slope = self._pairs(kernel, dials)

@@ -63,6 +63,22 @@ class Posterior:
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
 
+    def held(
+        self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]
+    ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and the leverage of each row if aᵀβ = 0, with a direction a of its own.
+
+        With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.
+        """
+        (A, _), a = self._coordinates(Z), product(directions, self.vectors)
+        alpha, inverse = self.evidence.alpha, 1 / (self.values[:, None] + self.evidence.alpha)
+        outside = np.einsum("ij,ij->i", directions, Z - self.feature_mean) - (A * a).sum(axis=1)
+        own = np.einsum("ij,ij->i", directions, directions) - (a * a).sum(axis=1)
+        cross = (A * a) @ inverse + outside[:, None] / alpha
+        within = (a * a) @ inverse + np.maximum(own, 0.0)[:, None] / alpha
+        mean = self.mean(Z) - cross * (directions @ self.coef) / within
+        return mean, np.maximum(self.leverage(Z) - cross**2 / within, 0.0)
+
     def covariance(self, Z: Float[Array, "b D"], target: int) -> Float[Array, "b b"]:
         """Return Cov f(x), f(x') of one target without what the features leave out."""
         A, _ = self._coordinates(Z)

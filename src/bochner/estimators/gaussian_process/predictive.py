@@ -6,8 +6,9 @@ Without e(x) the variance would starve: far from the data features vanish, or re
 and leave no doubt. Where ZZᵀ ⪯ K, e is the variance of what no combination of features can be
 (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). Other maps, as Fourier's, are compared
 with the Nyström projection onto landmarks among the rows: e(x) is then what these leave out,
-k(x, x) far from all rows, taken to the power p that leave-one-out errors ask for, and the variance
-is held below that of the prior.
+k(x, x) far from all rows, and the variance is held below that of the prior. Either e(x)/k(x, x) is
+taken to the power p ≥ 1 that leave-one-out errors ask for: targets smoother, or of less amplitude
+along what is left out, than draws of the kernel have less of it near the rows.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from bochner.kernels import Kernel
 
 __all__ = ["LeftOut", "Predictive"]
 
-#: A row of which less than this share is left out is a landmark, and says nothing of other rows.
+#: A row of which less than this share is left out is in the span of the features.
 EXPLAINED = 1e-6
 
 #: Landmarks that maps which do not lie below their kernel are compared with, at most.
@@ -91,7 +92,7 @@ class Predictive:
     noise : (t,) float64
         Variance of y about f(x).
     exponents : (t,) float64
-        p in k(x, x) (e(x)/k(x, x))ᵖ; 1 for maps below their kernel.
+        p in k(x, x) (e(x)/k(x, x))ᵖ.
     """
 
     posterior: Posterior
@@ -112,10 +113,10 @@ class Predictive:
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
         """Return what deviations of the process left out, and of the sum, are multiplied by."""
         e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
-        if self.left_out.landmarks is None:
-            return np.ones((1, len(self.noise))), np.ones((1, len(self.noise)))
         damped = self._damped(e, k)
         share = np.divide(damped, e[:, None], out=np.ones_like(damped), where=e[:, None] > 0)
+        if self.left_out.landmarks is None:
+            return np.sqrt(share), np.ones((1, len(self.noise)))
         total = self.posterior.floor * self.posterior.leverage(Z) + self._amplitude * damped
         most = np.minimum(total, self._most(k))
         held = np.divide(most, total, out=np.ones_like(total), where=total > 0)

@@ -62,10 +62,11 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         σ², a variance in units of y², or: chosen by the evidence.
     amplitude : "evidence" or float, default "evidence"
         a², the same for what the kernel is multiplied by.
-    lengthscale : {"loo", "evidence"}, default "loo"
+    lengthscale : {"auto", "loo", "evidence"}, default "auto"
         How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
         stays as it is. "evidence": of names and values, one a column where that is worth it, by
         the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
+        "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo".
     precision : {"auto", "float32", "float64"}, default "auto"
         As that of :class:`KernelRidge`.
     fit_intercept : bool, default True
@@ -79,12 +80,13 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     map_ : FeatureMap
         φ.
     noise_variance_, amplitude_ : float or (t,)
-        σ² and a². What the features leave out counts as noise in ``evidence_``; here it is taken
-        out of it, as leave-one-out errors tell.
+        σ² and a². What the features leave out is noise in ``evidence_``, but not in this σ².
     log_marginal_likelihood_value_ : float
         Of the process on the features, summed over targets; with an intercept, of the contrasts.
     evidence_ : Evidence
         Noise, amplitude and log likelihood of each target, and how their choice went.
+    loo_log_density_ : float
+        Mean log density of a row of the sample under the law without it, as row and landmark.
     predictive_ : Predictive
         Law of f(x): posterior of the coefficients, and what the features leave out.
     calibration_ : Conformal
@@ -125,7 +127,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         metric: str | None = None,
         noise: float | str = "evidence",
         amplitude: float | str = "evidence",
-        lengthscale: str = "loo",
+        lengthscale: str = "auto",
         precision: str = "auto",
         fit_intercept: bool = True,
         random_state: Seed = None,
@@ -207,7 +209,8 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _solve(self) -> Self:
         given = [as_variance(getattr(self, name), name) for name in ("noise", "amplitude")]
-        self.predictive_, self.calibration_ = solve_process(self, *given)
+        self.predictive_, self.calibration_, densities = solve_process(self, *given)
+        self.loo_log_density_ = float(densities.sum())
         return self
 
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
