@@ -104,6 +104,26 @@ def test_a_budget_that_binds_is_named_and_kept(wanted, limit, words):
     assert found.n_features <= {"seconds": 64, "bytes": 130, "rows": 300}[limit]
 
 
+def test_an_open_method_ends_with_the_kernel_itself():
+    """301 rows, an odd number, of which no smaller map holds enough."""
+    X = rows(6, 301)
+    kernel = Gaussian(0.2)
+    found = enough(kernel, "auto", X, alpha=1e-6, wanted=Enough(1e-3), random_state=0)
+    assert found.limit is None
+    assert found.n_features == 301
+    assert "Nystrom()" in str(found)
+    assert np.allclose(found.map(X) @ found.map(X).T, kernel(X), atol=1e-7)
+
+
+def test_few_features_are_found_where_few_are_enough():
+    X = rows(7, 300)
+    kernel = Gaussian(20.0)
+    found = enough(kernel, "orthogonal", X, alpha=100.0, wanted=Enough(0.5), random_state=0)
+    assert found.limit is None
+    assert found.n_features < 16
+    assert [t.n_features for t in found.tried[:3]] == [64, 32, 16]
+
+
 def test_draw_is_enough_at_a_penalty():
     X = rows(1, 400)
     phi = bo.draw(KERNEL, "auto", n_features="auto", tolerance=0.2, alpha=4.0, X=X, random_state=0)

@@ -29,6 +29,9 @@ __all__ = ["Enough", "Tried", "Width", "as_enough", "enough"]
 #: Width that the search starts from, and that method="auto" is decided at.
 FIRST, DECIDED = 64, 512
 
+#: Narrower maps are not looked for.
+FEWEST = 4
+
 #: Rows that ε and leave-one-out errors are measured on.
 SAMPLE = 1024
 
@@ -212,7 +215,8 @@ def enough(
     ε is measured on at most 1024 rows as :func:`bochner.certify` measures it, with K made once;
     widths double until it is at most 0.85 of the tolerance, and two steps of bisection on the
     logarithm then bring the width to within a fifth of the least that would do. Time O(m³ log D +
-    m² D) for m sampled rows.
+    m² D) for m sampled rows. Where the method is open and X are all rows, as many features as
+    rows are the kernel itself.
     """
     wanted = Enough() if wanted is None else wanted
     alpha, seed = positive(alpha, "enough", "alpha"), seed_of(random_state)
@@ -243,6 +247,7 @@ class _Search:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
         self._alpha, self._n = alpha, n_rows
+        self._open = method if isinstance(method, Auto) and n_rows == X.shape[0] else None
         self._method = self._decided(method)
         self._rows = rows_of(X, SAMPLE, seed)
         self._y = None if wanted.excess is None or y is None else rows_of(y, SAMPLE, seed)
@@ -265,13 +270,23 @@ class _Search:
         low = 0
         for width in self._widths():
             if self._does(self._try(width)):
-                return low, width
+                return (low, width) if low else self._halve(width)
             low = width
         return low, None
 
+    def _halve(self, high: int) -> tuple[int, int]:
+        """Return a width that does not do, and one twice as large that does."""
+        while high > FEWEST and not self._late():
+            low = high // 4 * 2
+            if not self._does(self._try(low)):
+                return low, high
+            high = low
+        return 0, high
+
     def _widths(self) -> Iterator[int]:
         most = min(self._wanted.most_features, self._n)
-        width, most = FIRST, max(2, most - most % 2)  # pairs of features need an even width
+        whole = self._open is not None and most == self._n
+        width, most = FIRST, most if whole else max(2, most - most % 2)  # pairs need an even width
         while width < most:
             yield width
             if self._late():
@@ -292,7 +307,7 @@ class _Search:
         """Try two widths between one that does not do and one that does."""
         self._limit = None
         for _ in range(2):
-            middle = 2 * round((max(low, FIRST // 4) * high) ** 0.5 / 2)
+            middle = 2 * round((low * high) ** 0.5 / 2)
             if not low < middle < high or self._late():
                 return
             does = self._does(self._try(middle))
@@ -304,7 +319,7 @@ class _Search:
         return found.epsilon <= MARGIN * self._wanted.tolerance
 
     def _try(self, width: int) -> Tried:
-        phi = draw_map(self._method, self._kernel, self._ask(width))
+        phi = self._draw(width)
         kernel = self._kernel if self._K is None else _Known(self._K)
         measured = sample(phi, self._rows, kernel)
         self._K = measured.K
@@ -313,6 +328,13 @@ class _Search:
         self._maps[width] = phi
         self._tried[width] = Tried(phi.n_features, epsilon, excess, seconds)
         return self._tried[width]
+
+    def _draw(self, width: int) -> FeatureMap:
+        if self._open is None or width < self._n:
+            return draw_map(self._method, self._kernel, self._ask(width))
+        choice = choose_method(self._open, self._kernel, self._ask(width))
+        self._method = choice.method  # as many features as rows are the kernel itself
+        return choice.map
 
     def _excess(self, phi: FeatureMap) -> float:
         """Return how much larger the leave-one-out error is than with the exact kernel."""
