@@ -115,6 +115,17 @@ def test_an_open_method_ends_with_the_kernel_itself():
     assert np.allclose(found.map(X) @ found.map(X).T, kernel(X), atol=1e-7)
 
 
+def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away():
+    """Mercer maps have least error of the matrix here, and never reach the far rows: ε tells."""
+    X = np.random.default_rng(0).standard_t(2.5, (900, 2))
+    found, landmarks = (
+        enough(Gaussian(1.0), method, X, alpha=0.01, random_state=0)
+        for method in ("auto", "nystrom")
+    )
+    assert found.limit is None
+    assert found.n_features <= 1.2 * landmarks.n_features
+
+
 def test_few_features_are_found_where_few_are_enough():
     X = rows(7, 300)
     kernel = Gaussian(20.0)

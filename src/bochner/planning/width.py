@@ -18,6 +18,7 @@ from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
+from bochner.features.nystrom import Nystrom
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.planning.penalty import least_error, least_exact_error
@@ -188,7 +189,7 @@ def enough(
     ----------
     kernel : Kernel
     method : Method or str
-        "auto" is decided once, at 512 features.
+        "auto" is decided once, at 512 features: its choice, or landmarks where their ε is smaller.
     X : (n, d)
         Rows of the fit, or a random sample of them.
     alpha : float
@@ -247,20 +248,29 @@ class _Search:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
         self._alpha, self._n = alpha, n_rows
-        self._open = method if isinstance(method, Auto) and n_rows == X.shape[0] else None
-        self._method = self._decided(method)
         self._rows = rows_of(X, SAMPLE, seed)
         self._y = None if wanted.excess is None or y is None else rows_of(y, SAMPLE, seed)
         self._K: Array | None = None
+        self._open = method if isinstance(method, Auto) and n_rows == X.shape[0] else None
+        self._method = self._decided(method)
         self._exact: float | None = None
         self._maps: dict[int, FeatureMap] = {}
         self._tried: dict[int, Tried] = {}
         self._limit: str | None = None
 
     def _decided(self, method: Method) -> Method:
+        """Return the method; of an open one's choice and landmarks the one with the smaller ε.
+
+        The error of the matrix hides a direction that features cannot reach; ε is its largest.
+        """
         if not isinstance(method, Auto):
             return method
-        return choose_method(method, self._kernel, self._ask(min(DECIDED, self._n))).method
+        ask = self._ask(min(DECIDED, self._n))
+        choice = choose_method(method, self._kernel, ask)
+        others = () if method.candidates else (Nystrom(),)
+        maps = {choice.method: choice.map}
+        maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
+        return min(maps, key=lambda m: self._epsilon(maps[m]))
 
     def _ask(self, width: int) -> Request:
         return Request(self._X.shape[1], width, self._seed, X=self._X)
@@ -320,14 +330,17 @@ class _Search:
 
     def _try(self, width: int) -> Tried:
         phi = self._draw(width)
-        kernel = self._kernel if self._K is None else _Known(self._K)
-        measured = sample(phi, self._rows, kernel)
-        self._K = measured.K
-        epsilon = distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
-        excess, seconds = self._excess(phi), time.perf_counter() - self._start
+        epsilon, excess = self._epsilon(phi), self._excess(phi)
+        seconds = time.perf_counter() - self._start
         self._maps[width] = phi
         self._tried[width] = Tried(phi.n_features, epsilon, excess, seconds)
         return self._tried[width]
+
+    def _epsilon(self, phi: FeatureMap) -> float:
+        kernel = self._kernel if self._K is None else _Known(self._K)
+        measured = sample(phi, self._rows, kernel)
+        self._K = measured.K
+        return distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
 
     def _draw(self, width: int) -> FeatureMap:
         if self._open is None or width < self._n:
