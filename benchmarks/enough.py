@@ -68,7 +68,7 @@ def _draws(X: np.ndarray, alpha: float, method: Method, seeds: int) -> Iterator[
     for seed in range(seeds):
         width = bo.enough(kernel, method, X, alpha=alpha, random_state=seed)
         half = bo.draw(
-            kernel, width.method, n_features=width.n_features // 2, X=X, random_state=seed
+            kernel, width.method, n_features=width.n_features // 4 * 2, X=X, random_state=seed
         )
         epsilon, at_half = (_epsilon(phi(X), K, L) for phi in (width.map, half))
         yield _Found(width.n_features, epsilon, at_half, width.limit)
