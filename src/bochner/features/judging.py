@@ -10,6 +10,7 @@ and it chooses its own penalty: maps are compared by the least of these along th
 """
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,9 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.moments import Moments
-from bochner.solvers.direct import decompose, floor, leave_one_out, penalties
+from bochner.solvers.direct import Eigen, decompose, floor, leave_one_out, penalties
 
-__all__ = ["Targets", "foretold_error"]
+__all__ = ["LeftOut", "Targets", "foretold_error", "left_out"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,49 @@ class Targets:
         return replace(self, y=self.y[rows], w=self.w[rows])
 
 
+class LeftOut(NamedTuple):
+    """Leave-one-out mean squared errors of ridge regression on features, and what they are of.
+
+    Attributes
+    ----------
+    moments : Moments
+    eigen : Eigen
+    alphas : (a,) float64
+        Penalties, ascending.
+    errors : (a,) float64
+    n_rows : int
+        Rows of positive weight.
+    """
+
+    moments: Moments
+    eigen: Eigen
+    alphas: Float[Array, " a"]
+    errors: Float[Array, " a"]
+    n_rows: int
+
+
+def left_out(
+    Z: Float[Array, "m D"],
+    y: Float[Array, "m t"],
+    w: Float[Array, " m"] | None = None,
+    share: float | None = None,
+    dtype: Any = np.float64,
+) -> LeftOut:
+    """Return the errors of all rows along the path of penalties, or at a given one a row.
+
+    Z is float64; ``dtype`` is that of the products which leave rows out. O(m D² + D³).
+    """
+    moments = Moments.of(Z, y, w)
+    eigen = decompose(moments)
+    if share is None:
+        alphas = penalties(eigen)
+    else:
+        alphas = np.array([max(share * moments.weight, floor(eigen))])
+    centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
+    errors, m = leave_one_out(eigen, [centred], alphas)
+    return LeftOut(moments, eigen, alphas, errors, m)
+
+
 def foretold_error(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> float:
     """Return the mean squared error that a fit to ``targets.n_rows`` rows will have.
 
@@ -54,16 +98,9 @@ def foretold_error(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) ->
     landmarks were taken from flatter a map. O(m D² + D³).
     """
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
-    moments = Moments.of(Z, targets.y, targets.w)
-    eigen = decompose(moments)
-    if targets.share is None:
-        alphas = penalties(eigen)
-    else:
-        alphas = np.array([max(targets.share * moments.weight, floor(eigen))])
     # Of float32 for speed: what the errors of two maps differ by is far above its rounding.
-    Z = (Z - moments.feature_mean).astype(np.float32)
-    centred = Z, targets.y - moments.target_mean, targets.w
-    errors, m = leave_one_out(eigen, [centred], alphas)
-    shares = eigen.values[:, None] / (eigen.values[:, None] + alphas)
-    spent = (shares**2).sum(axis=0) / eigen.count
-    return float((errors * (1 - spent) / (1 - spent * m / targets.n_rows)).min())
+    found = left_out(Z, targets.y, targets.w, targets.share, np.float32)
+    values = found.eigen.values[:, None]
+    spent = ((values / (values + found.alphas)) ** 2).sum(axis=0) / found.eigen.count
+    all_rows = 1 - spent * found.n_rows / targets.n_rows
+    return float((found.errors * (1 - spent) / all_rows).min())

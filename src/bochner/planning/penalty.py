@@ -4,9 +4,8 @@ import numpy as np
 
 from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
+from bochner.features.judging import left_out
 from bochner.kernels import Kernel
-from bochner.moments import Moments
-from bochner.solvers.direct import decompose, leave_one_out, penalties
 
 __all__ = ["least_error", "least_exact_error", "penalty_for"]
 
@@ -43,10 +42,6 @@ def least_exact_error(
 
 def least_error(Z: Float[Array, "m D"], y: Float[Array, "m t"]) -> tuple[float, float]:
     """Return the least leave-one-out mean squared error on these features, and its penalty."""
-    moments = Moments.of(Z, y)
-    eigen = decompose(moments)
-    alphas = penalties(eigen)
-    rows = [(Z - moments.feature_mean, y - moments.target_mean, None)]
-    errors = leave_one_out(eigen, rows, alphas)[0]
-    best = int(np.argmin(errors))
-    return float(errors[best]), float(alphas[best])
+    found = left_out(Z, y)
+    best = int(np.argmin(found.errors))
+    return float(found.errors[best]), float(found.alphas[best])

@@ -14,6 +14,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features, weights_of
+from bochner.estimators.fitting.inputs import required_targets
 from bochner.solvers.optimum import Convergence
 
 __all__ = [
@@ -75,11 +76,7 @@ def rows_of(model: Any, features: Features) -> tuple[Array, Float[Array, "n 1"]]
 def targets_of(model: Any, features: Features) -> tuple[Float[Array, "n t"], Float[Array, "n 1"]]:
     """Return targets and weights by the first pass; ``target_shape_`` is that of a row of y."""
     y, w = rows_of(model, features)
-    if y is None:
-        raise InvalidInput(
-            f"{type(model).__name__}: requires y to be passed, but the target y is None; name it "
-            "with target=... where the blocks are made."
-        )
+    y = required_targets(type(model).__name__, y)
     model.target_shape_ = tuple(y.shape[1:])
     return y.reshape(len(y), -1), w
 

@@ -16,10 +16,11 @@ from bochner._ground.arrays import (
 )
 from bochner._ground.blocks import Blocks
 from bochner._ground.schema import listed
+from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.named import accepts_sparse
 
-__all__ = ["fit_blocks_of", "is_foreign", "note_columns", "predict_blocks_of"]
+__all__ = ["fit_blocks_of", "is_foreign", "note_columns", "predict_blocks_of", "required_targets"]
 
 
 def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool) -> Blocks:
@@ -146,3 +147,13 @@ def is_foreign(X: Any) -> bool:
         return "numpy" not in array_namespace(X).__name__.split(".")
     except TypeError:
         return False
+
+
+def required_targets(who: str, y: Array | None) -> Array:
+    """Return the targets of a block, which must be there."""
+    if y is None:
+        raise InvalidInput(
+            f"{who}: requires y to be passed, but the target y is None; name it with target=... "
+            "where the blocks are made."
+        )
+    return y

@@ -13,7 +13,12 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.schema import listed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.estimators.fitting.inputs import fit_blocks_of, is_foreign, note_columns
+from bochner.estimators.fitting.inputs import (
+    fit_blocks_of,
+    is_foreign,
+    note_columns,
+    required_targets,
+)
 
 __all__ = ["class_blocks", "class_blocks_of", "indicators"]
 
@@ -101,16 +106,12 @@ def _found(who: str, blocks: Blocks) -> Array:
     """Return the distinct labels of a pass."""
     seen: Array = np.empty(0)
     for block in blocks:
-        if block.y is None:
+        y = required_targets(who, block.y)
+        if y.ndim != 1:
             raise InvalidInput(
-                f"{who}: requires y to be passed, but the target y is None; name it with "
-                "target=... where the blocks are made."
+                f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
             )
-        if block.y.ndim != 1:
-            raise InvalidInput(
-                f"{who}: y must be one column of labels; got rows of shape {block.y.shape[1:]}."
-            )
-        seen = np.union1d(seen, to_numpy(block.y))
+        seen = np.union1d(seen, to_numpy(y))
         if len(seen) > MOST_CLASSES:
             raise InvalidInput(
                 f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "

@@ -22,6 +22,7 @@ from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.search import tune_kernel
 from bochner.estimators.tuning.tuned import Tuning
 from bochner.features import IID, Fourier, Method, Orthogonal
+from bochner.features.judging import left_out
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (
     Cauchy,
@@ -34,8 +35,6 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.moments import Moments
-from bochner.solvers.direct import decompose, floor, leave_one_out, penalties
 
 __all__ = [
     "NAMED",
@@ -204,13 +203,9 @@ class _Errors:
         except UnsupportedKernel:
             phi = draw_map(Fourier(IID()), kernel, ask)
         Z = phi(sample.X).astype(np.float64, copy=False)
-        moments = Moments.of(Z, sample.y, sample.w)
-        eigen = decompose(moments)
-        centred = (Z - moments.feature_mean, sample.y - moments.target_mean, sample.w)
-        given = None if self._share is None else np.array([self._share * moments.weight])
-        alphas = penalties(eigen) if given is None else np.maximum(given, floor(eigen))
-        error = float(leave_one_out(eigen, [centred], alphas)[0].min())
-        return max(error, ROUNDING * float(moments.power.max()) / moments.weight)
+        found = left_out(Z, sample.y, sample.w, self._share)
+        power, weight = found.moments.power, found.moments.weight
+        return max(float(found.errors.min()), ROUNDING * float(power.max()) / weight)
 
 
 def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:

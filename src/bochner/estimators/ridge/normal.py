@@ -19,6 +19,7 @@ from bochner._ground.shapes import Array
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.folds import added, sweep_folds, total_of
+from bochner.estimators.fitting.inputs import required_targets
 from bochner.estimators.fitting.rows import Keeper, RowSample
 from bochner.features.nystrom import Rounded
 from bochner.moments import Moments, Precision
@@ -342,10 +343,4 @@ def check_targets(model: Any, blocks: Blocks) -> None:
 
 def target_shape(model: Any, blocks: Blocks) -> tuple[int, ...]:
     """Return the shape of one row of y: () or (t,)."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            f"{type(model).__name__}: requires y to be passed, but the target y is None; name it "
-            "with target=... where the blocks are made."
-        )
-    return tuple(y.shape[1:])
+    return tuple(required_targets(type(model).__name__, next(iter(blocks)).y).shape[1:])

@@ -12,7 +12,7 @@ from bochner._ground.checks import nonnegative
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns
+from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, required_targets
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.sgd import walk
 from bochner.estimators.sgd.choice import check, choose, choose_for_stream, gathered
@@ -207,13 +207,7 @@ def _check_numbers(model: KernelSGDRegressor) -> None:
 
 def _note_targets(model: KernelSGDRegressor, blocks: Blocks, first: bool) -> None:
     """Set the shape of one row of y, or hold it to the one before."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            "KernelSGDRegressor: requires y to be passed, but the target y is None; name it with "
-            "target=... where the blocks are made."
-        )
-    shape = tuple(y.shape[1:])
+    shape = tuple(required_targets("KernelSGDRegressor", next(iter(blocks)).y).shape[1:])
     if not first and shape != model.target_shape_:
         raise InvalidInput(
             "KernelSGDRegressor: y must have the same targets in every call; got rows of shape "
