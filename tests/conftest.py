@@ -3,9 +3,16 @@
 import os
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("layouts", "tolerance", "pages")
+
+# The same cases in each run, so that a failure is of the change at hand. New cases are sought by
+# `pytest tests/laws --hypothesis-profile=search`.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile("same")
 
 # SciPy reads it when it is imported; scikit-learn skips its array API checks without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")

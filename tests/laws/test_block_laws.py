@@ -177,7 +177,7 @@ def test_a_pass_given_up_does_not_spoil_the_next(everything):
         assert gathered(blocks.with_rows(5))[3][-1] == (200, 3), name
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 12), min_size=1), st.integers(1, 15))
 def test_cutting_keeps_every_row_in_order(sizes, rows):
     n = sum(sizes)

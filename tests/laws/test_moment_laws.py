@@ -85,7 +85,7 @@ def test_merge_in_any_order_is_the_same():
         same((a + b) + (c + d), whole)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(
     cuts=st.lists(st.integers(1, 59), min_size=2, max_size=2, unique=True).map(sorted),
     mean=st.sampled_from([0.0, -5.0, 1e4]),

@@ -41,16 +41,18 @@ def test_the_least_of_repeats_is_taken_by_the_clock_given():
 
 
 @given(n=st.integers(20, 10**7), D=st.integers(1, 8192), d=st.integers(1, 100), t=st.integers(1, 5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200)
 def test_more_rows_and_targets_never_take_less(rates, n, D, d, t):
-    phi = Features(D, 1e-6)
+    phi = Features(D, 1e-6, draw_seconds=1.0, from_rows=True)
     for precision in ("float32", "float64"):
         a, b = (
-            moments_cost(Task(size, d, targets), phi, precision, rates)
+            moments_cost(Task(size, d, targets, read_seconds=1e-6 * size), phi, precision, rates)
             for size, targets in ((n, t), (2 * n + 20_000, t + 1))
         )
-        few = n * D**2 <= 2e8  # decomposed row by row, which can take longer than their moments
-        assert a.total - few * a.seconds["decomposition"] <= b.total
+        # rows that are all kept may be decomposed row by row and are all judged: that can be longer
+        of_kept = {"decomposition", "leave-one-out", "memory"} if n < 20_000 else set()
+        assert all(a.seconds[step] <= b.seconds[step] for step in a.seconds.keys() - of_kept)
+        few = n * D**2 <= 2e8
         assert 0 < a.peak <= 1.3 * b.peak + 8e8 * few
 
 
@@ -60,7 +62,7 @@ def test_more_rows_and_targets_never_take_less(rates, n, D, d, t):
     ),
     seconds=st.none() | st.floats(0.1, 1e5),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_choice_is_within_the_budget_and_nothing_beats_it_in_all(numbers, seconds):
     fits = [
         PlannedFit(bo.Nystrom(), 8, "moments float64", error, 0.1, s, size, {})
