@@ -59,6 +59,21 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
     assert len(short.history) < len(long.history)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept, monkeypatch):
+    """Of wide features rows are not thinned: the first sweeps lead on instead."""
+    Z, codes = many
+    w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
+    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
+    ask = {"targets": five, "tol": 1e-12, "fit_intercept": intercept}
+    alone = minimise(source(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    monkeypatch.setattr(whole_newton, "WIDE", 8)
+    swept = minimise(source(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
+    np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
+    assert swept.history.decrease[0] < alone.history.decrease[0] / 100
+
+
 def test_thinned_rows_stand_for_all_and_few_are_kept(many):
     Z, codes = many
     w = np.random.default_rng(9).uniform(0.5, 2, len(Z))

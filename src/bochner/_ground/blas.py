@@ -33,14 +33,14 @@ def subtract_product(
         raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of A's dtype")
 
 
-def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"]) -> None:
-    """Add Zᵀ Z to the upper triangle of G, in place.
+def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
+    """Add factor · Zᵀ Z to the upper triangle of G, in place.
 
     G is Fortran-contiguous, Z C-contiguous, both of one dtype. A symmetric rank-n update is half
     the work of a product, and adding into its result makes small blocks as fast as large ones.
     """
     syrk = ssyrk if G.dtype == np.float32 else dsyrk
-    updated = syrk(1.0, Z.T, beta=1.0, c=G, overwrite_c=1)
+    updated = syrk(factor, Z.T, beta=1.0, c=G, overwrite_c=1)
     if not np.shares_memory(updated, G):
         raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of Z's dtype")
 

@@ -18,8 +18,8 @@ FEW = 256
 #: But none is kept whole where so large a share of the rows would be.
 MOST = 0.125
 
-#: Rows that are gathered at once.
-AT_ONCE = 4096
+#: Numbers of the rows that are gathered at once: a few megabytes, written again and again.
+AT_ONCE = 1 << 20
 
 #: A sum is changed if fewer rows differ than this share of those that take part ...
 CHANGED = 0.7
@@ -84,15 +84,21 @@ class Table:
                 few |= side
         return few & (np.count_nonzero(few) <= MOST * len(few))
 
-    def gathered(self, rows: Array) -> Float[Array, "m p"]:
-        """Return [Z 1] of these rows, which are in order."""
+    def gathered(self, rows: Array) -> Iterator[tuple[slice, Float[Array, "m p"]]]:
+        """Give [Z 1] of these rows, which are in order, some at a time, and which of them they are.
+
+        All are written to the same place.
+        """
+        most = max(1, AT_ONCE // (self.n_features + 1))
+        out = np.ones((min(most, len(rows)), self.n_features + 1), self.dtype)
         starts = np.cumsum([0, *map(len, self.pieces)])
         cuts = np.searchsorted(rows, starts)
-        out = np.ones((len(rows), self.n_features + 1), self.dtype)
-        for i in np.flatnonzero(np.diff(cuts)):
-            here = slice(cuts[i], cuts[i + 1])
-            out[here, :-1] = self.pieces[i][rows[here] - starts[i]]
-        return out
+        for i, Z in enumerate(self.pieces):
+            for low in range(cuts[i], cuts[i + 1], most):
+                here = slice(low, min(low + most, cuts[i + 1]))
+                part = out[: here.stop - low]
+                part[:, :-1] = Z.take(rows[here] - starts[i], axis=0)
+                yield here, part
 
     def image(self, theta: Float[Array, "u p"]) -> Float[Array, "u n"]:
         """Return Z β + b, a row for each column."""
@@ -143,7 +149,7 @@ def changed(table: Table, old: Sum | None, c: Float[Array, " n"]) -> Sum:
             _add(table, total, rows[more], change[rows[more]], 1.0)
             _add(table, total, rows[~more], -change[rows[~more]], -1.0)
             return Sum(total, c, drift)
-    total = np.zeros((p, p), order="F")
+    total = np.zeros((p, p), table.dtype, order="F")
     _add(table, total, bent, c[bent], 1.0)
     return Sum(total, c, 0)
 
@@ -154,12 +160,5 @@ def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: 
         return
     root = None if c.min() == c.max() else np.sqrt(c).astype(table.dtype)
     factor = sign if root is not None else sign * float(c[0])
-    for low in range(0, len(rows), AT_ONCE):
-        A = table.gathered(rows[low : low + AT_ONCE])
-        if root is not None:
-            A *= root[low : low + AT_ONCE, None]
-        part = np.zeros(total.shape, A.dtype, order="F")
-        add_gram(part, A)
-        if factor != 1:
-            part *= factor
-        total += part
+    for some, A in table.gathered(rows):
+        add_gram(total, A if root is None else root[some, None] * A, factor)
