@@ -1,4 +1,4 @@
-"""Whole Hessians: the way over few rows ends where that over all does; sums that change."""
+"""Whole Hessians: ways over some of the rows end where those over all do; sums that change."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bochner.solvers import whole_newton
-from bochner.solvers.losses import Logistic, SquaredHinge
+from bochner.solvers.class_losses import Logistic, SquaredHinge
+from bochner.solvers.losses import SquaredEpsilonInsensitive
 from bochner.solvers.newton import Convergence, minimise
 from bochner.solvers.row_table import Table, changed
 
@@ -72,6 +73,45 @@ def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercep
     np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
     np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
     assert swept.history.decrease[0] < alone.history.decrease[0] / 100
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """4000 rows in five classes, most of them far from the others."""
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 5, 4000).astype(float)
+    Z = np.eye(5)[codes.astype(int)] + 0.25 * rng.standard_normal((4000, 5))
+    return Z, codes
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
+@pytest.mark.parametrize("far", [False, True])
+def test_over_the_rows_near_bending_the_minimum_is_that_over_all(apart, loss, far, monkeypatch):
+    """Also from a start that takes the wrong rows for near."""
+    Z, codes = apart
+    w = np.random.default_rng(8).integers(0, 3, len(Z)) * 1.0
+    features, ask = source(Z, codes, w), {"targets": five, "tol": 1e-12}
+    monkeypatch.setattr(whole_newton, "MOST_NEAR", 0.0)
+    together = minimise(features, loss, 0.5, **ask)
+    start = minimise(source(Z, -codes, w), loss, 0.5, targets=lambda c: five(-c)[:, ::-1])
+    monkeypatch.setattr(whole_newton, "MOST_NEAR", 1.0)
+    ends = []
+    end = whole_newton._end
+    monkeypatch.setattr(whole_newton, "_end", lambda *a: ends.append(a) or end(*a))
+    found = minimise(features, loss, 0.5, start=start if far else None, **ask)
+    assert len(ends) >= 5
+    np.testing.assert_allclose(found.coef, together.coef, atol=1e-8)
+    np.testing.assert_allclose(found.intercept, together.intercept, atol=1e-8)
+    assert found.objective == pytest.approx(together.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
+def test_rows_that_bend_are_those_at_a_negative_distance_and_others_cost_nothing(loss):
+    f = np.linspace(-3, 3, 61)[:, None] + 0.001
+    for y in (-np.ones_like(f), np.ones_like(f)):
+        bends = loss.distance(y, f) < 0
+        np.testing.assert_array_equal(bends, loss.curvature(y, f) > 0)
+        np.testing.assert_array_equal(bends, loss.value(y, f) > 0)
 
 
 def test_thinned_rows_stand_for_all_and_few_are_kept(many):

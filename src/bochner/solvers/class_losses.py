@@ -31,6 +31,9 @@ class SquaredHinge(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return 2.0 * (y * f < 1)
 
+    def distance(self, y: Array, f: Array) -> Array:
+        return y * f - 1
+
 
 @dataclass(frozen=True)
 class Hinge(Loss):

@@ -71,6 +71,10 @@ class Loss(ABC):
         """Return −δ ∂(slope)/∂δ of a smoothed loss: the slopes that grow as δ shrinks."""
         return np.where(self.curvature(y, f) > 0, self.slope(y, f), 0.0)
 
+    def distance(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:  # noqa: ARG002
+        """Return how far rows are from bending, negative where they do; asked of local losses."""
+        return np.full(np.shape(f), -np.inf)
+
     def smooth(self, width: float) -> "Loss":  # noqa: ARG002
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
         return self

@@ -181,6 +181,9 @@ class SquaredEpsilonInsensitive(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return 2.0 * (np.abs(y - f) > self.epsilon)
 
+    def distance(self, y: Array, f: Array) -> Array:
+        return self.epsilon - np.abs(y - f)
+
 
 @dataclass(frozen=True)
 class Poisson(Loss):

@@ -44,7 +44,8 @@ from bochner.solvers.objective import Line, Objective, Point, Source
 from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
 from bochner.solvers.row_table import Table
 from bochner.solvers.shared_cg import conjugate_gradients, inner
-from bochner.solvers.whole_newton import FLOOR, descend
+from bochner.solvers.whole_newton import descend
+from bochner.solvers.whole_steps import FLOOR
 
 __all__ = ["Convergence", "NewtonHistory", "Optimum", "minimise"]
 

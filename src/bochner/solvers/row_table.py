@@ -71,6 +71,13 @@ class Table:
         w = np.where(few, self.w, every * self.w)[kept]
         return Table([np.concatenate(pieces)], np.ascontiguousarray(self.y[:, kept]), w)
 
+    def of(self, k: int, rows: Array) -> "Table":
+        """Return these rows, which are in order, with one column of targets."""
+        cuts = np.searchsorted(rows, np.cumsum([0, *map(len, self.pieces)]))
+        cut = zip(self.parts(), cuts, cuts[1:], strict=False)
+        pieces = [Z.take(rows[low:high] - here.start, axis=0) for (here, Z), low, high in cut]
+        return Table([np.concatenate(pieces)], self.y[k : k + 1, rows], self.w[rows])
+
     def _few_sided(self) -> Array:
         """Return which rows are on a side of zero, in some column's targets, that has few rows.
 

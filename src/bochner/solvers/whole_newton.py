@@ -5,7 +5,8 @@
 A column's Hessian is a sum over the rows that bend, kept from step to step and changed by the rows
 that bend otherwise than before, O(a D² + D³) for a of them; its Cholesky factor gives the step
 (Mangasarian 2002; Keerthi and DeCoste 2005). The images Zd of all columns' steps are one pass,
-after which lengths and values need no features.
+after which lengths and values need no features. Of narrow features each column goes on by itself
+over the rows that bend or nearly do, until those left out cost next to nothing.
 
 From zero the way leads over few rows: a column starts from its minimum for every 4th row, which
 starts from that for every 16th. Where rows are too few beside wide features, it starts with
@@ -13,17 +14,28 @@ conjugate gradients, preconditioned by the Hessian at zero that all columns shar
 regression, and some sweeps after which most rows that will not bend have ceased to.
 """
 
-from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, spotrf, spotrs
 
 from bochner._ground.shapes import Array, Float
-from bochner.solvers.lengths import best_length
 from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.optimum import Convergence
-from bochner.solvers.row_table import Sum, Table, changed
+from bochner.solvers.row_table import Table, changed
+from bochner.solvers.whole_steps import (
+    TINY,
+    Column,
+    Log,
+    Problem,
+    columns_at,
+    curvatures,
+    factored,
+    go,
+    moved,
+    pulls_of,
+    solved,
+)
 
 __all__ = ["Descent", "descend"]
 
@@ -45,43 +57,12 @@ WIDE = 256
 #: ... and so many of them are.
 SWEEPS = 9
 
-#: How often a step is doubled at most.
-DOUBLINGS = 3
+#: A column goes on by itself, over so many times the rows that bend and the fewest, the nearest to
+#: bending ...
+NEAR = 2
 
-#: What an intercept bends at least, as a share of what it would if every row bent.
-FLOOR = 1e-7
-
-#: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5)
-
-#: Factors are in float32 where the penalty is at least this share of the trace.
-SINGLE = 2e-6
-
-#: Least that a diagonal is taken for.
-TINY = 1e-300
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """What all columns share."""
-
-    table: Table
-    losses: tuple[Loss, ...]
-    alpha: float
-    fit_intercept: bool
-    slack: float
-
-
-class _Column(NamedTuple):
-    """One column at a point: coefficients, fit of the rows, objective."""
-
-    theta: Float[Array, " p"]
-    fitted: Float[Array, " n"]
-    value: float
-
-
-#: A row of :class:`NewtonHistory`.
-Log = tuple[float, ...]
+#: ... where they are this share of all at most.
+MOST_NEAR = 0.5
 
 
 class Descent(NamedTuple):
@@ -123,40 +104,34 @@ def descend(
         Rounding of the objective, as a share of it.
     """
     losses = tuple(loss.at(np.array([k])) for k in range(len(table.y)))
-    problem = _Problem(table, losses, alpha, fit_intercept, slack)
-    columns = _started(problem, loss, tol, max_iter) if start is None else _at(problem, start)
-    live, outcome = list(range(len(columns))), Convergence.CONVERGED
-    log: list[Log] = []
-    directions = _Directions(problem)
-    while live and len(log) < max_iter:
-        moves = _round(problem, directions, columns, live)
-        log.append(_logged(columns, moves))
-        mean = log[-1][0] / len(columns)
-        left = [m for m in moves if m.promise > tol * max(columns[m.k].value, mean)]
-        outcome = Convergence.ROUNDED if any(m.stuck for m in left) else outcome
-        live = [m.k for m in left if not m.stuck]
+    problem = Problem(table, losses, alpha, fit_intercept, slack)
+    columns = (
+        _started(problem, loss, tol, max_iter) if start is None else columns_at(problem, start)
+    )
+    near = _near(problem, columns) if loss.local and table.n_features < WIDE else None
+    if near is None:
+        outcome, log = go(problem, columns, tol, max_iter)
+    else:
+        outcome, log = _apart(problem, columns, near, tol, max_iter)
     return Descent(
         np.stack([c.theta for c in columns]),
         np.array([c.value for c in columns]),
-        Convergence.MOST_STEPS if live else outcome,
+        outcome,
         tuple(log),
     )
 
 
-def _at(problem: _Problem, theta: Float[Array, "t p"]) -> list[_Column]:
-    """Return the columns at these coefficients, by one pass."""
-    rows = zip(theta, problem.table.image(theta), strict=True)
-    return [_column(problem, k, row, fitted) for k, (row, fitted) in enumerate(rows)]
+# --- starts --------------------------------------------------------------------------------------
 
 
-def _started(problem: _Problem, loss: Loss, tol: float, max_iter: int) -> list[_Column]:
+def _started(problem: Problem, loss: Loss, tol: float, max_iter: int) -> list[Column]:
     """Return the columns at the minimum for every 4th row, or near their own from zero."""
     table = problem.table
     n, D = len(table.w), table.n_features
     enough = n >= EVERY * max(ROWS_PER_FEATURE * D, FEWEST)
     few = table.thinned(EVERY) if enough else None
     if few is None or not np.any(few.w):
-        zero = _at(problem, np.zeros((len(table.y), D + 1)))
+        zero = columns_at(problem, np.zeros((len(table.y), D + 1)))
         return _swept(problem, zero) if loss.local and D >= WIDE else zero
     theta = descend(
         few,
@@ -168,172 +143,112 @@ def _started(problem: _Problem, loss: Loss, tol: float, max_iter: int) -> list[_
         max_iter=max_iter,
         slack=problem.slack,
     ).theta
-    return _at(problem, theta)
+    return columns_at(problem, theta)
 
 
-def _swept(problem: _Problem, columns: list[_Column]) -> list[_Column]:
+def _swept(problem: Problem, columns: list[Column]) -> list[Column]:
     """Take some steps of conjugate gradients, where all columns bend alike (Polak and Ribière)."""
-    curvatures = [_curvatures(problem, k, at) for k, at in enumerate(columns)]
-    if not all(np.array_equal(c, curvatures[0]) for c in curvatures):
+    bent = [curvatures(problem, k, at) for k, at in enumerate(columns)]
+    if not all(np.array_equal(c, bent[0]) for c in bent):
         return columns
-    factor = _factored(changed(problem.table, None, curvatures[0]).total, problem)
+    factor = factored(changed(problem.table, None, bent[0]).total, problem)
     live = list(range(len(columns)))
-    pulls = _pulls(problem, columns, live)
-    up = _solved(factor, pulls)
+    pulls = pulls_of(problem, columns, live)
+    up = solved(factor, pulls)
     steps = -up
     for sweep in range(SWEEPS):
         images = problem.table.image(steps)
-        columns = [_moved(problem, k, columns[k], steps[k], images[k]) for k in live]
+        columns = [moved(problem, k, columns[k], steps[k], images[k]) for k in live]
         if sweep == SWEEPS - 1:
             break
-        new = _pulls(problem, columns, live)
-        before, up = np.maximum((pulls * up).sum(axis=1), TINY), _solved(factor, new)
+        new = pulls_of(problem, columns, live)
+        before, up = np.maximum((pulls * up).sum(axis=1), TINY), solved(factor, new)
         turn = np.maximum(((new - pulls) * up).sum(axis=1) / before, 0.0)
         steps, pulls = turn[:, None] * steps - up, new
     return columns
 
 
-# --- steps ---------------------------------------------------------------------------------------
+# --- few rows near bending -----------------------------------------------------------------------
 
 
-class _Way(NamedTuple):
-    """Newton's direction, the decrease it promises, and the share of rows that bend."""
+class _Near(NamedTuple):
+    """The rows of a column that are no farther from bending than ``reach``."""
 
-    direction: Float[Array, " p"]
-    promise: float
-    bending: float
-
-
-class _Move(NamedTuple):
-    """What the step of column k did: its promise, the rows that bent, whether it led nowhere."""
-
-    k: int
-    promise: float
-    bending: float
-    stuck: bool
+    rows: Array
+    reach: float
 
 
-def _round(
-    problem: _Problem, directions: "_Directions", columns: list[_Column], live: list[int]
-) -> list[_Move]:
-    """Take a step in each of these columns, in place."""
-    ways = directions(columns, live)
-    images = problem.table.image(np.stack([way.direction for way in ways]))
-    moves = []
-    for k, way, image in zip(live, ways, images, strict=True):
-        at = columns[k]
-        moved = _moved(problem, k, at, way.direction, image)
-        stuck = not moved.value <= at.value + problem.slack * abs(at.value)
-        columns[k] = at if stuck else moved
-        moves.append(_Move(k, way.promise, way.bending, stuck))
-    return moves
+def _near(problem: Problem, columns: list[Column]) -> list[_Near] | None:
+    """Return the rows of each column that bend or are next to it, or None where these are many."""
+    n = len(problem.table.w)
+    near = []
+    for k, at in enumerate(columns):
+        distance = problem.losses[k].distance(problem.table.y[k], at.fitted)
+        many = min(NEAR * int(np.count_nonzero(distance < 0)) + FEWEST, n - 1)
+        reach = max(float(np.partition(distance, many)[many]), 0.0)
+        near.append(_Near(distance <= reach, reach))
+    return (
+        near if sum(np.count_nonzero(m.rows) for m in near) <= MOST_NEAR * n * len(near) else None
+    )
 
 
-def _moved(
-    problem: _Problem, k: int, at: _Column, d: Float[Array, " p"], image: Float[Array, " n"]
-) -> _Column:
-    """Go to the least on the way, or all of it where rounding hides that it falls."""
-    length = _length(problem, k, at, d, image) or 1.0
-    return _column(problem, k, at.theta + length * d, at.fitted + length * image)
+def _apart(
+    problem: Problem, columns: list[Column], near: list[_Near], tol: float, max_iter: int
+) -> tuple[Convergence, list[Log]]:
+    """Take each column to its minimum over the rows near it, until others cost next to nothing.
 
-
-def _length(problem: _Problem, k: int, at: _Column, d: Array, image: Array) -> float:
-    """Return the length of the least value, or about it; zero where none is lower."""
-    loss, y, f, w = problem.losses[k], problem.table.y[k], at.fitted, problem.table.w
-    along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
-
-    def slope(length: Float[Array, " 1"]) -> Float[Array, " 1"]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = weighted(w, loss.slope(y, f + length * image)) @ image
-        total = total + problem.alpha * (along + length * across)
-        return np.where(np.isnan(total), np.inf, total)
-
-    return float(best_length(slope, 1, doublings=DOUBLINGS)[0])
-
-
-def _column(problem: _Problem, k: int, theta: Array, fitted: Array) -> _Column:
-    table = problem.table
-    with np.errstate(over="ignore", invalid="ignore"):
-        loss = float(weighted(table.w, problem.losses[k].value(table.y[k], fitted)).sum())
-    value = loss + 0.5 * problem.alpha * float(theta[:-1] @ theta[:-1])
-    return _Column(theta, fitted, np.inf if np.isnan(value) else value)
-
-
-def _logged(columns: list[_Column], moves: list[_Move]) -> Log:
-    """Return a round's row of :class:`NewtonHistory`."""
-    total, promised = sum(c.value for c in columns), sum(m.promise for m in moves)
-    return (total, promised, 0.0, max(m.bending for m in moves), 0.0)
-
-
-# --- Newton's direction --------------------------------------------------------------------------
-
-
-class _Directions:
-    """Directions of all columns; keeps their Hessians, and the last factor within a round."""
-
-    def __init__(self, problem: _Problem) -> None:
-        self._problem = problem
-        self._sums: list[Sum | None] = [None] * len(problem.losses)
-        self._factored: tuple[Sum, Array] | None = None
-
-    def __call__(self, columns: list[_Column], live: list[int]) -> list[_Way]:
-        """Return the directions of these columns."""
-        pulls = _pulls(self._problem, columns, live)
-        return [self._way(k, columns[k], pull) for k, pull in zip(live, pulls, strict=True)]
-
-    def _way(self, k: int, at: _Column, pull: Float[Array, " p"]) -> _Way:
-        c = _curvatures(self._problem, k, at)
-        d = -_solved(self._factor(k, c), pull[None])[0]
-        return _Way(d, float(-pull @ d) / 2, np.count_nonzero(c) / len(c))
-
-    def _factor(self, k: int, c: Float[Array, " n"]) -> Array:
-        """Return the Cholesky factor; columns of the same curvatures share one."""
-        if self._factored is not None and np.array_equal(self._factored[0].factors, c):
-            self._sums[k] = self._factored[0]
-            return self._factored[1]
-        self._sums[k] = total = changed(self._problem.table, self._sums[k], c)
-        self._factored = total, _factored(total.total, self._problem)
-        return self._factored[1]
-
-
-def _pulls(problem: _Problem, columns: list[_Column], live: list[int]) -> Float[Array, "u p"]:
-    """Return the gradients of these columns, by one pass."""
-    y, w = problem.table.y, problem.table.w
-    with np.errstate(over="ignore", invalid="ignore"):
-        slopes = [weighted(w, problem.losses[k].slope(y[k], columns[k].fitted)) for k in live]
-    pulls = problem.table.pulls(np.stack(slopes))
-    pulls[:, :-1] += problem.alpha * np.stack([columns[k].theta[:-1] for k in live])
-    pulls[:, -1] *= problem.fit_intercept
-    return pulls
-
-
-def _curvatures(problem: _Problem, k: int, at: _Column) -> Float[Array, " n"]:
-    table = problem.table
-    return weighted(table.w, problem.losses[k].curvature(table.y[k], at.fitted))
-
-
-def _factored(H: Float[Array, "p p"], problem: _Problem) -> Float[Array, "p p"]:
-    """Return the upper factor of H + alpha I, and as much more as rounding needs.
-
-    It is in the features' precision where that resolves the penalty.
+    What these others cost at that minimum bounds what it is above that over all rows.
     """
-    every, diagonal = np.arange(len(H)), np.diag(H).astype(np.float64) + problem.alpha
-    diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
-    single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
-    potrf = spotrf if single else dpotrf
-    for jitter in JITTERS:
-        shifted = H.astype(np.float32 if single else np.float64, order="F")
-        shifted[every, every] = (1 + jitter) * diagonal
-        if not problem.fit_intercept:
-            shifted[:-1, -1] = 0.0
-        factor, failed = potrf(shifted, lower=0, clean=0, overwrite_a=1)
-        if not failed:
-            return factor
-    return np.diag(np.sqrt(diagonal))
+    live, outcome = list(range(len(columns))), Convergence.CONVERGED
+    log: list[Log] = []
+    while live and len(log) < max_iter:
+        mean = sum(c.value for c in columns) / len(columns)
+        ends = [_end(problem, k, columns[k], near[k], tol, max_iter - len(log), mean) for k in live]
+        resting = sum(c.value for k, c in enumerate(columns) if k not in live)
+        log += _side_by_side([end.log for end in ends], resting)
+        images = problem.table.image(np.concatenate([end.theta for end in ends]))
+        left = []
+        for k, end, fitted in zip(live, ends, images, strict=True):
+            beyond, near[k] = _beyond(problem, k, fitted, near[k])
+            columns[k] = Column(end.theta[0], fitted, float(end.value[0]) + beyond)
+            outcome = end.outcome if end.outcome is not Convergence.CONVERGED else outcome
+            if beyond > tol * max(columns[k].value, mean):
+                left.append(k)
+        live = left
+    return (Convergence.MOST_STEPS if live else outcome), log
 
 
-def _solved(factor: Float[Array, "p p"], pulls: Float[Array, "u p"]) -> Float[Array, "u p"]:
-    """Return the solutions for the rows of pulls."""
-    potrs = spotrs if factor.dtype == np.float32 else dpotrs
-    found, _ = potrs(factor, pulls.T.astype(factor.dtype), lower=0)
-    return found.T.astype(np.float64)
+def _end(
+    problem: Problem, k: int, at: Column, near: _Near, tol: float, most: int, mean: float
+) -> Descent:
+    """Return the minimum of a column over the rows near it."""
+    table = problem.table.of(k, np.flatnonzero(near.rows))
+    losses = (problem.losses[k],)
+    part = Problem(table, losses, problem.alpha, problem.fit_intercept, problem.slack)
+    columns = columns_at(part, at.theta[None])
+    outcome, log = go(part, columns, tol, most, mean)
+    share = len(table.w) / len(problem.table.w)
+    log = [(*row[:3], share * row[3], row[4]) for row in log]
+    return Descent(columns[0].theta[None], np.array([columns[0].value]), outcome, tuple(log))
+
+
+def _beyond(
+    problem: Problem, k: int, fitted: Float[Array, " n"], near: _Near
+) -> tuple[float, _Near]:
+    """Return what the rows that were left out cost, and the rows near now beside those before."""
+    loss, y, w = problem.losses[k], problem.table.y[k], problem.table.w
+    distance = loss.distance(y, fitted)
+    out = np.flatnonzero((distance < 0) & ~near.rows)
+    cost = float(weighted(w[out], loss.value(y[out], fitted[out])).sum()) if len(out) else 0.0
+    return cost, _Near(near.rows | (distance <= near.reach), near.reach) if cost else near
+
+
+def _side_by_side(logs: list[tuple[Log, ...]], resting: float) -> list[Log]:
+    """Return the rows of columns that went each by itself, as if all had gone at once."""
+    rows: list[Log] = []
+    for steps in zip_longest(*logs):
+        values = [(step or log[-1])[0] for step, log in zip(steps, logs, strict=True)]
+        taken = [step for step in steps if step]
+        promise, bending = sum(step[1] for step in taken), max(step[3] for step in taken)
+        rows.append((resting + sum(values), promise, 0.0, bending, 0.0))
+    return rows

@@ -71,8 +71,8 @@ class SVC(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default True
         Whether b is fitted (unpenalised) or zero.
     tol : float, default 1e-4
-        The last Newton step promised to lower the objective by less than this share of it; the
-        hinge's objective is above its minimum by no more than this share.
+        The last Newton step lowered the objective by less than this share of it, and promised no
+        more; the hinge's objective is above its minimum by no more than this share.
     max_iter : int, default 100
         Newton steps at most; where a kink is smoothed, for each of its widths.
     warm_start : bool, default False
@@ -104,7 +104,7 @@ class SVC(ClassifierMixin, BaseEstimator):
     Newton's method, on features kept in memory where they fit, else made anew each sweep. To
     D = 2048 each class has its own Hessian, changed from step to step by the rows that enter or
     leave the margin: time O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the
-    rows in all. Beyond it, and without memory for features, by conjugate gradients that all classes
+    rows in all. Below D = 256 a step reads rows near the margin only. Beyond it, and without memory for features, by conjugate gradients that all classes
     share, O(n (c(φ) + s D K) + D³) with s some tens. Memory O(K D² + n K) beside the features.
 
     Examples
