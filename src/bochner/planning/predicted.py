@@ -11,6 +11,7 @@ from math import log10
 from bochner.moments import FLUSH_ROWS
 from bochner.planning.machine import Machine
 from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS, block_rows, kept_rows
+from bochner.solvers.cg import KEPT
 from bochner.solvers.direct import FLOAT32_FLOOR, LOWEST, PER_DECADE
 
 __all__ = [
@@ -276,5 +277,6 @@ def exact_cost(
     seconds["iterations"] = iterations * (rough + precondition) + exact_products * exact
     held = 8.0 * n * (D + 2 * task.n_columns + 8 * t)
     bytes_ = {step: size + held for step, size in _moments_bytes(task, phi, "float64").items()}
-    bytes_["iterations"] = held + 2 * 8.0 * D**2 + TILES * TILE**2 * 8 + BESIDE
+    held_directions = 2 * 8.0 * n * min(float(KEPT), iterations * t)
+    bytes_["iterations"] = held + held_directions + 2 * 8.0 * D**2 + TILES * TILE**2 * 8 + BESIDE
     return Cost(seconds, bytes_ | {"draw": BESIDE + phi.draw_bytes + _sample_bytes(task)})

@@ -17,6 +17,10 @@ eᵀAe ≤ |r|²/(4α). That bound, and not the residual, decides when to stop.
 Products may be cheap and a little wrong (tiles in float32): whenever the residual has fallen far
 enough for that to matter it is computed again, exactly (van der Vorst and Ye 2000), and only such
 a residual ends the iteration. A cheap product that no longer helps is not used again.
+
+Rounding, and residuals that are replaced, make new directions forget those before the last, and
+what was solved must be solved again (Notay 2000 keeps them all): each is made conjugate to as many
+as there is room for, which costs next to nothing beside a product with A.
 """
 
 from collections.abc import Callable
@@ -33,8 +37,12 @@ Multiply = Callable[[Array], Array]
 #: Rounding of float32.
 SINGLE = float(np.finfo(np.float32).eps)
 
-#: Factor by which the residual falls between exact residuals, at least and at most.
+#: Factor by which the residual falls between exact residuals, at least and at most: products so
+#: rough that it could fall less are not worth their exact ones.
 LEAST_DROP, MOST_DROP = 1e-4, 0.1
+
+#: Share of the tolerance that ends the steps: the exact residual may still be more.
+NEARLY = 0.8
 
 #: Steps after which the residual is computed again, however slowly it falls.
 MOST_STEPS = 100
@@ -44,6 +52,9 @@ MOST_RISE = 100.0
 
 #: Exact residuals that may fail to fall by a half.
 PATIENCE = 3
+
+#: Directions that are kept, of all targets together: 2 KB a row.
+KEPT = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +172,43 @@ def solve_system(
     return Found(run.u, bound, bool(np.all(bound <= tol)), run.iterations, tuple(run.history))
 
 
+class _Directions:
+    """The last directions p of each target, q = (A + α)p, and pᵀq."""
+
+    def __init__(self, n: int, t: int) -> None:
+        self.most = max(1, KEPT // max(1, t))
+        self.p, self.q = np.empty((2, t, self.most, n))
+        self.bends = np.ones((t, self.most))
+        self.count = 0
+
+    def conjugate(self, z: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return z without what is not conjugate to the directions kept."""
+        kept = slice(0, min(self.count, self.most))
+        shares = (self.q[:, kept] @ z.T[:, :, None])[..., 0] / self.bends[:, kept]
+        return z - (shares[:, None] @ self.p[:, kept])[:, 0].T
+
+    def step(
+        self, r: Float[Array, "n t"], moves: Array
+    ) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
+        """Return the step that leaves of r nothing along the directions kept, and A + α times it.
+
+        Along those before the last there is something only where r was replaced, or rounded.
+        """
+        kept = slice(0, min(self.count, self.most))
+        lengths = (self.p[:, kept] @ r.T[:, :, None])[..., 0] / self.bends[:, kept]
+        lengths = np.where(moves[:, None], lengths, 0.0)[:, None]
+        return (lengths @ self.p[:, kept])[:, 0].T, (lengths @ self.q[:, kept])[:, 0].T
+
+    def keep(self, p: Float[Array, "n t"], q: Float[Array, "n t"], moves: Array) -> None:
+        """Keep the directions of the targets that move, in the place of the oldest."""
+        place = self.count % self.most
+        self.p[:, place], self.q[:, place] = np.where(moves, p, 0.0).T, np.where(moves, q, 0.0).T
+        self.bends[:, place] = np.where(moves, (p * q).sum(axis=0), 1.0)
+        self.count += 1
+
+
 class _Run:
-    """The iterates, by directions each conjugate to the one before: residuals may be replaced.
+    """The iterates, by directions each conjugate to those before: residuals may be replaced.
 
     A column whose residual has fallen as far as it can be trusted waits for the exact one.
     """
@@ -173,10 +219,10 @@ class _Run:
         self.iterations = self.steps = self.fails = 0
         self.history: list[str] = []
         right = system.right
-        self.cheap = self.system.rough is not self.system.exact
+        self.cheap = system.rough is not system.exact and self._rounding() <= MOST_DROP
         self.u, self.r = np.zeros_like(right), right.copy()
         self._precondition()
-        self.p, self.q, self.since = 0 * right, 0 * right, self._length()
+        self.past, self.since = _Directions(*right.shape), self._length()
         self.best = self.bound()
         self.waiting = np.zeros(right.shape[1], bool)
         self.kept = self.u.copy()
@@ -185,12 +231,12 @@ class _Run:
         """Take a step in the active columns, and say whether another makes sense."""
         system = self.system
         multiply = system.rough if self.cheap else system.exact
-        p = self.z - _ratio(self.z, self.q, self.p) * self.p
+        p = self.past.conjugate(self.z)
         q = multiply(p) + system.alphas * p
         moves = active & ~self.waiting & ((p * q).sum(axis=0) > 0)
-        length = np.where(moves, _ratio(self.r, p, q), 0.0)
-        self.u, self.r = self.u + length * p, self.r - length * q
-        self.p, self.q = np.where(moves, p, self.p), np.where(moves, q, self.q)
+        self.past.keep(p, q, moves)
+        step, change = self.past.step(self.r, moves)
+        self.u, self.r = self.u + step, self.r - change
         self._precondition()
         self.iterations, self.steps = self.iterations + 1, self.steps + 1
         self.waiting |= self._far_enough() | ~moves
@@ -198,9 +244,10 @@ class _Run:
 
     def _far_enough(self) -> Array:
         """Whether each residual has fallen as far as it can be trusted, or to the end, or risen."""
-        length, drop = self._length(), self._drop() if self.cheap else LEAST_DROP
+        drop = max(LEAST_DROP, self._rounding()) if self.cheap else LEAST_DROP
+        length = self._length()
         fallen = length <= drop * self.since
-        return fallen | (self.bound() <= 0.5 * self.tol) | (length > MOST_RISE * self.since)
+        return fallen | (self.bound() <= NEARLY * self.tol) | (length > MOST_RISE * self.since)
 
     def replace(self) -> Array:
         """Compute the residual again, exactly; give up cheap products, or all, where it is stuck.
@@ -218,7 +265,7 @@ class _Run:
             self._go_back(bound >= self.best)
             bound = self.bound()
             self.fails += not self.cheap
-            self.cheap, self.p = False, 0 * self.p
+            self.cheap, self.past.count = False, 0
         self.best, self.since = np.minimum(self.best, bound), self._length()
         self.kept = self.u.copy()
         self.waiting[:], self.steps = False, 0
@@ -246,11 +293,11 @@ class _Run:
         """√(rᵀP⁻¹r)."""
         return np.sqrt(np.maximum((self.r * self.z).sum(axis=0), 0.0))
 
-    def _drop(self) -> float:
-        """How far the residual may fall by products whose entries are rounded to float32."""
+    def _rounding(self) -> float:
+        """How far residuals fall at most by products whose entries are rounded to float32."""
         system = self.system
         noise = SINGLE * system.peak**2 * np.sqrt(len(system.right)) / float(system.alphas.min())
-        return float(np.clip(noise, LEAST_DROP, MOST_DROP))
+        return float(noise)
 
     def _note(self, bound: Array) -> None:
         kind = "float32" if self.cheap else "float64"
@@ -258,9 +305,3 @@ class _Run:
             f"iteration {self.iterations}: predictions within {bound.max():.2g} of the spread "
             f"({kind} products)"
         )
-
-
-def _ratio(a: Array, b: Array, c: Array) -> Array:
-    """Return a·b / b·c of each column; zero where b·c is."""
-    over = (b * c).sum(axis=0)
-    return np.divide((a * b).sum(axis=0), over, out=np.zeros_like(over), where=over != 0)
