@@ -7,6 +7,7 @@ import pytest
 
 from bochner.solvers import whole_newton
 from bochner.solvers.class_losses import Logistic, SquaredHinge
+from bochner.solvers.lengths import next_best_length
 from bochner.solvers.losses import SquaredEpsilonInsensitive
 from bochner.solvers.newton import Convergence, minimise
 from bochner.solvers.row_table import Table, changed
@@ -112,6 +113,25 @@ def test_rows_that_bend_are_those_at_a_negative_distance_and_others_cost_nothing
         bends = loss.distance(y, f) < 0
         np.testing.assert_array_equal(bends, loss.curvature(y, f) > 0)
         np.testing.assert_array_equal(bends, loss.value(y, f) > 0)
+
+
+def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():
+    """Beyond the whole way, before it, past infinities, not at all, and no farther than allowed."""
+    slopes = {
+        3.0: lambda t: t - 3.0,
+        0.01: lambda t: t - 0.01,
+        0.5: lambda t: np.inf if t > 0.6 else t - 0.5,
+        1.4: lambda t: t - 1 if t < 1 else 0.1 * (t - 1) - 0.04 if t < 1.4 else 5 * (t - 1.4),
+        0.2: lambda t: np.expm1(30 * (t - 0.2)),
+    }
+    for slope in slopes.values():
+        first = float(slope(0.0))
+        length = next_best_length(slope, first, 8.0)
+        assert abs(slope(length)) <= 0.1 * abs(first)
+    assert next_best_length(lambda t: t - 100.0, -100.0, 8.0) == 8.0
+    assert next_best_length(lambda t: -1.0, -1.0, 8.0) == 8.0
+    assert next_best_length(lambda t: t, 0.0, 8.0) == 0.0
+    assert next_best_length(lambda t: t, np.nan, 8.0) == 0.0
 
 
 def test_thinned_rows_stand_for_all_and_few_are_kept(many):

@@ -1,5 +1,6 @@
 """Where a convex function of one number, known by its slope, is least; several at once."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.losses import Loss
 
-__all__ = ["best_constant", "best_length"]
+__all__ = ["best_constant", "best_length", "next_best_length"]
 
 #: Share of the first slope that is next to none.
 ENOUGH = 0.1
@@ -72,6 +73,34 @@ def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
             np.where(right, value, b.at_high),
         )
     return best
+
+
+def next_best_length(slope: Callable[[float], float], first: float, most: float) -> float:
+    """Return where one slope is a tenth of ``first``, its value at zero, or less; ``most`` at most.
+
+    The same as :func:`best_length` of a step whose slope at its start is known, by numbers instead
+    of arrays: from one by secants, between a length that is too short and one that is too long.
+    Zero where the slope is not below zero, or stays what it is by rounding.
+    """
+    if not first < 0:
+        return 0.0
+    low, at_low, high, at_high = 0.0, first, math.inf, math.inf
+    length = 1.0
+    for turn in range(40):
+        value = slope(length)
+        if abs(value) <= -ENOUGH * first or (value < 0 and length >= most):
+            break
+        if value < 0:
+            low, at_low = length, value
+        else:
+            high, at_high = length, value
+        if high == math.inf:
+            length = min(low * min(first / min(first - at_low, -1e-300), 2.0), most)
+        elif at_high == math.inf or turn % 3 == 2:
+            length = (low + high) / 2
+        else:
+            length = low - at_low * (high - low) / (at_high - at_low)
+    return length
 
 
 def best_constant(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n t"]) -> Float[Array, " t"]:

@@ -49,7 +49,7 @@ ROWS_PER_FEATURE = 8
 FEWEST = 500
 
 #: What the last step on few rows promises, as a share of the objective: more rows move it by more.
-COARSE = 1e-2
+COARSE = 0.1
 
 #: From so many features on sweeps of conjugate gradients are worth it, beside Newton's steps ...
 WIDE = 256
@@ -157,8 +157,8 @@ def _swept(problem: Problem, columns: list[Column]) -> list[Column]:
     up = solved(factor, pulls)
     steps = -up
     for sweep in range(SWEEPS):
-        images = problem.table.image(steps)
-        columns = [moved(problem, k, columns[k], steps[k], images[k]) for k in live]
+        images, slopes = problem.table.image(steps), (pulls * steps).sum(axis=1).tolist()
+        columns = [moved(problem, k, columns[k], steps[k], images[k], slopes[k]) for k in live]
         if sweep == SWEEPS - 1:
             break
         new = pulls_of(problem, columns, live)

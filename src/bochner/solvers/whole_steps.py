@@ -3,6 +3,7 @@
 Values and slopes may overflow on the way: it is the caller that silences NumPy.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, spotrf, spotrs
 
 from bochner._ground.shapes import Array, Float
-from bochner.solvers.lengths import best_length
+from bochner.solvers.lengths import next_best_length
 from bochner.solvers.loss import Loss, weighted
 from bochner.solvers.optimum import Convergence
 from bochner.solvers.row_table import Sum, Table, changed
@@ -33,8 +34,8 @@ __all__ = [
 #: Sums over so few features are as soon made anew as changed.
 NARROW = 32
 
-#: How often a step is doubled at most.
-DOUBLINGS = 3
+#: How many times its length a step is made longer at most.
+FARTHEST = 8.0
 
 #: What an intercept bends at least, as a share of what it would if every row bent.
 FLOOR = 1e-7
@@ -132,7 +133,7 @@ def _round(
     moves = []
     for k, way, image in zip(live, ways, images, strict=True):
         at = columns[k]
-        there = moved(problem, k, at, way.direction, image)
+        there = moved(problem, k, at, way.direction, image, -2 * way.promise)
         rounding = problem.slack * abs(at.value)
         stuck = not there.value <= at.value + rounding
         columns[k] = at if stuck else there
@@ -142,24 +143,27 @@ def _round(
 
 
 def moved(
-    problem: Problem, k: int, at: Column, d: Float[Array, " p"], image: Float[Array, " n"]
+    problem: Problem, k: int, at: Column, d: Array, image: Float[Array, " n"], first: float
 ) -> Column:
-    """Go to the least on the way, or all of it where rounding hides that it falls."""
-    length = _length(problem, k, at, d, image) or 1.0
+    """Go to the least on the way, or all of it where rounding hides that it falls.
+
+    ``first`` is the slope at its start.
+    """
+    length = _length(problem, k, at, d, image, first) or 1.0
     return _column(problem, k, at.theta + length * d, at.fitted + length * image)
 
 
-def _length(problem: Problem, k: int, at: Column, d: Array, image: Array) -> float:
+def _length(problem: Problem, k: int, at: Column, d: Array, image: Array, first: float) -> float:
     """Return the length of the least value, or about it; zero where none is lower."""
     loss, y, f, w = problem.losses[k], problem.table.y[k], at.fitted, problem.table.w
     along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
 
-    def slope(length: Float[Array, " 1"]) -> Float[Array, " 1"]:
-        total = weighted(w, loss.slope(y, f + length * image)) @ image
-        total = total + problem.alpha * (along + length * across)
-        return np.where(np.isnan(total), np.inf, total)
+    def slope(length: float) -> float:
+        total = float(weighted(w, loss.slope(y, f + length * image)) @ image)
+        total += problem.alpha * (along + length * across)
+        return math.inf if math.isnan(total) else total
 
-    return float(best_length(slope, 1, doublings=DOUBLINGS)[0])
+    return next_best_length(slope, first, FARTHEST)
 
 
 def _column(problem: Problem, k: int, theta: Array, fitted: Array) -> Column:
