@@ -40,7 +40,7 @@ TABLES: dict[str, tuple[float, int | None, tuple[int, ...]]] = {
 }
 
 #: Widths tried from below, until the accuracy is within half a percent of the exact machine's.
-WIDTHS = (16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
+WIDTHS = (16, 32, 64, 128, 256, 512, 768, 1024, 1280, 1536, 2048, 3072, 4096)
 
 #: C of logistic regression.
 LOGISTIC_C = 100.0

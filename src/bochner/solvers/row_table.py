@@ -67,16 +67,20 @@ class Table:
         few = self._few_sided()
         kept = few.copy()
         kept[::every] = True
-        pieces = [Z[kept[rows]] for rows, Z in self.parts()]
-        w = np.where(few, self.w, every * self.w)[kept]
-        return Table([np.concatenate(pieces)], np.ascontiguousarray(self.y[:, kept]), w)
+        rows = np.flatnonzero(kept)
+        w = np.where(few[rows], self.w[rows], every * self.w[rows])
+        return Table([self._taken(rows)], self.y.take(rows, axis=1), w)
 
     def of(self, k: int, rows: Array) -> "Table":
         """Return these rows, which are in order, with one column of targets."""
+        return Table([self._taken(rows)], self.y[k].take(rows)[None], self.w[rows])
+
+    def _taken(self, rows: Array) -> Float[Array, "m D"]:
+        """Return the features of these rows, which are in order."""
         cuts = np.searchsorted(rows, np.cumsum([0, *map(len, self.pieces)]))
         cut = zip(self.parts(), cuts, cuts[1:], strict=False)
         pieces = [Z.take(rows[low:high] - here.start, axis=0) for (here, Z), low, high in cut]
-        return Table([np.concatenate(pieces)], self.y[k : k + 1, rows], self.w[rows])
+        return np.concatenate(pieces)
 
     def _few_sided(self) -> Array:
         """Return which rows are on a side of zero, in some column's targets, that has few rows.

@@ -58,7 +58,9 @@ class RowSample:
         """Return the m rows of lowest priority, still in the order they came."""
         if len(self) <= m:
             return self
-        return self.take(np.sort(np.argsort(self.priority, kind="stable")[:m]))
+        limit = np.partition(self.priority, m - 1)[m - 1]
+        below, level = np.flatnonzero(self.priority < limit), np.flatnonzero(self.priority == limit)
+        return self.take(np.sort(np.concatenate([below, level[: m - len(below)]])))
 
     def take(self, rows: Array) -> "RowSample":
         """Return these rows."""
