@@ -11,8 +11,10 @@ from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 import bochner as bo
+from bochner._ground.blocks import Blocks
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting.folds import fold_numbers
+from bochner.estimators.ridge.exact_features import gather, prepare
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.moments import Moments
 from bochner.solvers.folds import kfold_errors
@@ -232,6 +234,25 @@ def test_constant_targets_and_one_row_need_no_iteration():
         fitted = model(method="exact").fit(rows, targets)
         assert fitted.solution_.outcome is Outcome.CONSTANT_TARGET
         assert_close(fitted.predict(rows), targets)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "precision"),
+    [
+        (0.3, "float32"),
+        ((0.3, 3.0), "float32"),
+        (1e-4, "float64"),
+        (1e-5, "float64"),
+        ("loo", "float64"),
+    ],
+)
+def test_features_are_rounded_where_that_is_little_beside_a_given_penalty(alpha, precision):
+    X, y = table(400, t=2)
+    fitted = model(method="exact", alpha=alpha).fit(X, y)
+    rows = gather(Blocks.from_arrays(X, y))
+    Z = prepare(fitted, rows, alpha).Z
+    assert Z.dtype == precision
+    assert_close(Z, fitted.map_(X) - fitted.map_(X).mean(axis=0), precision, factor=100)
 
 
 def test_columns_that_float32_cannot_hold_are_solved_in_float64():

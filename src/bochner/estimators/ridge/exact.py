@@ -16,16 +16,14 @@ from bochner._ground import native
 from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, positive
-from bochner._ground.pieces import Piece, join, part
 from bochner._ground.random import seed_of
-from bochner._ground.sampling import chosen_rows
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.folds import N_FOLDS, fold_numbers
 from bochner.estimators.fitting.named import as_kernel
+from bochner.estimators.ridge.exact_features import Prepared, Rows, gather, peak, prepare, rounded
 from bochner.estimators.ridge.normal import share_of, target_shape
-from bochner.features import FeatureMap, Method, Nystrom
+from bochner.features import Method, Nystrom
 from bochner.features.auto import Choice
 from bochner.features.draw import as_method
 from bochner.kernels import (
@@ -40,7 +38,6 @@ from bochner.kernels import (
 )
 from bochner.kernels.distances import overflow
 from bochner.kernels.stationary import Radial
-from bochner.moments import Accumulator, Moments
 from bochner.planning.width import as_enough
 from bochner.solvers.cg import (
     FeaturePreconditioner,
@@ -48,25 +45,17 @@ from bochner.solvers.cg import (
     System,
     solve_system,
 )
-from bochner.solvers.direct import Eigen, decompose
-from bochner.solvers.folds import kfold_errors
 from bochner.solvers.operator import TILE, KernelOperator, Precision
-from bochner.solvers.ridge import Alpha, as_alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge import as_alpha, least_alpha
 from bochner.solvers.solution import Outcome, Solution
 
 __all__ = ["ExactKernel", "as_exact", "fit_exact", "predict_exact", "takes_pieces"]
-
-#: Rows that leave-one-out errors are the mean of: all up to this, else half as many at random.
-MOST_LOO_ROWS = 8192
 
 #: So few rows have an n × n matrix, and its eigenvectors, in no time.
 FEW_ROWS = 100
 
 #: Width of the preconditioner where it is left open.
 WIDTH = 1024
-
-#: Share of a penalty that features may be rounded by.
-ROUNDED = 0.01
 
 NYSTROM = Nystrom()
 
@@ -132,8 +121,8 @@ def fit_exact(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     model.target_shape_ = target_shape(model, blocks)
     model.rows_seen_ = engine.count_rows(blocks)
     model.feature_dtype_ = "float64"
-    rows = _gather(blocks)
-    prepared = _prepare(model, rows, alpha)
+    rows = gather(blocks)
+    prepared = prepare(model, rows, alpha)
     found, intercept = _solve(model, method, rows, prepared)
     model.X_fit_ = rows.X
     model.solution_ = _solution(rows, prepared, found, intercept, method.tol)
@@ -158,94 +147,8 @@ def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     model.choice_ = Choice(recipe.map, method, (), reason)
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
-
-    X: Any
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    number: Array
-
-    @property
-    def weight(self) -> float:
-        return float(self.w.sum())
-
-
-def _gather(blocks: Blocks) -> _Rows:
-    """Return all rows; those of zero weight take no part."""
-    pieces = []
-    for block in blocks:
-        n = block.X.shape[0]
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        y = to_numpy(block.y).astype(np.float64).reshape(n, -1)
-        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
-        pieces.append(Piece(X.astype(np.float64, copy=False), y, w))
-    X, y, w = join(pieces)
-    kept = np.flatnonzero(w > 0)
-    if len(kept) < len(w):
-        X, y, w = part(Piece(X, y, w), kept)
-    return _Rows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """Features of the rows about their means and weighted, and the ridge regression on them."""
-
-    Z: Float[Array, "n r"]
-    eigen: Eigen
-    mean: Float[Array, " t"]
-    solution: Solution
-
-
-def _prepare(model: Any, rows: _Rows, alpha: Alpha) -> _Prepared:
-    """Make the features, and choose the penalty on them."""
-    Z, sums = _features(model.map_, rows)
-    moments = sums if model.fit_intercept else sums.about_zero()
-    eigen = decompose(moments, model.fit_intercept)
-    kfold = _kfold(model, rows, Z, sums) if alpha == "kfold" else None
-    Z -= moments.feature_mean
-    solution = solve_ridge(
-        eigen,
-        (moments.feature_mean, moments.target_mean),
-        alpha,
-        _loo_rows(model, rows, Z, moments) if alpha == "loo" else (),
-        kfold=kfold,
-        per_target=model.alpha_per_target,
-    )
-    Z *= np.sqrt(rows.w)[:, None]
-    return _Prepared(Z, eigen, moments.target_mean, solution)
-
-
-def _features(phi: FeatureMap, rows: _Rows) -> tuple[Float[Array, "n r"], Moments]:
-    """Return φ of all rows, and its moments."""
-    size = engine.block_rows(phi.n_features)
-    Z, sums = np.empty((len(rows.w), phi.n_features)), Accumulator("float64")
-    for start in range(0, len(Z), size):
-        here = slice(start, start + size)
-        Z[here] = engine.as_features(phi, rows.X[here], "float64")
-        sums.add(Z[here], rows.y[here], rows.w[here])
-    return Z, sums.moments()
-
-
-def _loo_rows(
-    model: Any, rows: _Rows, Z: Array, moments: Moments
-) -> Iterator[tuple[Array, Array, Array]]:
-    n = len(Z)
-    kept = chosen_rows(model.seed_, n, n if n <= MOST_LOO_ROWS else MOST_LOO_ROWS // 2)
-    for some in np.array_split(kept, max(1, len(kept) // engine.block_rows(Z.shape[1]))):
-        yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
-
-
-def _kfold(model: Any, rows: _Rows, Z: Array, total: Moments) -> Any:
-    numbers = fold_numbers(model.seed_, 0, int(rows.number[-1]) + 1)[rows.number]
-    own = [numbers == k for k in range(N_FOLDS)]
-    folds = [Moments.of(Z[k], rows.y[k], rows.w[k]) for k in own if k.any()]
-    return lambda alphas: kfold_errors(total, folds, alphas, model.fit_intercept)
-
-
 def _solve(
-    model: Any, method: ExactKernel, rows: _Rows, prepared: _Prepared
+    model: Any, method: ExactKernel, rows: Rows, prepared: Prepared
 ) -> tuple[Found, Float[Array, " t"]]:
     """Solve for u; return it, and the intercept."""
     kernel = model.kernel_
@@ -258,12 +161,12 @@ def _solve(
         seen.rough if seen.operator.single else seen.exact,
         seen.project(np.sqrt(rows.w)[:, None] * (rows.y - prepared.mean)),
         alphas,
-        (1 + model.fit_intercept) * _peak(kernel, rows),
+        (1 + model.fit_intercept) * peak(kernel, rows),
         np.sqrt(eigen.power / eigen.weight),
     )
-    Z = _single(prepared.Z, eigen.values, alphas)
+    Z = rounded(prepared.Z, eigen.values, alphas)
     inverse = FeaturePreconditioner(Z, eigen.values, eigen.vectors, alphas)
-    ordered = bool(model.map_.below_kernel) and Z is prepared.Z
+    ordered = bool(model.map_.below_kernel) and Z.dtype == np.float64
     if len(rows.w) <= FEW_ROWS:
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
@@ -273,12 +176,6 @@ def _solve(
             system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
         )
     return found, prepared.mean - seen.lift
-
-
-def _single(Z: Array, values: Array, alphas: Array) -> Array:
-    """Return Z in float32, where what that changes of ZZᵀ is little beside the penalties."""
-    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
-    return Z.astype(np.float32) if rounding <= ROUNDED * alphas.min() else Z
 
 
 def _solve_few(system: System, seen: "_Seen") -> Found:
@@ -310,10 +207,6 @@ def _of_differences(kernel: Kernel) -> bool:
     if isinstance(kernel, Scaled | Power):
         return _of_differences(kernel.kernel)
     return isinstance(kernel, Stationary | Constant)
-
-
-def _peak(kernel: Kernel, rows: _Rows) -> float:
-    return float(np.sqrt(np.max(kernel.diag(rows.X))))
 
 
 class _Seen:
@@ -348,7 +241,7 @@ class _Seen:
 
 
 def _solution(
-    rows: _Rows, prepared: _Prepared, found: Found, intercept: Float[Array, " t"], tol: float
+    rows: Rows, prepared: Prepared, found: Found, intercept: Float[Array, " t"], tol: float
 ) -> Solution:
     chosen = prepared.solution
     power = (np.asarray(chosen.alpha) ** 2) * (found.u**2).sum(axis=0)
