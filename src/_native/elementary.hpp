@@ -132,8 +132,7 @@ struct Power<double> {
 template <class T>
 inline Vector<T> power_of_two(Vector<T> x) {
     constexpr T magic = Lanes<T>::round;
-    const Vector<T> least = all(Power<T>::lowest);
-    x = x < least ? least : x;
+    x = larger<T>(all(Power<T>::lowest), x);
     const Vector<T> shifted = x + magic;
     const Vector<T> r = x - (shifted - magic);
     return (Vector<T>)((Bits<T>)paired<T>(r, Power<T>::c) + ((Bits<T>)shifted << Lanes<T>::mantissa));

@@ -10,7 +10,7 @@ enum class Op {
     pair,                // scale * cos(2 pi t) | scale * sin(2 pi t)
     phase,               // scale * cos(2 pi (t + phase))
     gaussian,            // exp(-s / 2)
-    quick,               // gaussian, for values that are summed
+    quick,               // 2^s, for values that are summed: s minus the squares of scaled rows
     exponential,         // exp(-sqrt s)
     matern32,            // (1 + a) exp(-a), a = sqrt(3 s)
     matern52,            // (1 + a + a^2 / 3) exp(-a), a = sqrt(5 s)

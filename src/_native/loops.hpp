@@ -55,6 +55,15 @@ struct Squares : Kept {
     }
 };
 
+// Squares, and below zero: exponents.
+struct Exponents : Kept {
+    template <class T>
+    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
+        const Vector<T> difference = x - y;
+        return sum - difference * difference;
+    }
+};
+
 struct Magnitudes : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
@@ -103,7 +112,7 @@ template <Op op, class T>
 inline Vector<T> value(Vector<T> s, T p) {
     if constexpr (op == Op::phase) return cosine<T>(reduce<T>(s, p));
     else if constexpr (op == Op::gaussian) return exp_negative<T>(s * T(-0.5));
-    else if constexpr (op == Op::quick) return power_of_two<T>(s * T(-0.72134752044448170368));
+    else if constexpr (op == Op::quick) return power_of_two<T>(s);
     else if constexpr (op == Op::exponential) return exp_negative<T>(-root<T>(s));
     else if constexpr (op == Op::matern32) {
         const Vector<T> a = capped<T>(root<T>(s) * T(1.7320508075688772935));

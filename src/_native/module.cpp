@@ -227,6 +227,15 @@ void multiply(Symmetric<T> task, const T* V, std::size_t threads, double* out, s
         }
 }
 
+// Rows whose distances are exponents of two: exp(-|x - y|^2 / 2) = 2^-|cx - cy|^2.
+template <class T>
+std::vector<T> exponents(const T* X, std::size_t size) {
+    constexpr double c = 0.84932180028801904272;  // sqrt(log2(e) / 2)
+    std::vector<T> scaled(X, X + size);
+    for (T& x : scaled) x = T(c * double(x));
+    return scaled;
+}
+
 template <class T>
 void radial_product(Matrix<T> X, const std::string& profile, double parameter, Matrix<T> V,
                     Output<double> out, std::size_t threads) {
@@ -236,7 +245,10 @@ void radial_product(Matrix<T> X, const std::string& profile, double parameter, M
     require_room(out, V.shape(0), X.shape(0));
     nb::gil_scoped_release unlocked;
     const std::size_t n = X.shape(0);
-    Symmetric<T> task{found->second, X.data(), n, X.shape(1), T(parameter),
+    std::vector<T> scaled;
+    if (found->second == Op::gaussian) scaled = exponents<T>(X.data(), X.size());
+    const T* rows = found->second == Op::gaussian ? scaled.data() : X.data();
+    Symmetric<T> task{found->second, rows, n, X.shape(1), T(parameter),
                       found->second == Op::cauchy ? T(1) : T(0), nullptr, 0,
                       (n + span - 1) / span * span};
     for (std::size_t first = 0; first < V.shape(0); first += together) {

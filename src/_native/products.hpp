@@ -88,7 +88,7 @@ void symmetric(const Symmetric<T>& task, std::size_t s, T* room, double* out) {
     switch (task.op) {
         case Op::pair: case Op::phase: return;
         case Op::gaussian:
-        case Op::quick: return strip_product<Op::quick, Squares, T>(task, s, room, out);
+        case Op::quick: return strip_product<Op::quick, Exponents, T>(task, s, room, out);
         case Op::exponential: return strip_product<Op::exponential, Squares, T>(task, s, room, out);
         case Op::matern32: return strip_product<Op::matern32, Squares, T>(task, s, room, out);
         case Op::matern52: return strip_product<Op::matern52, Squares, T>(task, s, room, out);

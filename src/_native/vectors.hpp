@@ -81,6 +81,23 @@ inline Vector<T> magnitude(Vector<T> x) {
     return (Vector<T>)((Bits<T>)x & ~sign);
 }
 
+// The larger of both, and NaN where b is.
+template <class T>
+inline Vector<T> larger(Vector<T> a, Vector<T> b) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_max_ps((__m512)a, (__m512)b);
+    else return (Vector<T>)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm256_max_ps((__m256)a, (__m256)b);
+    else return (Vector<T>)_mm256_max_pd((__m256d)a, (__m256d)b);
+#elif defined(__SSE2__)
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm_max_ps((__m128)a, (__m128)b);
+    else return (Vector<T>)_mm_max_pd((__m128d)a, (__m128d)b);
+#else
+    return b < a ? a : b;
+#endif
+}
+
 template <class V>
 inline V root_lanes(V x) {
     for (std::size_t k = 0; k < sizeof(V) / sizeof(x[0]); ++k)
