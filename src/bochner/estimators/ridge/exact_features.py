@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Blocks
@@ -28,6 +29,10 @@ MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
+
+#: Features whose Gram one thread decomposes: several gain little, and where another process holds
+#: one of their processors they wait for one another five times as long as one takes.
+ALONE = 1024
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
 MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
@@ -116,7 +121,9 @@ def _single(model: Any, rows: Rows, alpha: Alpha) -> _Summed | None:
 def _summed(model: Any, rows: Rows, precision: Precision) -> _Summed:
     Z, sums = _features(model.map_, rows, precision)
     moments = sums if model.fit_intercept else sums.about_zero()
-    return _Summed(Z, sums, moments, decompose(moments, model.fit_intercept))
+    threads = 1 if Z.shape[1] <= ALONE else None
+    with threadpool_limits(threads, "blas"):
+        return _Summed(Z, sums, moments, decompose(moments, model.fit_intercept))
 
 
 def _features(
