@@ -21,7 +21,15 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.named import as_kernel
-from bochner.estimators.ridge.exact_features import Prepared, Rows, gather, peak, prepare, rounded
+from bochner.estimators.ridge.exact_features import (
+    ALONE,
+    Prepared,
+    Rows,
+    gather,
+    peak,
+    prepare,
+    rounded,
+)
 from bochner.estimators.ridge.normal import share_of, target_shape
 from bochner.features import Method, Nystrom
 from bochner.features.auto import Choice
@@ -136,9 +144,10 @@ def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
     share, d = share_of(model, blocks), blocks.n_columns
     kernel = engine.in_metric(model, kernel, preconditioner, sample, width, share)
-    recipe = engine.prepare(
-        kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
-    )
+    with threadpool_limits(1 if isinstance(kernel, Kernel) and width <= ALONE else None, "blas"):
+        recipe = engine.prepare(
+            kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
+        )
     model.kernel_, model.map_, model.search_ = recipe.kernel, recipe.map, recipe.search
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {recipe.map.n_features} "

@@ -22,7 +22,7 @@ from bochner.solvers.folds import kfold_errors
 from bochner.solvers.ridge import Alpha, solve_ridge
 from bochner.solvers.solution import Solution
 
-__all__ = ["Prepared", "Rows", "gather", "peak", "prepare", "rounded"]
+__all__ = ["ALONE", "Prepared", "Rows", "gather", "peak", "prepare", "rounded"]
 
 #: Rows that leave-one-out errors are the mean of: all up to this, else half as many at random.
 MOST_LOO_ROWS = 8192
@@ -30,8 +30,8 @@ MOST_LOO_ROWS = 8192
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
 
-#: Features whose Gram one thread decomposes: several gain little, and where another process holds
-#: one of their processors they wait for one another five times as long as one takes.
+#: Features that one thread chooses landmarks for, and whose Gram it decomposes: several gain
+#: little, and where another process holds a processor they wait longer than one takes.
 ALONE = 1024
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
