@@ -8,7 +8,7 @@ from gallery import table
 import bochner as bo
 from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
 from bochner.features.auto import choose
-from bochner.features.judging import Targets, foretold_error
+from bochner.features.judging import Targets, judge
 from bochner.features.rules import Request
 from bochner.kernels import Gaussian, Linear
 
@@ -37,21 +37,23 @@ def test_what_is_foretold_is_the_least_leave_one_out_error_less_what_few_rows_co
     X, y = rng.normal(size=(25, 3)), rng.normal(size=(25, 1))
     w = rng.uniform(*weights, 25)
     W, n = w.sum(), 100
-    foretold = []
+    least = []
     phi = bo.draw(Linear(), "orthogonal", n_features=3, n_inputs=3)
     Z = (X - w @ X / W) * np.sqrt(w)[:, None]
     top = np.linalg.eigvalsh(Z.T @ Z)[-1]
-    for alpha in np.logspace(-11, 1, 49) * top:
+    shares = np.logspace(-11, 1, 49)
+    for alpha in shares * top:
         errors = naive.leave_one_out(X, y, w, alpha)
         spent = degrees(X, w, alpha) / W
-        foretold.append(errors[0] * (1 - spent) / (1 - spent * 25 / n))
-    expected = foretold_error(phi, X, Targets(y, w, n))
-    assert expected == pytest.approx(min(foretold), rel=1e-4)
+        least.append(errors[0] * (1 - spent) / (1 - spent * 25 / n))
+    found = judge(phi, X, Targets(y, w, n))
+    assert found.error == pytest.approx(min(least), rel=1e-4)
+    assert found.penalty == pytest.approx(shares[np.argmin(least)], rel=1e-6)
     share = 0.3
     errors = naive.leave_one_out(X, y, w, share * W)
     spent = degrees(X, w, share * W) / W
     given = errors[0] * (1 - spent) / (1 - spent * 25 / n)
-    assert foretold_error(phi, X, Targets(y, w, n, share)) == pytest.approx(given, rel=1e-4)
+    assert judge(phi, X, Targets(y, w, n, share)).error == pytest.approx(given, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,8 +69,8 @@ def test_a_quarter_of_the_rows_and_less_foretell_the_error_of_all(seed):
     phi = bo.draw(Linear(), "orthogonal", n_features=d, n_inputs=d)
     coef = np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]
     true = float(((y[n:] - X[n:] @ coef) ** 2).mean())
-    assert foretold_error(phi, X[:m], Targets(y[:m], np.ones(m), n)) == pytest.approx(true, rel=0.2)
-    plain = foretold_error(phi, X[:m], Targets(y[:m], np.ones(m), m))
+    assert judge(phi, X[:m], Targets(y[:m], np.ones(m), n)).error == pytest.approx(true, rel=0.2)
+    plain = judge(phi, X[:m], Targets(y[:m], np.ones(m), m)).error
     assert plain > 1.2 * true
 
 
@@ -103,6 +105,7 @@ def test_the_cheapest_of_the_least_foretold_errors_is_taken(kernel, data, kinds)
     close = [c for c in asked if c.foretold <= 1.03 * least]
     best = next(c for c in close if c.method == choice.method)
     assert best.multiplications == min(c.multiplications for c in close)
+    assert choice.penalty == min(c.penalty for c in asked) > 0
     assert isinstance(choice.method, kinds)
     assert choice.reason.startswith(
         f"{choice.method}: mean squared error {best.foretold:.3g} of a fit to {N:,} rows, foretold "

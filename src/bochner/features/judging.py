@@ -18,9 +18,9 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.moments import Moments
-from bochner.solvers.direct import Eigen, decompose, floor, leave_one_out, penalties
+from bochner.solvers.direct import TINY, Eigen, decompose, floor, leave_one_out, penalties
 
-__all__ = ["LeftOut", "Targets", "foretold_error", "left_out"]
+__all__ = ["Judgement", "LeftOut", "Targets", "judge", "left_out"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +91,23 @@ def left_out(
     return LeftOut(moments, eigen, alphas, errors, m)
 
 
-def foretold_error(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> float:
-    """Return the mean squared error that a fit to ``targets.n_rows`` rows will have.
+class Judgement(NamedTuple):
+    """What a fit to all rows will find.
+
+    Attributes
+    ----------
+    error : float
+        Mean squared error.
+    penalty : float
+        The penalty, as a share of ‖G‖.
+    """
+
+    error: float
+    penalty: float
+
+
+def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgement:
+    """Return the error that a fit to ``targets.n_rows`` rows will have, and its penalty.
 
     Several targets: the mean of their relative errors, in units of their mean variance. Rows that
     landmarks were taken from flatter a map. O(m D² + D³).
@@ -103,4 +118,6 @@ def foretold_error(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) ->
     values = found.eigen.values[:, None]
     spent = ((values / (values + found.alphas)) ** 2).sum(axis=0) / found.eigen.count
     all_rows = 1 - spent * found.n_rows / targets.n_rows
-    return float((found.errors * (1 - spent) / all_rows).min())
+    errors = found.errors * (1 - spent) / all_rows
+    best, top = int(errors.argmin()), max(float(values[-1, 0]), TINY)
+    return Judgement(float(errors[best]), float(found.alphas[best] / top))
