@@ -241,11 +241,14 @@ def test_a_path_prints_as_a_table_and_a_solution_as_a_line():
 # ---- outcomes, each reached
 
 
-def outcome(alpha="gcv", precision="float64", *, Z=None, y=None, n=60, noise=1.0) -> Outcome:
+def outcome(
+    alpha="gcv", precision="float64", *, Z=None, y=None, n=60, noise=1.0, per_target=False
+) -> Outcome:
     Z0, y0, _ = table(n, noise=noise)
     Z, y = Z0 if Z is None else Z, y0 if y is None else y
     m = Moments.of(Z, y, None, precision)
-    solution = solve_ridge(decompose(m), (m.feature_mean, m.target_mean), alpha)
+    means = m.feature_mean, m.target_mean
+    solution = solve_ridge(decompose(m), means, alpha, per_target=per_target)
     assert isinstance(solution, Solution)
     assert np.isfinite(solution.coef).all()
     return solution.outcome
@@ -287,6 +290,26 @@ def test_float32_limited_where_its_products_do_not_resolve_the_penalty():
     Z = table(60)[0] @ np.ones((8, 8))
     assert outcome(1e-8, "float32", Z=Z) is Outcome.FLOAT32_LIMITED
     assert not Outcome.FLOAT32_LIMITED.good
+
+
+@pytest.mark.parametrize(("fall", "expected"), [(4e-4, True), (6e-4, False)])
+def test_errors_that_are_level_at_the_lower_edge_need_no_smaller_penalty(fall, expected):
+    errors = np.cumprod([1.0, 1 + fall, 1.1, 1.1])
+    path = Path(np.logspace(-6, -5, 4), errors, errors, -errors, errors)
+    assert path.best("loo") == 0
+    assert path.level("loo") is path.level("gcv") is expected
+    assert not path.level("evidence")
+
+
+def test_a_level_edge_is_solved_in_float32_and_an_edge_in_float64(monkeypatch):
+    """Of one path; of penalties that targets choose each for itself, all must be told apart."""
+    given = dict(precision="float32", **decaying())
+    assert outcome(**given) is Outcome.FLOAT32_LIMITED
+    monkeypatch.setattr(Path, "level", lambda path, criterion: True)
+    assert outcome(**given) is Outcome.SOLVED
+    given["y"] = np.column_stack([given["y"], 2 * given["y"]])
+    assert outcome(**given, per_target=True) is Outcome.FLOAT32_LIMITED
+    assert outcome(**decaying()) is Outcome.EDGE_LOW
 
 
 def smooth(noise, n=600, D=60):

@@ -8,6 +8,7 @@ from scipy.sparse.linalg import eigsh
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.direct import FLOAT32_FLOOR, Sums
+from bochner.solvers.solution import LEVEL
 
 __all__ = ["limited"]
 
@@ -24,8 +25,8 @@ def limited(
     """Return whether n rows such as these will ask for a penalty that float32 does not resolve.
 
     A given penalty is compared with that of all n rows, 1e-6 n/rows ‖G‖. One to be chosen by
-    leave-one-out lies below it where the errors still fall there. The other criteria are not
-    foretold.
+    leave-one-out lies below it where the errors still fall there and are not level. The other
+    criteria are not foretold.
 
     Parameters
     ----------
@@ -49,7 +50,8 @@ def limited(
     if alpha != "loo" or not top > 0 or not np.any(sums.power > 0):
         return False
     given = list(rows)
-    return _loo_error(sums, given, resolved) < _loo_error(sums, given, STEP * resolved)
+    fallen = _loo_error(sums, given, resolved) / _loo_error(sums, given, STEP * resolved)
+    return fallen < 1 - LEVEL
 
 
 def _loo_error(sums: Sums, rows: list[tuple[Array, Array, Array]], alpha: float) -> float:

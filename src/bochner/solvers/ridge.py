@@ -169,11 +169,12 @@ def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterio
     if not np.any(varies):
         return Outcome.CONSTANT_TARGET
     alphas = chosen if len(chosen) == 1 else np.asarray(chosen)[varies]
-    found = {_outcome_at(eigen, path, float(alpha), criterion) for alpha in alphas}
+    shared = len(chosen) == 1
+    found = {_outcome_at(eigen, path, float(alpha), criterion, shared) for alpha in alphas}
     return next(outcome for outcome in WORST_FIRST if outcome in found)
 
 
-def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str) -> Outcome:
+def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str, shared: bool) -> Outcome:
     single = eigen.precision == "float32"
     low = floor(eigen)
     if criterion == "given" and alpha == 0 and not single and eigen.full:
@@ -182,5 +183,7 @@ def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str) -> Outco
         limited = Outcome.FLOAT32_LIMITED if single else Outcome.SINGULAR
         return limited if alpha < low and eigen.values[0] < low else Outcome.SOLVED
     if alpha <= path.alphas[0]:
-        return Outcome.FLOAT32_LIMITED if single else Outcome.EDGE_LOW
+        if single:
+            return Outcome.SOLVED if shared and path.level(criterion) else Outcome.FLOAT32_LIMITED
+        return Outcome.EDGE_LOW
     return Outcome.EDGE_HIGH if alpha >= path.alphas[-1] else Outcome.SOLVED
