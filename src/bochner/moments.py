@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.blas import add_gram, add_outer, mirror, product
+from bochner._ground.blas import add_gram, add_outer, mirror, product, triangular_product
 from bochner._ground.checks import LARGEST
 from bochner._ground.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
@@ -54,8 +54,8 @@ class Moments:
     power : (t,) float64
         P.
     precision : {"float32", "float64"}
-        Precision of the products; sums are float64 always. In float32, G carries an error of
-        about 1e-8 ‖G‖ and no penalty below 1e-6 ‖G‖ should be trusted.
+        What the products resolve; sums are float64 always. "float32": G carries an error of about
+        1e-8 ‖G‖, as products in float32 do, and no penalty below 1e-6 ‖G‖ should be trusted.
 
     Notes
     -----
@@ -87,6 +87,20 @@ class Moments:
     def n_features(self) -> int:
         """D."""
         return len(self.feature_mean)
+
+    def mapped(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
+        """Return the moments of the features L z, for lower triangular L; O(D³).
+
+        ``precision`` is what the result resolves: rounding of G is multiplied by up to ‖L‖².
+        """
+        half = triangular_product(self.gram.copy(), L)
+        return replace(
+            self,
+            feature_mean=L @ self.feature_mean,
+            gram=mirror(triangular_product(np.ascontiguousarray(half.T), L)),
+            cross=L @ self.cross,
+            precision=precision,
+        )
 
     def about_zero(self) -> "Moments":
         """Return the same sums about zero: those of a model without intercept."""

@@ -25,6 +25,9 @@ from bochner.planning.predicted import (
     exact_cost,
     moments_cost,
     resweeps,
+    whitened_again_cost,
+    whitened_sums_cost,
+    whitens_sums,
 )
 
 FLAT = Machine(
@@ -174,6 +177,28 @@ def test_what_begins_in_float32_and_is_told_otherwise_wastes_a_quarter():
         resweeps(few, phi, FLAT).total,
         sum(moments_cost(few, phi, p, FLAT).total for p in ("float32", "float64")),
     )
+
+
+def test_sums_that_are_whitened_save_the_product_of_each_row():
+    n, D = 100_000, 512
+    task, phi = Task(n, 8), Features(D, 3e-6, whitening=2e-6)
+    assert whitens_sums(task, phi)
+    assert not any(
+        whitens_sums(*other)
+        for other in (
+            (task, Features(D, 3e-6)),
+            (Task(8 * D - 1, 8), Features(4 * D, 3e-6, whitening=2e-6)),
+            (Task(10_000, 8), phi),
+        )
+    )
+    rows = moments_cost(task, phi, "float64", FLAT)
+    sums = whitened_sums_cost(task, phi, FLAT)
+    forecast = 2048 * (3e-6 + 2 * D**2 * 1e-10) + 2 * D**3 * 1e-10
+    assert_close(rows.total - sums.total, n * 2e-6 - forecast - 4 * D * 2e-6)
+    again = whitened_again_cost(task, phi, FLAT)
+    quarter = (n * 1e-6 + rows.seconds["moments"]) / 4
+    assert_close(again.total - rows.total, quarter + forecast + 2 * D * 2e-6)
+    assert again.peak >= sums.peak >= rows.peak
 
 
 def test_the_exact_kernel_takes_half_of_all_values_in_each_product():

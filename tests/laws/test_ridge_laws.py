@@ -18,7 +18,7 @@ import bochner as bo
 from bochner.datasets import load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting.named import NAMED
-from bochner.estimators.ridge import normal, regressor
+from bochner.estimators.ridge import regressor, sums
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.moments import Moments
 from bochner.planning.sizes import SMALL
@@ -422,7 +422,7 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
     spied = regressor.engine.sweep
     monkeypatch.setattr(regressor.engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
     if not foretold:
-        monkeypatch.setattr(normal, "limited", lambda *_: False)
+        monkeypatch.setattr(sums, "limited", lambda *_: False)
     whole = []
     until = regressor.engine.sweep_unless
     monkeypatch.setattr(

@@ -11,6 +11,7 @@ from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
 from bochner.features.auto import contenders, predicted_error, width_of
+from bochner.features.landmarks import Given
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
@@ -25,6 +26,9 @@ from bochner.planning.predicted import (
     exact_cost,
     moments_cost,
     resweeps,
+    whitened_again_cost,
+    whitened_sums_cost,
+    whitens_sums,
 )
 from bochner.planning.sizes import SMALL
 from bochner.solvers.pivots import TOLERANCE
@@ -157,6 +161,9 @@ class _Lane:
         found, D = self._foretold(width), double.n_features
         exact = moments_cost(task, double, "float64", machine)
         if not self._single(D):
+            if whitens_sums(task, double):
+                cost = whitened_again_cost if found.limited else whitened_sums_cost
+                exact = cost(task, double, machine)
             yield self._fit(width, D, "moments float64", exact)
             return
         single = self._features(width, "float32")
@@ -203,7 +210,8 @@ class _Lane:
         if not isinstance(phi, NystromMap):
             return cost
         size = nystrom_draw(bench.task, width, bench.probe)[1]
-        return replace(cost, draw_bytes=size, held=8.0 * width**2)
+        whitening = self._whitening(phi.n_features)
+        return replace(cost, draw_bytes=size, held=8.0 * width**2, whitening=whitening)
 
     def _unseen_landmarks(self, width: int, precision: str) -> Features:
         """Scale what the widest map that was drawn took by what counts say of both."""
@@ -212,7 +220,13 @@ class _Lane:
         drawn = nystrom_draw(bench.task, self._widest, bench.probe)[0]
         row = nystrom_row(width, bench.probe, "float64" if precision == "float64" else "float32")
         measured = self._map(self._widest)[1]
-        return Features(width, row, seconds * measured / drawn, size, 8.0 * width**2, True)
+        held, whitening = 8.0 * width**2, self._whitening(width)
+        return Features(width, row, seconds * measured / drawn, size, held, True, whitening)
+
+    def _whitening(self, D: int) -> float:
+        """Return seconds of a row's product with a triangle; 0 where rows are always whitened."""
+        given = isinstance(self.method, Nystrom) and isinstance(self.method.landmarks, Given)
+        return 0.0 if given else D**2 * self.bench.machine.triangle
 
     def _landmarks(self, width: int) -> int:
         """Return at how many landmarks a draw of this width stops: where nothing is left.

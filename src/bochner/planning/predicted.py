@@ -10,7 +10,7 @@ from math import log10
 
 from bochner.moments import FLUSH_ROWS
 from bochner.planning.machine import Machine
-from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS, block_rows, kept_rows
+from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS, SMALL, block_rows, kept_rows
 from bochner.solvers.cg import KEPT
 from bochner.solvers.direct import FLOAT32_FLOOR, LOWEST, PER_DECADE
 
@@ -22,6 +22,9 @@ __all__ = [
     "moments_cost",
     "pivoting",
     "resweeps",
+    "whitened_again_cost",
+    "whitened_sums_cost",
+    "whitens_sums",
 ]
 
 #: Penalties on the path, by precision.
@@ -81,6 +84,8 @@ class Features:
         D.
     seconds : float
         Of one row.
+    whitening : float
+        Part of them that goes into the product with a triangle.
     draw_seconds, draw_bytes : float
         Of drawing the map.
     held : float
@@ -95,6 +100,7 @@ class Features:
     draw_bytes: float = 0.0
     held: float = 0.0
     from_rows: bool = False
+    whitening: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,36 @@ def _judging(task: Task, phi: Features, precision: str, machine: Machine) -> flo
     path = PENALTIES[precision] * (1 + task.n_targets) * width
     work = rows * (D * width + path) * machine.product[precision]
     return rows * phi.seconds + work
+
+
+def whitens_sums(task: Task, phi: Features) -> bool:
+    """Whether a fit whitens sums of kernel values in the place of rows, where it may."""
+    n, D = task.n_rows, phi.n_features
+    return phi.whitening > 0 and n >= 8 * D and n * D**2 > SMALL
+
+
+def whitened_sums_cost(task: Task, phi: Features, machine: Machine) -> Cost:
+    """Return what a fit in float64 takes that whitens its sums: for a forecast, and at the end."""
+    D = phi.n_features
+    double = moments_cost(task, phi, "float64", machine)
+    seconds = {
+        "features": task.n_rows * (phi.seconds - phi.whitening),
+        "forecast": _forecast(phi, machine),
+        "whitening": 4 * D * phi.whitening,
+    }
+    sums, squares = double.bytes["moments"], 3 * 8.0 * D**2
+    looking = sums + _looking(D, block_rows(D))
+    held = {"forecast": looking, "whitening": sums + squares}
+    return Cost({**double.seconds, **seconds}, {**double.bytes, **held})
+
+
+def whitened_again_cost(task: Task, phi: Features, machine: Machine) -> Cost:
+    """Return what a fit takes that is told by a quarter of its sums to whiten rows."""
+    begun = whitened_sums_cost(task, phi, machine)
+    double = moments_cost(task, phi, "float64", machine)
+    wasted = 0.25 * (begun.seconds["features"] + begun.seconds["moments"])
+    wasted += begun.seconds["forecast"] + begun.seconds["whitening"] / 2
+    return Cost({**double.seconds, "sums first": wasted}, begun.bytes)
 
 
 def resweeps(task: Task, phi: Features, machine: Machine) -> Cost:

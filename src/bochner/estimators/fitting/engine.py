@@ -10,7 +10,7 @@ from bochner._ground.arrays import array_namespace, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, one_of
 from bochner._ground.random import seed_of
-from bochner._ground.shapes import Array
+from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.feature_blocks import FeatureBlock, Features
 from bochner.estimators.fitting.inputs import predict_blocks_of
@@ -25,7 +25,7 @@ from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
 from bochner.features.fourier import require_real
 from bochner.features.judging import Targets
-from bochner.features.nystrom import NystromMap, Rounded
+from bochner.features.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments, Precision
@@ -47,6 +47,7 @@ __all__ = [
     "in_metric",
     "joined",
     "learns_metric",
+    "linear_of",
     "needs_rows",
     "prepare",
     "presample",
@@ -309,8 +310,9 @@ def sweep(
     keeper: Keeper | None = None,
 ) -> Moments:
     """Return the moments of all blocks in one pass; ``keeper`` sees the rows on their way."""
-    features = Features(phi, blocks, dtype, keeper, most_bytes=0)
-    return Accumulator(precision).sweep((b.Z, b.y, b.w) for b in features)
+    summed, finish = _summed(phi, dtype)
+    features = Features(summed, blocks, dtype, keeper, most_bytes=0)
+    return finish(Accumulator(precision).sweep((b.Z, b.y, b.w) for b in features))
 
 
 def sweep_unless(
@@ -322,11 +324,29 @@ def sweep_unless(
     keeper: Keeper,
 ) -> Moments | None:
     """Return the same, or None if ``stop`` says so of the moments of the first quarter of rows."""
+    summed, finish = _summed(phi, dtype)
     sums, asked = Accumulator(precision), False
-    for block in Features(phi, blocks, dtype, keeper, most_bytes=0):
+    for block in Features(summed, blocks, dtype, keeper, most_bytes=0):
         sums.add(block.Z, block.y, block.w)
         if not asked and blocks.n_rows is not None and 4 * sums.rows >= blocks.n_rows:
             asked = True
-            if stop(sums.so_far()):
+            if stop(finish(sums.so_far())):
                 return None
-    return sums.moments()
+    return finish(sums.moments())
+
+
+def _summed(phi: FeatureMap, dtype: str) -> tuple[FeatureMap, Callable[[Moments], Moments]]:
+    """Return what is summed up over rows, and what makes its moments those of the features."""
+    if isinstance(phi, NystromMap) and phi.sums_first and dtype == "float64":
+        L = phi.root(np.dtype(dtype)).T
+        return LandmarkValues(phi.kernel, phi), lambda moments: moments.mapped(L, "float32")
+    return phi, lambda moments: moments
+
+
+def linear_of(
+    phi: FeatureMap, coef: Float[Array, "D t"], dtype: str
+) -> tuple[FeatureMap, Float[Array, "D t"]]:
+    """Return a map and coefficients with the same products, whose features cost the least."""
+    if isinstance(phi, NystromMap) and dtype == "float64":
+        return LandmarkValues(phi.kernel, phi), phi.root(np.dtype(dtype)) @ coef
+    return phi, coef

@@ -20,6 +20,7 @@ from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.estimators.gaussian_process.posterior import posterior_of
 from bochner.estimators.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
 from bochner.estimators.ridge import normal
+from bochner.estimators.ridge.sums import pieces, seen
 from bochner.features.nystrom import NystromMap
 from bochner.solvers.evidence import maximise_evidence
 
@@ -77,7 +78,7 @@ def solve_process(
 
     ``model`` holds moments and a sample of rows.
     """
-    moments = normal.seen(model, model.moments_)
+    moments = seen(model, model.moments_)
     means, eigen = (moments.feature_mean, moments.target_mean), normal.decomposed(model, moments)
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
     left_out, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
@@ -92,7 +93,7 @@ def solve_process(
 def _looked_at(model: Any, law: Predictive) -> _Rows:
     """Return the sample's rows."""
     parts = []
-    for rows in normal.pieces(model, normal.judged_sample(model)):
+    for rows in pieces(model, normal.judged_sample(model)):
         Z = as_double(model, rows.X)
         left = law.left_out.variance(rows.X, Z)
         seen = law.posterior.mean(Z), law.posterior.leverage(Z), left, law.left_out.prior(rows.X)

@@ -7,7 +7,6 @@ and what :func:`bochner.estimators.fitting.engine.choose` reads.
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,21 @@ from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.folds import added, sweep_folds, total_of
 from bochner.estimators.fitting.inputs import required_targets
 from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.estimators.ridge.sums import (
+    by_folds,
+    centred_rows,
+    least_norm,
+    pieces,
+    seen,
+    sum_again,
+    sum_up,
+)
 from bochner.features.nystrom import Rounded
 from bochner.moments import Moments, Precision
 from bochner.planning import Certificate, certify
-from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS
+from bochner.planning.sizes import FEW, LOO_ROWS
 from bochner.solvers.direct import Eigen, decompose, decompose_rows
 from bochner.solvers.folds import kfold_errors
-from bochner.solvers.forecast import limited
 from bochner.solvers.ridge import as_alpha, least_alpha, solve_ridge
 from bochner.solvers.solution import Outcome, Solution
 from bochner.solvers.triangle import Triangle
@@ -43,9 +50,7 @@ __all__ = [
     "forget",
     "is_exact_fit",
     "judged_sample",
-    "pieces",
     "predict_linear",
-    "seen",
     "share_of",
     "solve",
     "solve_again",
@@ -84,12 +89,10 @@ def fit(model: Any, blocks: Blocks, precision: Precision | None = None) -> None:
     """Sum up all rows and solve; again in float64 where float32 limits the answer."""
     model.rows_seen_ = 0
     model.target_shape_ = target_shape(model, blocks)
-    asked = "float64" if _least_norm(model) and model.precision == "auto" else model.precision
-    model.feature_dtype_ = precision or engine.feature_dtype(asked, blocks.n_rows, model.map_)
-    _note(model, blocks, _sweep(model, blocks))
+    _note(model, blocks, sum_up(model, blocks, precision))
     model.solution_ = solve(model, blocks)
     if model.solution_.outcome is Outcome.FLOAT32_LIMITED and model.precision == "auto":
-        _sum_up(model, blocks, "float64", None)
+        sum_again(model, blocks)
         model.solution_ = solve(model, blocks)
 
 
@@ -97,7 +100,7 @@ def add_rows(model: Any, blocks: Blocks) -> None:
     """Add rows to those seen so far, in float64, and solve again."""
     check_targets(model, blocks)
     keeper = Keeper(model.seed_, model.sample_, model.rows_seen_)
-    if _by_folds(model):
+    if by_folds(model):
         _require_folds(model)
         phi, dtype, start = model.map_, model.feature_dtype_, model.rows_seen_
         more = sweep_folds(phi, blocks, dtype, "float64", model.seed_, keeper, start)
@@ -112,49 +115,6 @@ def add_rows(model: Any, blocks: Blocks) -> None:
 def _note(model: Any, blocks: Blocks, keeper: Keeper) -> None:
     model.rows_seen_ += engine.count_rows(blocks)
     model.sample_ = keeper.sample
-
-
-# --- sums ----------------------------------------------------------------------------------------
-
-
-def _sweep(model: Any, blocks: Blocks) -> Keeper:
-    """Sum up all rows; in float64 after all where a quarter of them shows the need."""
-    dtype, keeper = model.feature_dtype_, Keeper(model.seed_)
-    if model.precision == "auto" and dtype == "float32" and _many(model, blocks.n_rows):
-        stop = partial(_limited, model, keeper, blocks)
-        moments = engine.sweep_unless(stop, model.map_, blocks, dtype, dtype, keeper)
-        if moments is not None:
-            model.moments_ = moments
-            return keeper
-        dtype, keeper = "float64", Keeper(model.seed_)
-    _sum_up(model, blocks, dtype, keeper)
-    return keeper
-
-
-def _sum_up(model: Any, blocks: Blocks, precision: Precision, keeper: Keeper | None) -> None:
-    phi, dtype = model.map_, model.feature_dtype_
-    if _by_folds(model):
-        model.folds_ = sweep_folds(phi, blocks, dtype, precision, model.seed_, keeper)
-        model.moments_ = total_of(model.folds_)
-    else:
-        model.moments_ = engine.sweep(phi, blocks, dtype, precision, keeper)
-
-
-def _by_folds(model: Any) -> bool:
-    return isinstance(model.alpha, str) and model.alpha == "kfold"
-
-
-def _many(model: Any, n: int | None) -> bool:
-    """Whether the sweep is long beside a forecast, and there is something to foretell."""
-    return n is not None and n >= 8 * model.map_.n_features and not _by_folds(model)
-
-
-def _limited(model: Any, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
-    """Whether float32 products will limit the answer, as far as the first rows tell."""
-    moments = seen(model, first)
-    rows = _centred_rows(model, moments, keeper.sample.lowest(LOOK_ROWS))
-    alpha = least_alpha(as_alpha(model.alpha))
-    return limited(moments, engine.count_rows(blocks), alpha, rows)
 
 
 # --- solutions -----------------------------------------------------------------------------------
@@ -173,11 +133,11 @@ def solve(model: Any, blocks: Blocks | None = None) -> Solution:
         eigen,
         (moments.feature_mean, moments.target_mean),
         alpha,
-        _centred_rows(model, moments, judged_sample(model)) if alpha == "loo" else (),
+        centred_rows(model, moments, judged_sample(model)) if alpha == "loo" else (),
         kfold=_kfold(model) if alpha == "kfold" else None,
         per_target=model.alpha_per_target,
     )
-    again = moments.precision != model.feature_dtype_
+    again = moments.precision == "float64" and model.feature_dtype_ == "float32"
     return _refined(solution) if again else solution
 
 
@@ -208,15 +168,6 @@ def _require_folds(model: Any) -> None:
         )
 
 
-def _least_norm(model: Any) -> bool:
-    return least_alpha(as_alpha(model.alpha)) == 0
-
-
-def seen(model: Any, moments: Moments) -> Moments:
-    """Return moments about the means, or about zero where there is no intercept."""
-    return moments if model.fit_intercept else moments.about_zero()
-
-
 def _keeps_all(model: Any) -> bool:
     return len(model.sample_) == model.moments_.rows
 
@@ -229,14 +180,14 @@ def judged_sample(model: Any) -> RowSample:
 def _by_rows(model: Any, blocks: Blocks | None) -> bool:
     """Whether there is no penalty, and all rows are at hand."""
     at_hand = blocks is not None or _keeps_all(model)
-    return at_hand and model.feature_dtype_ == "float64" and _least_norm(model)
+    return at_hand and model.feature_dtype_ == "float64" and least_norm(model)
 
 
 def decomposed(model: Any, moments: Moments) -> Eigen:
     """Decompose the rows themselves while they are few and at hand, else their moments."""
     few = moments.rows * moments.n_features**2 <= FEW
     if few and _keeps_all(model) and model.feature_dtype_ == "float64":
-        rows = _centred_rows(model, moments, model.sample_)
+        rows = centred_rows(model, moments, model.sample_)
         Z, y, w = map(np.concatenate, zip(*rows, strict=True))
         return decompose_rows(Z, y, w, model.fit_intercept)
     return decompose(moments, model.fit_intercept)
@@ -256,23 +207,6 @@ def _triangle(model: Any, blocks: Blocks | None) -> Eigen:
     return sums.eigen()
 
 
-def _centred_rows(
-    model: Any, moments: Moments, sample: RowSample
-) -> Iterator[tuple[Array, Array, Array]]:
-    """Give the rows' features and targets about the means, a block at a time."""
-    for rows in pieces(model, sample):
-        Z = engine.as_features(model.map_, rows.X, model.feature_dtype_)
-        centred = Z - moments.feature_mean.astype(Z.dtype)
-        yield centred, rows.y - moments.target_mean, rows.w
-
-
-def pieces(model: Any, sample: RowSample) -> Iterator[RowSample]:
-    """Give the rows of a sample a block at a time."""
-    size = engine.block_rows(model.map_.n_features)
-    for start in range(0, len(sample), size):
-        yield sample.take(np.arange(start, min(start + size, len(sample))))
-
-
 def _refined(solution: Solution) -> Solution:
     solved = solution.outcome is Outcome.SOLVED
     return replace(solution, outcome=Outcome.REFINED) if solved else solution
@@ -280,9 +214,10 @@ def _refined(solution: Solution) -> Solution:
 
 def predict_linear(model: Any, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
     """Give the rows of one block after the other, and their predictions, (b, t)."""
-    for block in blocks.with_rows(engine.block_rows(model.map_.n_features)):
-        Z = to_numpy(engine.as_features(model.map_, block.X, model.feature_dtype_))
-        yield block.X, Z @ model.solution_.coef + model.solution_.intercept
+    dtype, solution = model.feature_dtype_, model.solution_
+    phi, coef = engine.linear_of(model.map_, solution.coef, dtype)
+    for block in blocks.with_rows(engine.block_rows(phi.n_features)):
+        yield block.X, to_numpy(engine.as_features(phi, block.X, dtype)) @ coef + solution.intercept
 
 
 # --- certificate ---------------------------------------------------------------------------------
