@@ -89,7 +89,7 @@ def clustered(n=N, d=8):
     [
         (Gaussian(4.0), clustered(), Nystrom),
         (Gaussian(1.5), table(N, noise=1e-6), Nystrom | HermiteMercer | MercerHarmonic),
-        (Gaussian(0.7), table(N), Fourier),
+        (Gaussian(0.7), table(N), MercerHarmonic),
     ],
     ids=["clusters", "exact", "noise"],
 )
@@ -97,12 +97,16 @@ def test_the_cheapest_of_the_least_foretold_errors_is_taken(kernel, data, kinds)
     X, y = data
     choice = judged(kernel, X, y, n_features=48)
     asked = [c for c in choice.candidates if c.foretold is not None]
-    cheapest = min(c.multiplications for c in choice.candidates)
+    cheapest = min(choice.candidates, key=lambda c: (c.multiplications, c.predicted))
+    nearest = min(
+        (c for c in asked if not isinstance(c.method, Nystrom)), key=lambda c: c.predicted
+    )
+    hardly = cheapest.multiplications > 0.9 * nearest.multiplications
     assert 2 <= len(asked) <= 4
-    assert cheapest in [c.multiplications for c in asked]
+    assert (cheapest in asked) is not (hardly and cheapest.predicted > 3 * nearest.predicted)
     assert choice.method in [c.method for c in asked]
     least = min(c.foretold for c in asked)
-    close = [c for c in asked if c.foretold <= 1.03 * least]
+    close = [c for c in asked if c.foretold <= 1.02 * least]
     best = next(c for c in close if c.method == choice.method)
     assert best.multiplications == min(c.multiplications for c in close)
     assert choice.penalty == min(c.penalty for c in asked) > 0
@@ -125,12 +129,12 @@ def test_targets_can_ask_for_another_method_than_the_kernel_does():
 
 def test_maps_too_wide_for_the_rows_are_judged_by_narrower_ones_and_stay_wide():
     X, y = clustered()
-    for width, asks in ((150, True), (300, True), (302, False)):
+    for width, asks in ((150, True), (400, True), (402, False)):
         choice = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), width)
         assert choice.map.n_features == width
         assert (choice.candidates[0].foretold is not None) == asks
     narrow = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 150).candidates[0].foretold
-    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 300).candidates[0].foretold
+    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 400).candidates[0].foretold
     assert wide == narrow
 
 

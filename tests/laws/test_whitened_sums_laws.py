@@ -128,9 +128,23 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
     assert model.choice_.penalty < 1e-6
     assert quarters == []
     assert model.moments_.precision == "float64"
-    monkeypatch.setattr(sums, "_asks_float64", lambda model: False)
+    monkeypatch.setattr(sums, "_asks_float64", lambda model: None)
     again = fitted(data, bo.Auto((method,)), scale=2.0)
     assert len(quarters) == 1
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+
+
+def test_a_penalty_foretold_to_be_large_saves_the_forecast(noisy, monkeypatch):
+    X, y, new, _ = noisy
+    data = X, y + 2.0 * np.random.default_rng(2).normal(size=len(y))
+    until = engine.sweep_unless
+    monkeypatch.setattr(engine, "sweep_unless", lambda *_: pytest.fail("a forecast was made"))
+    model = fitted(data, bo.Auto((Nystrom(),)))
+    assert model.choice_.penalty > 3e-5
+    assert model.moments_.precision == "float32"
+    monkeypatch.setattr(engine, "sweep_unless", until)
+    monkeypatch.setattr(sums, "_asks_float64", lambda model: None)
+    again = fitted(data, bo.Auto((Nystrom(),)))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
 
 

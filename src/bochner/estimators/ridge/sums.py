@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+#: A penalty this many times above what float32 resolves is taken to stay above it.
+SURE = 30.0
+
+
 def sum_up(model: Any, blocks: Blocks, precision: Precision | None = None) -> Keeper:
     """Sum up all rows as precision and penalty ask for; return the rows that were kept.
 
@@ -66,8 +70,9 @@ def _sweep(model: Any, blocks: Blocks) -> Keeper:
     """Sum up all rows; in float64 where method="auto" or a quarter of them shows the need."""
     dtype, keeper = model.feature_dtype_, Keeper(model.seed_)
     coarse = dtype == "float32" or _jitter(model) is not None
-    if model.precision == "auto" and coarse and _many(model, blocks.n_rows):
-        if not _asks_float64(model):
+    asks = _asks_float64(model)
+    if model.precision == "auto" and coarse and asks is not False and _many(model, blocks.n_rows):
+        if asks is None:
             stop = partial(_limited, model, keeper, blocks)
             moments = engine.sweep_unless(stop, model.map_, blocks, dtype, dtype, keeper)
             if moments is not None:
@@ -101,13 +106,15 @@ def _sums_first(model: Any, n: int | None) -> bool:
     return drawn and long and not _asks_float64(model)
 
 
-def _asks_float64(model: Any) -> bool:
-    """Whether method="auto" has seen that float32 will not resolve the penalty.
+def _asks_float64(model: Any) -> bool | None:
+    """Whether method="auto" has seen that float32 will not resolve the penalty; None: unsure.
 
-    On a part of the rows and of the width it lies higher: what is seen there is sure.
+    On a part of the rows and of the width it lies higher, with much noise by up to thirty times.
     """
     penalty = model.choice_.penalty if as_alpha(model.alpha) == "loo" else None
-    return penalty is not None and penalty < FLOAT32_FLOOR
+    if penalty is None or FLOAT32_FLOOR <= penalty < SURE * FLOAT32_FLOOR:
+        return None
+    return penalty < FLOAT32_FLOOR
 
 
 def _jitter(model: Any) -> float | None:
