@@ -8,8 +8,7 @@ k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import cholesky
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg import cholesky, solve_triangular
 
 from bochner._ground.arrays import (
     array_namespace,
@@ -296,7 +295,7 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
         except np.linalg.LinAlgError:
             jitter *= 10
             continue
-        return dtrtri(L, lower=1, overwrite_c=1)[0]
+        return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)
 
 
 def nystrom_map(

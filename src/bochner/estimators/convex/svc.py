@@ -104,8 +104,8 @@ class SVC(ClassifierMixin, BaseEstimator):
     Newton's method, on features kept in memory where they fit, else made anew each sweep. To
     D = 2048 each class has its own Hessian, changed from step to step by the rows that enter or
     leave the margin: time O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the
-    rows in all. Below D = 256 a step reads rows near the margin only. Beyond 2048, and without
-    memory for features, by conjugate gradients that all classes share, O(n (c(φ) + s D K) + D³)
+    rows in all. Below D = 256 a step reads rows near the margin only. Above D = 2048, and without
+    memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
     with s some tens. Memory O(K D² + n K) beside the features.
 
     Examples
