@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers import nonsmooth
@@ -44,7 +45,7 @@ from bochner.solvers.objective import Line, Objective, Point, Source
 from bochner.solvers.optimum import Convergence, NewtonHistory, Optimum
 from bochner.solvers.row_table import Table
 from bochner.solvers.shared_cg import conjugate_gradients, inner
-from bochner.solvers.whole_newton import descend
+from bochner.solvers.whole_newton import WIDE, descend
 from bochner.solvers.whole_steps import FLOOR
 
 __all__ = ["Convergence", "NewtonHistory", "Optimum", "minimise"]
@@ -165,16 +166,18 @@ def _by_whole(
 ) -> Optimum:
     targets = objective.targets(slice(0, len(objective.w)))
     table = Table([b.Z for b in objective.features], np.ascontiguousarray(targets.T), objective.w)
-    found = descend(
-        table,
-        loss,
-        objective.alpha,
-        fit_intercept=objective.fit_intercept,
-        start=None if start is None else start.theta,
-        tol=tol,
-        max_iter=max_iter,
-        slack=ROUNDING[np.dtype(objective.dtype).name],
-    )
+    # Products of few columns: several threads wait longer for one another than one takes.
+    with threadpool_limits(1 if table.n_features < WIDE else None, "blas"):
+        found = descend(
+            table,
+            loss,
+            objective.alpha,
+            fit_intercept=objective.fit_intercept,
+            start=None if start is None else start.theta,
+            tol=tol,
+            max_iter=max_iter,
+            slack=ROUNDING[np.dtype(objective.dtype).name],
+        )
     history = NewtonHistory(*np.array(found.log).reshape(-1, 5).T)
     coef, intercept = found.theta[:, :-1].T.copy(), found.theta[:, -1].copy()
     least = float(found.value.sum())
