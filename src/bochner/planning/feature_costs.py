@@ -15,12 +15,13 @@ from bochner.features.nystrom import NystromMap
 from bochner.features.structured import StructuredMap
 from bochner.kernels import CoordinateWise, Kernel, Radial
 from bochner.planning.machine import Machine, Timer, least_time
-from bochner.planning.predicted import Task, pivoting
+from bochner.planning.predicted import TILE, Task, pivoting
 
 __all__ = ["Probe", "nystrom_draw", "nystrom_row", "row_seconds"]
 
-#: Rows that features are tried on, and rows and columns of a kernel matrix.
-TRIED_ROWS, TRIED_VALUES = 1024, 1024
+#: Rows that features are tried on, rows and columns of a kernel matrix, and rows of a product with
+#: one, enough of them for tiles for all threads.
+TRIED_ROWS, TRIED_VALUES, TRIED_PAIRS = 1024, 1024, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +63,11 @@ class Probe:
         if loop is None or not self.plain:
             multiply = 4 * n_targets * self.machine.copy * (2 if precision == "float64" else 1)
             return self.value(precision if self.plain else "") + multiply
-        X = np.ascontiguousarray(self.X[:TRIED_VALUES] - self.X[:TRIED_VALUES].mean(axis=0))
+        X = np.ascontiguousarray(self.X[:TRIED_PAIRS] - self.X[:TRIED_PAIRS].mean(axis=0))
         X = (X / np.asarray(self.kernel.get_params()["lengthscale"])).astype(precision)
         V = np.ones((len(X), n_targets), precision)
         seconds = least_time(lambda: radial_product(X, V, *loop), self.timer)
-        return seconds / (len(X) * (len(X) + 1) / 2)
+        return seconds / (len(X) * (len(X) + TILE) / 2)
 
     def features(self, phi: FeatureMap) -> float:
         """Return seconds of the features of one row, tried."""
