@@ -10,7 +10,15 @@ from math import log10
 
 from bochner.moments import FLUSH_ROWS
 from bochner.planning.machine import Machine
-from bochner.planning.sizes import FEW, LOO_ROWS, LOOK_ROWS, SMALL, block_rows, kept_rows
+from bochner.planning.sizes import (
+    FEW,
+    LOO_ROWS,
+    LOOK_ROWS,
+    block_rows,
+    kept_rows,
+    long_sweep,
+    sums_first,
+)
 from bochner.solvers.cg import KEPT
 from bochner.solvers.direct import FLOAT32_FLOOR, LOWEST, PER_DECADE
 
@@ -159,7 +167,7 @@ def _few(task: Task, D: int, precision: str) -> bool:
 
 
 def _foretold(task: Task, D: int, precision: str) -> bool:
-    return precision == "float32" and task.n_rows >= 8 * D
+    return precision == "float32" and long_sweep(task.n_rows, D)
 
 
 def _flushes(n: int, D: int, precision: str, machine: Machine) -> float:
@@ -184,8 +192,7 @@ def _judging(task: Task, phi: Features, precision: str, machine: Machine) -> flo
 
 def whitens_sums(task: Task, phi: Features) -> bool:
     """Whether a fit whitens sums of kernel values in the place of rows, where it may."""
-    n, D = task.n_rows, phi.n_features
-    return phi.whitening > 0 and n >= 8 * D and n * D**2 > SMALL
+    return phi.whitening > 0 and sums_first(task.n_rows, phi.n_features)
 
 
 def whitened_sums_cost(task: Task, phi: Features, machine: Machine) -> Cost:

@@ -1,6 +1,15 @@
 """Sizes at which a fit changes its course: what estimators go by, and plans foretell from."""
 
-__all__ = ["FEW", "LOOK_ROWS", "LOO_ROWS", "SMALL", "block_rows", "kept_rows"]
+__all__ = [
+    "FEW",
+    "LOOK_ROWS",
+    "LOO_ROWS",
+    "SMALL",
+    "block_rows",
+    "kept_rows",
+    "long_sweep",
+    "sums_first",
+]
 
 #: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: so many, or as many
 #: as fit in these bytes, but no fewer than the last.
@@ -28,3 +37,13 @@ def kept_rows(n_columns: int) -> int:
 def block_rows(n_features: int) -> int:
     """Return the rows of a block: its features take about 16 MB, and BLAS works at full speed."""
     return max(256, min(4096, (1 << 22) // n_features))
+
+
+def long_sweep(n: int, D: int) -> bool:
+    """Whether a sweep is long beside a forecast of its precision."""
+    return n >= 8 * D
+
+
+def sums_first(n: int, D: int) -> bool:
+    """Whether sums of kernel values are whitened in the place of rows, where they may be."""
+    return long_sweep(n, D) and n * D**2 > SMALL

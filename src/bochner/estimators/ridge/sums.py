@@ -18,7 +18,7 @@ from bochner.estimators.fitting.rows import Keeper, RowSample
 from bochner.features.landmarks import Given
 from bochner.features.nystrom import COARSE, Nystrom, NystromMap
 from bochner.moments import Moments, Precision
-from bochner.planning.sizes import LOOK_ROWS, SMALL
+from bochner.planning.sizes import LOOK_ROWS, long_sweep, sums_first
 from bochner.solvers.direct import FLOAT32_FLOOR
 from bochner.solvers.forecast import limited
 from bochner.solvers.ridge import as_alpha, least_alpha
@@ -102,8 +102,9 @@ def _sums_first(model: Any, n: int | None) -> bool:
     if not isinstance(phi, NystromMap) or model.feature_dtype_ != "float64":
         return False
     drawn = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-    long = n is not None and _many(model, n) and n * phi.n_features**2 > SMALL
-    return drawn and long and not _asks_float64(model)
+    if not drawn or n is None or by_folds(model):
+        return False
+    return sums_first(n, phi.n_features) and not _asks_float64(model)
 
 
 def _asks_float64(model: Any) -> bool | None:
@@ -129,7 +130,7 @@ def _set_jitter(model: Any, jitter: float | None) -> None:
 
 def _many(model: Any, n: int | None) -> bool:
     """Whether the sweep is long beside a forecast, and there is something to foretell."""
-    return n is not None and n >= 8 * model.map_.n_features and not by_folds(model)
+    return n is not None and long_sweep(n, model.map_.n_features) and not by_folds(model)
 
 
 def _limited(model: Any, keeper: Keeper, blocks: Blocks, first: Moments) -> bool:
