@@ -40,6 +40,7 @@ NAMES = (
     "double_descent",
     "plan",
     "enough",
+    "truth",
 )
 
 
