@@ -5,7 +5,6 @@ A model here has the parameters ``C``, ``precision``, ``fit_intercept``, ``tol``
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import positive
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput, InvalidType
 from bochner.estimators.convex.calibration import Calibration, Rest, calibrate, folds_of
 from bochner.estimators.convex.iterated import check_steps
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.estimators.fitting.labels import indicators
+from bochner.estimators.fitting.state import INPUTS, forget
 from bochner.solvers.hessian import forward
 from bochner.solvers.loss import Loss
 from bochner.solvers.newton import minimise
@@ -61,7 +62,7 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
     )
     model.n_iter_ = max(1, len(model.solution_.history))
     if not model.solution_.outcome.good:
-        warnings.warn(str(model.solution_.outcome), SolutionWarning, stacklevel=4)
+        warn_user(str(model.solution_.outcome))
     return features
 
 
@@ -88,6 +89,8 @@ def _started(model: Any) -> Optimum | None:
     asked = _asked(model)
     before = getattr(model, "solution_", None) if model.warm_start else None
     same = before is not None and model.fitted_for_ == asked
+    if not same:
+        forget(model, but=INPUTS)
     model.fitted_for_ = asked
     return before if same else None
 

@@ -1,6 +1,5 @@
 """What learners share that sweep their features again and again: features, rows, predictions."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ from bochner._ground.arrays import from_numpy, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, positive
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.estimators.fitting.inputs import required_targets
@@ -97,4 +97,4 @@ def shaped(fitted: Float[Array, "b t"], shape: tuple[int, ...], like: Array) -> 
 def warn(outcome: Convergence) -> None:
     """Warn where something needs to be done."""
     if not outcome.good:
-        warnings.warn(str(outcome), SolutionWarning, stacklevel=4)
+        warn_user(str(outcome))

@@ -15,6 +15,7 @@ from bochner.estimators.convex import classification
 from bochner.estimators.convex.calibration import agreeing
 from bochner.estimators.fitting.labels import class_blocks, class_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
@@ -125,6 +126,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.precision = precision
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -148,6 +150,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """
         return self._fit(class_blocks_of(self, X, y, sample_weight))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         return self._fit(class_blocks(self, blocks))

@@ -19,6 +19,7 @@ from bochner.estimators.convex import iterated
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
@@ -104,6 +105,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         X: Float[Array, "n d"],
@@ -119,6 +121,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         """
         return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         note_columns(self, blocks, reset=True)
@@ -135,6 +138,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         iterated.warn(self.solution_.outcome)
         return self
 
+    @all_or_nothing
     def fit_predict(
         self, X: Float[Array, "n d"], y: object = None, sample_weight: Array | None = None
     ) -> Array:

@@ -19,6 +19,7 @@ from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.alike import N_FOLDS, left_out
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
@@ -149,6 +150,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -168,6 +170,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         note_columns(self, blocks, reset=True)

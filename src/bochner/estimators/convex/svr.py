@@ -15,6 +15,7 @@ from bochner.estimators.convex import iterated
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
@@ -115,6 +116,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -133,6 +135,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         note_columns(self, blocks, reset=True)

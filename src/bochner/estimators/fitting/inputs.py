@@ -19,6 +19,7 @@ from bochner._ground.schema import listed
 from bochner._ground.shapes import Array
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.named import accepts_sparse
+from bochner.estimators.fitting.state import forget
 
 __all__ = ["fit_blocks_of", "is_foreign", "note_columns", "predict_blocks_of", "required_targets"]
 
@@ -31,6 +32,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
     """
     for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
         refuse_masked(array, type(model).__name__, name)
+    if reset:
+        _start_anew(model)
     if _has_text(X):
         return _table_blocks(model, X, y, sample_weight, reset)
     if is_foreign(X):
@@ -80,6 +83,8 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
 
 def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
     """Set, or compare with, what the model was fitted on."""
+    if reset:
+        _start_anew(model)
     schema = blocks.schema
     if schema is not None and schema.classes and not is_classifier(model):
         raise InvalidInput(
@@ -99,6 +104,12 @@ def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
     model.__dict__.pop("feature_names_in_", None)
     if schema is not None:
         model.feature_names_in_ = np.array(schema.columns, dtype=object)
+
+
+def _start_anew(model: BaseEstimator) -> None:
+    """Forget the fit before, unless a warm start may go on from it; it forgets where it cannot."""
+    if not getattr(model, "warm_start", False):
+        forget(model)
 
 
 def _check_width(model: BaseEstimator, columns: int) -> None:

@@ -46,9 +46,10 @@ def class_blocks_of(
     labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=model)
     check_consistent_length(X, labels)
     check_classification_targets(labels)
-    if reset:
-        model.classes_ = _classes(who, np.unique(labels) if classes is None else classes)
-    blocks = fit_blocks_of(model, X, _codes(who, labels, model.classes_), sample_weight, reset)
+    given = np.unique(labels) if classes is None else classes
+    known = _classes(who, given) if reset else model.classes_
+    blocks = fit_blocks_of(model, X, _codes(who, labels, known), sample_weight, reset)
+    model.classes_ = known
     return _weighted(model, blocks)
 
 

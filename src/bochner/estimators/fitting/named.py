@@ -19,6 +19,7 @@ from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.tuning.search import tune_kernel
 from bochner.estimators.tuning.tuned import Tuning
 from bochner.features import IID, Fourier, Method, Orthogonal
@@ -90,6 +91,7 @@ def as_kernel(kernel: object) -> Kernel | str:
     )
 
 
+@all_or_nothing
 def set_kernel_params(model: Model, params: dict[str, Any]) -> Model:
     """Set an estimator's parameters; those under ``kernel__`` replace numbers of its kernel.
 

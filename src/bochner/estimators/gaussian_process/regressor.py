@@ -1,6 +1,5 @@
 """Gaussian process regression at any number of rows."""
 
-import warnings
 from collections.abc import Iterator
 from copy import copy
 from typing import Any, Self
@@ -17,11 +16,13 @@ from bochner._ground.checks import integer
 from bochner._ground.pieces import Piece, join
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.fitting.rows import Keeper
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.gaussian_process.adaptation import as_double, solve_process
 from bochner.estimators.gaussian_process.functions import Functions, draw_functions
 from bochner.estimators.gaussian_process.intervals import Conformal, as_coverage
@@ -145,6 +146,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -158,11 +160,13 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         note_columns(self, blocks, reset=True)
         return self._fit(blocks)
 
+    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -202,6 +206,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.sample_ = keeper.sample
         return self._solve()
 
+    @all_or_nothing
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
         check_is_fitted(self)
@@ -213,6 +218,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.loo_log_density_ = float(densities.sum())
         return self
 
+    @all_or_nothing
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
         """Make intervals by errors on rows that were not fitted on: split conformal prediction.
 
@@ -232,7 +238,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _warn(self) -> Self:
         outcome = self.evidence_.outcome
         if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
-            warnings.warn(str(outcome), SolutionWarning, stacklevel=3)
+            warn_user(str(outcome))
         return self
 
     # --- prediction ------------------------------------------------------------------------------

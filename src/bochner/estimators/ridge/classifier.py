@@ -18,6 +18,7 @@ from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import predict_blocks_of
 from bochner.estimators.fitting.labels import class_blocks, class_blocks_of, indicators
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.ridge import normal
 from bochner.estimators.ridge.exact import as_exact, fit_exact, predict_exact, takes_pieces
 from bochner.features import Method
@@ -120,6 +121,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -142,11 +144,13 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._fit(class_blocks_of(self, X, y, sample_weight))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks whose target holds labels, numbers or text; one pass finds the classes."""
         return self._fit(class_blocks(self, blocks))
 
     @available_if(takes_pieces)
+    @all_or_nothing
     def partial_fit(
         self,
         X: Float[Array, "n d"],
@@ -173,15 +177,15 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
         targets, exact = _Indicators.of(self, blocks), as_exact(self.method)
-        normal.forget(self)
         if exact is not None:
             fit_exact(self, exact, targets)
         else:
             normal.draw(self, targets)
             normal.fit(self, targets, precision)
-        normal.warn(self, stacklevel=3)
+        normal.warn(self)
         return self
 
+    @all_or_nothing
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
         normal.solve_again(self)

@@ -4,7 +4,6 @@ A model here has the parameters ``alpha``, ``alpha_per_target``, ``precision``, 
 and what :func:`bochner.estimators.fitting.engine.choose` reads.
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.shapes import Array
-from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import IncompatibleModels, InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.folds import added, sweep_folds, total_of
 from bochner.estimators.fitting.inputs import required_targets
@@ -47,7 +47,6 @@ __all__ = [
     "decomposed",
     "draw",
     "fit",
-    "forget",
     "is_exact_fit",
     "judged_sample",
     "predict_linear",
@@ -60,12 +59,6 @@ __all__ = [
 
 #: Outcomes that a user is warned of.
 WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
-
-
-def forget(model: Any) -> None:
-    """Remove what another kind of fit has left."""
-    for name in ("X_fit_", "moments_", "sample_", "folds_", "_certificate"):
-        model.__dict__.pop(name, None)
 
 
 def is_exact_fit(model: Any) -> bool:
@@ -150,7 +143,7 @@ def solve_again(model: Any) -> None:
             "solved again. Call fit."
         )
     model.solution_ = solve(model)
-    warn(model, stacklevel=3)
+    warn(model)
 
 
 def _kfold(model: Any) -> Any:
@@ -259,11 +252,11 @@ def _certify(model: Any, X: Array, n_rows: int) -> Certificate:
 # --- checks --------------------------------------------------------------------------------------
 
 
-def warn(model: Any, stacklevel: int = 3) -> None:
+def warn(model: Any) -> None:
     """Warn of an outcome that asks for attention; its text is the remedy."""
     outcome = model.solution_.outcome
     if outcome in WARNED:
-        warnings.warn(str(outcome), SolutionWarning, stacklevel=stacklevel + 1)
+        warn_user(str(outcome))
 
 
 def check_targets(model: Any, blocks: Blocks) -> None:

@@ -16,6 +16,7 @@ from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.ridge import normal
 from bochner.estimators.ridge.exact import as_exact, fit_exact, predict_exact, takes_pieces
 from bochner.features import Method
@@ -150,6 +151,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -173,6 +175,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again.
 
@@ -184,6 +187,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._fit(blocks)
 
     @available_if(takes_pieces)
+    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -202,16 +206,16 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        normal.forget(self)
         exact = as_exact(self.method)
         if exact is not None:
             fit_exact(self, exact, blocks)
         else:
             normal.draw(self, blocks)
             normal.fit(self, blocks, precision)
-        normal.warn(self, stacklevel=3)
+        normal.warn(self)
         return self
 
+    @all_or_nothing
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
         normal.solve_again(self)

@@ -15,6 +15,7 @@ from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.labels import indicators
 from bochner.estimators.fitting.named import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.fitting.state import INPUTS, forget
 from bochner.features import FeatureMap
 from bochner.features.draw import as_method
 from bochner.features.monomials import exact_map
@@ -37,18 +38,6 @@ USUAL_EPOCHS = 20
 
 #: Rows that the mean of k(x, x) is taken over.
 SIZE_ROWS = 1024
-
-#: What a fit from the start forgets.
-FITTED = (
-    "choice_",
-    "map_",
-    "passes_",
-    "plan_",
-    "seen_",
-    "support_vectors_",
-    "walk_",
-    "weight_",
-)
 
 RATES = ("constant", "optimal", "invscaling", "adaptive")
 
@@ -142,6 +131,7 @@ def choose(
 
     Returns the approximate map, if one was drawn.
     """
+    forget(model, but=INPUTS)
     kernel, method = as_kernel(model.kernel), as_method(model.method)
     model.seed_ = seed_of(model.random_state)
     model.feature_dtype_ = "float32" if rows.X.dtype == np.float32 else "float64"
@@ -154,8 +144,6 @@ def choose(
     model.kernel_ = model.search_.kernel
     w = None if rows.w is None else rows.w[:SIZE_ROWS]
     model.size_ = float(np.average(to_numpy(model.kernel_.diag(rows.X[:SIZE_ROWS])), weights=w))
-    for name in FITTED:
-        model.__dict__.pop(name, None)
     return _choose_strategy(model, blocks, rows, t, sample, streaming)
 
 

@@ -16,6 +16,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.labels import class_blocks, class_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.sgd import walk
 from bochner.estimators.sgd.choice import check, choose, choose_for_stream, gathered
 from bochner.estimators.sgd.plan import plan_for
@@ -173,6 +174,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -203,6 +205,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
         walk.fit(self, rows)
         return self
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, read once for each epoch.
 
@@ -215,6 +218,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
         walk.fit_stream(self, blocks, outputs(self))
         return self
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Float[Array, "n d"],

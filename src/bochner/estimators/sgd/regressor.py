@@ -14,6 +14,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, required_targets
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.sgd import walk
 from bochner.estimators.sgd.choice import check, choose, choose_for_stream, gathered
 from bochner.estimators.sgd.plan import plan_for
@@ -116,6 +117,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory; see :meth:`KernelSGDClassifier.fit`. y is (n,) or (n, t)."""
         _check_numbers(self)
@@ -128,6 +130,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         walk.fit(self, rows)
         return self
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks; see :meth:`KernelSGDClassifier.fit_blocks`."""
         _check_numbers(self)
@@ -137,6 +140,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         walk.fit_stream(self, blocks, outputs(self))
         return self
 
+    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:

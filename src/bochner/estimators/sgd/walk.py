@@ -1,6 +1,5 @@
 """How both SGD estimators walk over rows in memory, over streams, and when they stop."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,8 @@ from bochner._ground.arrays import is_sparse, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import predict_blocks_of
 from bochner.estimators.sgd.choice import Rows, rows_of, targets
@@ -122,7 +122,7 @@ def _run(
     model.n_iter_, model.passes_ = len(losses), before + len(losses)
     model.loss_curve_, model.validation_scores_ = tuple(losses), tuple(scores)
     if not stopped:
-        warnings.warn(_unfinished(model), SolutionWarning, stacklevel=4)
+        warn_user(_unfinished(model))
 
 
 def _one_epoch(model: Any, descent: Descent, epoch: Callable[[int], None], number: int) -> float:

@@ -1,6 +1,5 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -14,12 +13,14 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.alike import row_marks
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, as_kernel, set_kernel_params
 from bochner.estimators.fitting.rows import RowSample
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.unsupervised import choice
 from bochner.features import Method
 from bochner.features.draw import as_method
@@ -120,6 +121,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows and their partners in memory.
 
@@ -145,11 +147,13 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
         return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks whose targets are Y: files larger than memory, tables, streams."""
         note_columns(self, blocks, reset=True)
         return self._fit(blocks)
 
+    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -208,6 +212,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.rows_seen_ += engine.count_rows(blocks)
         return self.solve_again()
 
+    @all_or_nothing
     def solve_again(self) -> Self:
         """Solve anew from the moments as they are now."""
         moments = _added(*self.halves_)
@@ -292,6 +297,8 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- scikit-learn ----------------------------------------------------------------------------
 
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace numbers of X's kernel."""
         return set_kernel_params(self, params)
@@ -349,9 +356,7 @@ def _mean(values: Float[Array, " q"]) -> float:
 
 
 def _warn_fewer(asked: int, found: int, rows: int) -> None:
-    warnings.warn(
+    warn_user(
         f"KernelCCA: n_components={asked}, but {rows} rows have {found} pairs of directions "
         "above rounding; these are kept. Ask for fewer, or raise n_features.",
-        SolutionWarning,
-        stacklevel=5,
     )

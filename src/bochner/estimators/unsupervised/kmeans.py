@@ -1,6 +1,5 @@
 """Kernel k-means at any number of rows."""
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -20,12 +19,14 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative, one_of
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner._ground.warned import warn_user
+from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.unsupervised import choice
 from bochner.estimators.unsupervised.clustering import COMPARED_ROWS, Elbow, KernelCost, kernel_cost
 from bochner.estimators.unsupervised.starts import best_start, different, elbow, kernel_silhouette
@@ -139,6 +140,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         X: Float[Array, "n d"],
@@ -166,11 +168,13 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """
         return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
         note_columns(self, blocks, reset=True)
         return self._fit(blocks)
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Float[Array, "n d"],
@@ -237,11 +241,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return lloyd([Rows(self._features(rows.X), rows.w)], centres, self.max_iter, self.tol).means
 
     def _warn_few(self, different: int) -> None:
-        warnings.warn(
+        warn_user(
             f"KernelKMeans: n_clusters={self.n_clusters}, but the rows to start from have only "
             f"{different} different features; the other clusters stay empty. Ask for fewer.",
-            SolutionWarning,
-            stacklevel=5,
         )
 
     def _follow(self, features: Iterable[Any]) -> None:
@@ -263,11 +265,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _warn(self) -> Self:
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"KernelKMeans: the centres still move after max_iter={self.max_iter} passes; "
                 "raise max_iter, or tol if this is near enough.",
-                SolutionWarning,
-                stacklevel=3,
             )
         return self
 
@@ -376,6 +376,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return to_numpy(engine.as_features(self.map_, X, self.feature_dtype_))
 
     # --- scikit-learn ----------------------------------------------------------------------------
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
+    fit_predict = all_or_nothing(ClusterMixin.fit_predict)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""

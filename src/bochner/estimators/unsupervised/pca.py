@@ -1,6 +1,5 @@
 """Kernel principal components at any number of rows."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -16,12 +15,13 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
-from bochner.errors import SolutionWarning
+from bochner._ground.warned import warn_user
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.fitting.rows import Keeper, RowSample
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.ridge.regressor import KernelRidge
 from bochner.estimators.unsupervised import choice
 from bochner.features import Method
@@ -149,6 +149,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- fitting ---------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         X: Float[Array, "n d"],
@@ -176,6 +177,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
 
+    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams; targets are not looked at.
 
@@ -185,6 +187,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         note_columns(self, blocks, reset=True)
         return self._fit(blocks)
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Float[Array, "n d"],
@@ -213,7 +216,6 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.feature_dtype_ = choice.precision_of(self, blocks.n_rows, width)
         self.rows_seen_ = 0
         self.sample_ = None
-        self.__dict__.pop("inverse_", None)
         self.moments_, self._diagonal = self._sweep(blocks)
         return self._finish(blocks)
 
@@ -233,6 +235,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.rows_seen_ += engine.count_rows(blocks)
         return self.solve_again()
 
+    @all_or_nothing
     def solve_again(self) -> Self:
         """Decompose anew the moments as they are now, and learn the way back."""
         values, vectors = eigh(self.moments_.gram, driver="evd", check_finite=False)
@@ -243,6 +246,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.eigenvalues_ = values[:q]
         self.eigenvectors_ = np.ascontiguousarray(vectors[:, :q] * signs)
         self._n_features_out = q
+        self.__dict__.pop("inverse_", None)
         if self.sample_ is not None:
             self._learn_inverse(self.sample_)
         return self
@@ -252,12 +256,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tiny = ROUNDING[self.feature_dtype_] * len(values) ** (self.feature_dtype_ == "float64")
         rank = max(1, int(np.sum(values > tiny * values[0])))
         if self.n_components is not None and self.n_components > rank:
-            warnings.warn(
+            warn_user(
                 f"KernelPCA: n_components={self.n_components}, but {self.moments_.rows} rows in "
                 f"{len(values)} features have {rank} components above rounding; these are kept. "
                 "Raise n_features, or ask for fewer.",
-                SolutionWarning,
-                stacklevel=4,
             )
         return rank if self.n_components is None else min(rank, self.n_components)
 
@@ -319,6 +321,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.eigenvalues_ / trace if trace > 0 else np.zeros_like(self.eigenvalues_)
 
     # --- scikit-learn ----------------------------------------------------------------------------
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""

@@ -12,6 +12,7 @@ from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.inputs import fit_blocks_of, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
+from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
@@ -67,6 +68,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_features = n_features
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array | None = None) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
@@ -79,6 +81,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""
         check_is_fitted(self)
         return engine.joined([self.map_(block.X) for block in predict_blocks_of(self, X)])
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""

@@ -1,0 +1,109 @@
+"""What a call changes on a learner: everything at its end, or nothing."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+__all__ = ["INPUTS", "all_or_nothing", "forget"]
+
+Model = TypeVar("Model")
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
+
+#: What a model knows of the rows it is about to be fitted to.
+INPUTS = ("classes_", "feature_names_in_", "n_features_in_", "schema_", "target_shape_")
+
+#: What learners keep of a fit. A name that is not here would survive a fit of another kind; names
+#: that a user's own class adds stay.
+LEARNED = (
+    *INPUTS,
+    "X_fit_",
+    "_certificate",
+    "_diagonal",
+    "_n_features_out",
+    "_objective",
+    "_sums",
+    "alpha_",
+    "calibration_",
+    "choice_",
+    "choice_y_",
+    "cluster_centers_",
+    "converged_",
+    "correlations_",
+    "eigenvalues_",
+    "eigenvectors_",
+    "feature_dtype_",
+    "fitted_for_",
+    "folds_",
+    "halves_",
+    "inertia_",
+    "inverse_",
+    "joint_",
+    "kernel_",
+    "kernel_y_",
+    "labels_",
+    "loo_log_density_",
+    "loss_",
+    "loss_curve_",
+    "map_",
+    "map_y_",
+    "metric_",
+    "moments_",
+    "n_iter_",
+    "n_partners_",
+    "passes_",
+    "path_",
+    "plan_",
+    "predictive_",
+    "rows_seen_",
+    "sample_",
+    "search_",
+    "seed_",
+    "seen_",
+    "singular_values_",
+    "size_",
+    "solution_",
+    "stopping_errors_",
+    "strategy_",
+    "support_vectors_",
+    "t_",
+    "validation_scores_",
+    "walk_",
+    "weight_",
+    "weights_seen_",
+    "x_mean_",
+    "x_weights_",
+    "y_mean_",
+    "y_weights_",
+)
+
+
+def all_or_nothing(
+    method: Callable[Concatenate[Model, Rest], Result],
+) -> Callable[Concatenate[Model, Rest], Result]:
+    """Return the method, which changes the model once, last: a call that fails changes nothing.
+
+    It runs on a copy of the model that shares all values, and the model takes over the copy's
+    attributes by one assignment. So attributes are to be replaced, never changed in place. Whatever
+    ends the call before, an error, an interrupt or a warning that is made an error, leaves the
+    model as it was. What the model held stays in memory until then.
+    """
+
+    @wraps(method)
+    def run(model: Model, *args: Rest.args, **kwargs: Rest.kwargs) -> Result:
+        draft = object.__new__(type(model))
+        draft.__dict__ = model.__dict__.copy()
+        result = method(draft, *args, **kwargs)
+        returned: Any = model if result is draft else result
+        # No call from here on: Python looks for Ctrl-C at calls and loops.
+        model.__dict__ = draft.__dict__
+        return returned
+
+    return run
+
+
+def forget(model: Any, but: tuple[str, ...] = ()) -> None:
+    """Remove what a fit has left, so that nothing survives in a fit of another kind."""
+    for name in LEARNED:
+        if name not in but:
+            model.__dict__.pop(name, None)

@@ -1,0 +1,393 @@
+"""A call that fails changes nothing: not the model, not what the next call finds.
+
+All learners, all calls that change them, all ways to fail: a reader that dies at any piece of any
+pass, rows that are bad in a late block, refused parameters, warnings that are errors, and an
+interrupt or a want of memory at any moment.
+"""
+
+import dataclasses
+import sys
+import warnings
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+
+import bochner as bo
+from bochner.errors import BochnerError, SolutionWarning
+from bochner.kernels import Gaussian
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning"),
+]
+
+RNG = np.random.default_rng(0)
+COMMON = {"kernel": Gaussian(2.0), "method": "orthogonal", "n_features": 8, "random_state": 0}
+CHOSEN = {"n_features": 8, "random_state": 0}
+FEW_STEPS = {"max_iter": 3, "strategy": "approximate_cached", **COMMON}
+LEARNERS = {
+    "ridge": bo.KernelRidge(**COMMON),
+    "ridge, all chosen": bo.KernelRidge(**CHOSEN),
+    "ridge by folds": bo.KernelRidge(alpha="kfold", **COMMON),
+    "ridge, learned metric": bo.KernelRidge(metric="learned", **CHOSEN),
+    "exact ridge": bo.KernelRidge(**{**COMMON, "method": "exact"}),
+    "ridge classifier": bo.KernelRidgeClassifier(**COMMON),
+    "process": bo.GaussianProcessRegressor(**COMMON),
+    "svc": bo.SVC(probability=True, **COMMON),
+    "warm svc": bo.SVC(warm_start=True, **COMMON),
+    "logistic": bo.LogisticRegression(**COMMON),
+    "svr": bo.SVR(**COMMON),
+    "regressor": bo.KernelRegressor(loss="absolute", alpha=0.1, **COMMON),
+    "regressor, early": bo.KernelRegressor(loss="huber", early_stopping=True, **COMMON),
+    "one class": bo.OneClassSVM(**COMMON),
+    "sgd regressor": bo.KernelSGDRegressor(**FEW_STEPS),
+    "sgd classifier": bo.KernelSGDClassifier(**FEW_STEPS),
+    "sgd on rows": bo.KernelSGDClassifier(**{**FEW_STEPS, "strategy": "gram_cached"}),
+    "warm sgd": bo.KernelSGDRegressor(warm_start=True, average=True, **FEW_STEPS),
+    "components": bo.KernelPCA(3, fit_inverse_transform=True, **COMMON),
+    "correlations": bo.KernelCCA(**COMMON),
+    "clusters": bo.KernelKMeans(2, **COMMON),
+    "clusters, in batches": bo.KernelKMeans(2, algorithm="minibatch", **COMMON),
+    "features": bo.KernelFeatures(**CHOSEN),
+}
+CLASSES = ("classifier", "svc", "logistic", "on rows")
+ALONE = ("one class", "components", "clusters", "features")
+CALLS = ["fit", "fit_blocks", "partial_fit", "fit_transform", "fit_predict"]
+CALLS += ["solve_again", "calibrate"]
+OWN = ("solve_again", "calibrate", "partial_fit")  # these go on from the fit before
+
+
+def rows(name, n, columns=2, seed=0):
+    """Rows and targets that the learner of this name takes."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, columns))
+    if any(word in name for word in CLASSES):
+        return X, np.where(np.arange(n) % 2, "right", "left")
+    return X, None if any(word in name for word in ALONE) else np.sin(X[:, 0]) + X[:, 1] ** 2
+
+
+def codes(y):
+    return y if y is None or y.dtype.kind != "U" else (y == "right").astype(float)
+
+
+def has(name, call):
+    """Whether this learner has the call, in this setting."""
+    refused = {"fit_blocks": "sgd on rows", "solve_again": "exact ridge"}
+    return hasattr(LEARNERS[name], call) and refused.get(call) != name
+
+
+PAIRS = [(name, call) for name in LEARNERS for call in CALLS if has(name, call)]
+every_call = pytest.mark.parametrize(("name", "call"), PAIRS)
+every_learner = pytest.mark.parametrize("name", LEARNERS)
+takes_blocks = pytest.mark.parametrize(
+    "name", [name for name, call in PAIRS if call == "fit_blocks"]
+)
+
+
+def fitted(name):
+    """The learner after a fit to 40 rows of two columns."""
+    model = clone(LEARNERS[name])
+    return call_of(model, "fit", *rows(name, 40))() and model
+
+
+def call_of(model, call, X, y):
+    """The call with its rows, without arguments."""
+    if call == "solve_again":
+        return model.solve_again
+    if call == "fit_blocks":
+        return partial(model.fit_blocks, bo.Blocks.from_arrays(X, codes(y), block_rows=10))
+    return partial(getattr(model, call), X, y)
+
+
+def arguments(name, call):
+    """Other rows than those of the fit; of three columns where the call starts anew."""
+    return rows(name, 30, 2 if call in OWN or name == "warm sgd" else 3, seed=1)
+
+
+# --- What a model is -----------------------------------------------------------------------------
+
+
+def told(value):
+    """All that a value holds, bit for bit, as text and bytes."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, dict):
+        return {key: told(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [told(item) for item in value]
+    parts = {}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {f.name: told(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    elif isinstance(value, BaseEstimator):
+        parts = told(vars(value))
+    return (type(value).__name__, parts) if parts else repr(value)
+
+
+def same(a, b):
+    """Whether models that were fitted alike are equal, to rounding."""
+    left, right = vars(a), vars(b)
+    assert sorted(left) == sorted(right)
+    X = rows("", 5, a.n_features_in_, seed=2)[0]
+    for say in ("predict", "decision_function", "transform", "predict_proba"):
+        if hasattr(a, say):
+            left, right = getattr(a, say)(X), getattr(b, say)(X)
+            if np.asarray(left).dtype.kind == "U":
+                assert np.array_equal(left, right)
+            else:
+                assert left == pytest.approx(right, rel=1e-9, abs=1e-9)
+    for name in ("rows_seen_", "seen_", "weight_", "t_", "passes_", "weights_seen_"):
+        assert np.array_equal(getattr(a, name, None), getattr(b, name, None))
+
+
+@contextmanager
+def unchanged(model):
+    before, names = told(vars(model)), list(vars(model))
+    yield
+    assert list(vars(model)) == names
+    assert told(vars(model)) == before
+
+
+# --- Ways to fail --------------------------------------------------------------------------------
+
+
+class Stop:
+    """Raises an error at the n-th call of a function, where Python looks for Ctrl-C too."""
+
+    def __init__(self, at, error=None):
+        self.at, self.error, self.calls = at, error, 0
+
+    def __call__(self, _frame, event, _argument):
+        if event in ("call", "c_call"):
+            self.calls += 1
+            if self.calls == self.at:
+                raise self.error
+
+
+def stopped(call, stop):
+    """Whether the error came out of the call: none comes out of a generator that is closed."""
+    before = sys.getprofile()
+    sys.setprofile(stop)
+    try:
+        call()
+    except (KeyboardInterrupt, MemoryError):
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
+def moments(call, count, seed):
+    """Numbers of function calls at which to stop this call, at random, with the errors to raise."""
+    counter = Stop(-1)
+    stopped(call, counter)
+    numbers = np.random.default_rng(seed).integers(1, counter.calls, count).tolist()
+    return zip(numbers, (KeyboardInterrupt, MemoryError) * count, strict=False)
+
+
+#: Random moments at which each call is stopped.
+MOMENTS = 3
+
+closing = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+class Dead(Exception):
+    """What a reader raises that dies."""
+
+
+class Dying:
+    """Pieces of rows that die at the k-th piece of the s-th pass."""
+
+    def __init__(self, X, y, at=(0, 0)):
+        self.pieces = [
+            (X[i : i + 8], *(() if y is None else (y[i : i + 8],))) for i in range(0, len(X), 8)
+        ]
+        self.at, self.passes = at, 0
+
+    def __call__(self):
+        self.passes += 1
+        for k, piece in enumerate(self.pieces, 1):
+            if (self.passes, k) == self.at:
+                raise Dead
+            yield piece
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+@every_call
+@closing
+def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
+    start, args = fitted(name), arguments(name, call)
+    model, came_out = deepcopy(start), 0
+    before = told(vars(start))
+    for stop in moments(call_of(deepcopy(start), call, *args), MOMENTS, seed=len(name)):
+        if stopped(call_of(model, call, *args), Stop(*stop)):
+            assert told(vars(model)) == before
+            came_out += 1
+        else:
+            model = deepcopy(start)
+    call_of(model, call, *args)()
+    call_of(start, call, *args)()
+    same(model, start)
+    assert came_out >= MOMENTS // 2
+
+
+@every_learner
+@closing
+def test_a_first_fit_that_is_stopped_leaves_nothing(name):
+    args = rows(name, 40)
+    for stop in moments(call_of(clone(LEARNERS[name]), "fit", *args), 2, seed=1):
+        model = clone(LEARNERS[name])
+        if stopped(call_of(model, "fit", *args), Stop(*stop)):
+            assert vars(model) == vars(clone(LEARNERS[name]))
+
+
+@takes_blocks
+def test_a_reader_that_dies_in_any_pass_changes_nothing(name):
+    model = fitted(name)
+    X, y = arguments(name, "fit_blocks")
+    whole = Dying(X, codes(y))
+    clone(model).fit_blocks(bo.Blocks.from_iterable(whole))
+    for s in range(2, whole.passes + 1):  # in the first pass nothing but its first piece is read
+        for k in (1, 3):
+            dying = bo.Blocks.from_iterable(Dying(X, codes(y), (s, k)))
+            with unchanged(model), pytest.raises(Dead):
+                model.fit_blocks(dying)
+    assert sum(len(block.X) for block in dying) == len(X)  # now they live, and know their number
+    same(model.fit_blocks(dying), fitted(name).fit_blocks(dying))
+
+
+@takes_blocks
+@pytest.mark.parametrize("bad", ["X", "y", "w"])
+def test_bad_rows_in_a_late_block_change_nothing(name, bad):
+    model = fitted(name)
+    X, y = arguments(name, "fit_blocks")
+    y = np.zeros(len(X)) if y is None else codes(y).astype(float)
+    w = np.ones(len(X))
+    {"X": X[:, 0], "y": y, "w": w}[bad][-1] = -1.0 if bad == "w" else np.nan
+    with unchanged(model), pytest.raises(ValueError, match=r"NaN|zero or above"):
+        model.fit_blocks(bo.Blocks.from_arrays(X, y, w, block_rows=8))
+
+
+@every_learner
+def test_refused_parameters_change_nothing(name):
+    names = [key for key in LEARNERS[name].get_params(deep=False) if key not in FREE]
+    model, args = fitted(name), rows(name, 30, 3, seed=1)
+    refused = 0
+    for key in names:
+        before = getattr(model, key)
+        model.set_params(**{key: object()})
+        with unchanged(model):
+            try:
+                copy(model).fit(*args)
+            except (BochnerError, ValueError, TypeError):
+                refused += 1
+                with pytest.raises((BochnerError, ValueError, TypeError)):
+                    model.fit(*args)
+        model.set_params(**{key: before})
+    assert refused >= 3
+
+
+#: Parameters that are taken as true or false, or that not every fit reads.
+FREE = ("alpha_per_target", "fit_intercept", "fit_inverse_transform", "shuffle", "warm_start")
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("svc", {"max_iter": 1}),
+        ("svr", {"max_iter": 1}),
+        ("regressor", {"max_iter": 1}),
+        ("sgd regressor", {"max_iter": 1, "tol": 0.0}),
+        ("sgd classifier", {"max_iter": 1, "tol": 0.0}),
+        ("exact ridge", {"method": bo.ExactKernel(max_iter=1), "alpha": 1e-9}),
+        ("components", {"n_components": 9}),
+        ("correlations", {"n_components": 9}),
+        ("clusters", {"max_iter": 1}),
+    ],
+)
+def test_a_warning_that_is_made_an_error_is_a_failure(name, params):
+    model, (X, y) = fitted(name).set_params(**params), rows(name, 150, 3, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolutionWarning)
+        with unchanged(model), pytest.raises(SolutionWarning):
+            model.fit(X, y)
+
+
+@every_learner
+def test_refused_set_params_change_nothing(name):
+    model = clone(LEARNERS[name]).set_params(kernel=Gaussian(1.0))
+    with unchanged(model), pytest.raises(ValueError, match="no parameter 'nothing'"):
+        model.set_params(n_features=5, kernel__nothing=2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("ridge, all chosen", {"metric": "learned"}, {"metric": None}),
+        ("ridge", {"method": "exact"}, {"method": "orthogonal"}),
+        ("ridge", {}, {"method": "exact"}),
+        ("ridge", {"alpha": "kfold"}, {"alpha": "loo"}),
+        ("svc", {}, {"probability": False}),
+        ("warm svc", {"probability": True}, {"probability": False, "n_features": 10}),
+        ("logistic", {"kernel": "gaussian", "metric": "learned"}, {"metric": None}),
+        ("components", {}, {"fit_inverse_transform": False}),
+        ("sgd regressor", {}, {"strategy": "gram_cached"}),
+        ("sgd on rows", {}, {"strategy": "approximate_cached"}),
+    ],
+)
+def test_a_fit_keeps_nothing_of_another_kind_of_fit(name, before, after):
+    X, y = rows(name, 40)
+    model = clone(LEARNERS[name]).set_params(**before)
+    model.fit(X, y).set_params(**after).fit(*arguments(name, "fit"))
+    same(
+        model, clone(LEARNERS[name]).set_params(**{**before, **after}).fit(*arguments(name, "fit"))
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])
+def test_rows_of_a_refused_call_are_counted_once(name):
+    X, y = rows(name, 60, seed=3)
+    model, once = fitted(name), fitted(name)
+    strange = {"ridge": "kfold", "process": None}.get(name)
+    with unchanged(model), pytest.raises((BochnerError, ValueError)):
+        model.partial_fit(np.column_stack([X, X]), y)
+    if strange is not None:  # rows are added up before it shows that folds are missing
+        model.set_params(alpha=strange)
+        with unchanged(model), pytest.raises(BochnerError, match="Fit anew"):
+            model.partial_fit(X, y)
+        model.set_params(alpha="loo")
+    same(model.partial_fit(X, y), once.partial_fit(X, y))
+
+
+class Scaled(bo.KernelRidge):
+    """A learner of a user's own, which learns something before ours does."""
+
+    def fit(self, X, y):
+        self.scale_ = np.abs(X).max()
+        super().fit(X / self.scale_, y)
+        self.more_ = self.scale_ * 2
+        return self
+
+    def predict(self, X):
+        return super().predict(X / self.scale_)
+
+
+def test_learners_derived_from_ours_keep_what_they_learned():
+    X, y = rows("ridge", 40)
+    model = Scaled(**COMMON).fit(X, y)
+    model.fit(2 * X, y)
+    assert model.more_ == 2 * model.scale_ == 4 * np.abs(X).max()
+    assert model.predict(2 * X).shape == (40,)
+
+
+@pytest.mark.parametrize("name", ["ridge", "process", "clusters"])
+def test_a_learner_returns_itself(name):
+    for call in ("fit", "fit_blocks", "partial_fit", "solve_again", "calibrate"):
+        if has(name, call):
+            model = fitted(name)
+            assert call_of(model, call, *arguments(name, call))() is model
