@@ -21,10 +21,11 @@ import numpy as np
 
 from bochner._ground.blas import add_gram, add_outer, mirror, product, triangular_product
 from bochner._ground.checks import LARGEST
+from bochner._ground.memory import require_room
 from bochner._ground.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
-__all__ = ["Accumulator", "Moments", "Precision"]
+__all__ = ["Accumulator", "Moments", "Precision", "require_room_for"]
 
 Precision = Literal["float32", "float64"]
 
@@ -177,6 +178,15 @@ def _check_same_shape(a: Moments, b: Moments) -> None:
         )
 
 
+def require_room_for(n_features: int) -> None:
+    """Refuse more features than there is memory for: G, and a decomposition as large."""
+    require_room(
+        16 * n_features**2,
+        f"A fit with {n_features:,} features (sums of their products, and the solution) takes",
+        "Ask for fewer features.",
+    )
+
+
 class Accumulator:
     """Adds blocks up to :class:`Moments`, as fast as the machine multiplies.
 
@@ -251,6 +261,7 @@ class Accumulator:
 
     def _start(self, Z: Array, y: Array) -> None:
         D, t = Z.shape[1], y.shape[1]
+        require_room_for(D)
         self._z0 = Z.mean(axis=0, dtype=np.float64).astype(self._dtype)
         self._y0 = y.mean(axis=0)
         self._z, self._y = np.zeros(D), np.zeros(t)

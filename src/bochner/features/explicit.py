@@ -43,6 +43,10 @@ class Explicit(Method):
     method gives these features, for they are exact. Cost of φ(X): O(n (d m + D)).
     """
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return 0: it finds out how many features serve."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class BasisMap(FeatureMap):

@@ -81,6 +81,10 @@ class Fourier(Method):
                 f"{self.form!r}."
             )
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
+        """Return how many numbers a map takes at least."""
+        return n_features * (1 + (n_columns if self.placement.formed else 2))
+
 
 @dataclass(frozen=True, eq=False)
 class FourierMap(FeatureMap):

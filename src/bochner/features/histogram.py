@@ -45,6 +45,10 @@ class HistogramSampling(Method):
     Cost of φ(X): O(n D), a logarithm a number and a sine and a cosine for two features.
     """
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return those of one row's features."""
+        return n_features
+
 
 @dataclass(frozen=True, eq=False)
 class HistogramMap(FeatureMap):

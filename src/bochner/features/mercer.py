@@ -68,6 +68,10 @@ class MercerHarmonic(Method):
         if self.radius is not None:
             object.__setattr__(self, "radius", positive(self.radius, "MercerHarmonic", "radius"))
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return 0: it finds out how many features serve."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class MercerHarmonicMap(FeatureMap):

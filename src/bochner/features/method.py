@@ -17,6 +17,14 @@ class Method(ABC):  # noqa: B024  what a method does is a rule of the table
         """Return the code that makes it, arguments at their defaults left out."""
         return _brief(self)
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
+        """Return how many numbers a map takes at least, drawn and applied to one row.
+
+        By default a vector of all columns for each feature. Methods override it that have
+        less, or find out for themselves how many features serve.
+        """
+        return n_features * (1 + n_columns)
+
 
 def _brief(value: Any) -> str:
     if not is_dataclass(value) or isinstance(value, type):

@@ -11,7 +11,7 @@ the frequencies of the narrow one. Placements whose frequencies are never formed
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtri, roots_hermitenorm
@@ -32,6 +32,9 @@ __all__ = ["IID", "QMC", "Grid", "Orthogonal", "Placement"]
 
 class Placement(ABC):
     """Places m frequencies under a spectral measure on R^d."""
+
+    #: Whether a map holds the frequencies as a matrix.
+    formed: ClassVar[bool] = True
 
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:

@@ -88,6 +88,10 @@ class PolySketch(Method):
         if self.radius is not None:
             object.__setattr__(self, "radius", positive(self.radius, "PolySketch", "radius"))
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return 0: it finds out how many features serve."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class PolySketchMap(FeatureMap):

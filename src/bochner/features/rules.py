@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from bochner._ground.memory import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.combine import ModulatedMap, sketched
 from bochner.features.map import (
@@ -94,6 +95,7 @@ def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         exact = compose(kernel, method, ask)
         if exact is not None:
             return exact
+    _require_room(method, ask)
     try:
         return leaf_map(method, kernel, ask)
     except UnsupportedKernel:
@@ -101,6 +103,15 @@ def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         if composed is None:
             raise
         return composed
+
+
+def _require_room(method: Method, ask: Request) -> None:
+    columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
+    require_room(
+        8 * method.least_numbers(ask.n_features, columns),
+        f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
+        "Ask for fewer features.",
+    )
 
 
 # --- One rule for each way to build a kernel ----------------------------------------------------

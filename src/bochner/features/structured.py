@@ -5,6 +5,7 @@ A block of p = 2^⌈log₂ d⌉ frequencies costs O(p log p) for each row in pla
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,6 +54,8 @@ class Structured(Placement):
     Cost of φ(X): O(n D log d). Memory: 4 numbers a frequency.
     """
 
+    formed: ClassVar[bool] = False
+
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return the frequencies, formed, (d, m)."""
         measure = require_isotropic(measure, "Structured()")
@@ -71,6 +74,8 @@ class Fastfood(Placement):
     frequencies of a block depend on one another, and the variance is above that of :class:`IID`.
     For comparison with other work; :class:`Structured` has a lower error at the same speed.
     """
+
+    formed: ClassVar[bool] = False
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return the frequencies, formed, (d, m)."""

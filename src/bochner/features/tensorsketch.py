@@ -74,6 +74,10 @@ class TensorSketch(Method):
         if self.radius is not None:
             object.__setattr__(self, "radius", positive(self.radius, "TensorSketch", "radius"))
 
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return those of one row's features."""
+        return n_features
+
 
 @dataclass(frozen=True, eq=False)
 class CountSketch:

@@ -60,7 +60,8 @@ class Enough:
     seconds : float, optional
         Stop searching after so long, and take the widest that was tried.
     bytes : int, optional
-        Memory for moments and solution, 32 D²; default half of what is free.
+        Memory for moments and solution, 32 D²; default half of what is free. Not more than
+        all that is free.
 
     Notes
     -----
@@ -84,7 +85,7 @@ class Enough:
     @property
     def most_features(self) -> int:
         """The width whose moments fit into the memory."""
-        room = free_bytes() // 2 if self.bytes is None else self.bytes
+        room = free_bytes() // 2 if self.bytes is None else min(self.bytes, free_bytes())
         return max(FIRST, int((room / (8 * MATRICES)) ** 0.5))
 
 

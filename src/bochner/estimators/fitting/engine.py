@@ -28,7 +28,7 @@ from bochner.features.judging import Targets
 from bochner.features.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import Kernel
-from bochner.moments import Accumulator, Moments, Precision
+from bochner.moments import Accumulator, Moments, Precision, require_room_for
 from bochner.planning.penalty import penalty_for
 from bochner.planning.sizes import SMALL, block_rows
 from bochner.planning.width import Enough, as_enough, enough
@@ -337,6 +337,7 @@ def sweep_unless(
 
 def _summed(phi: FeatureMap, dtype: str) -> tuple[FeatureMap, Callable[[Moments], Moments]]:
     """Return what is summed up over rows, and what makes its moments those of the features."""
+    require_room_for(phi.n_features)
     if isinstance(phi, NystromMap) and phi.sums_first and dtype == "float64":
         L = phi.root(np.dtype(dtype)).T
         return LandmarkValues(phi.kernel, phi), lambda moments: moments.mapped(L, "float32")
