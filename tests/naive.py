@@ -427,6 +427,26 @@ def leave_one_out(Z, y, w, alpha, centred=True):
     return total / w.sum()
 
 
+def left_out_errors(Z, y, w, alphas, rows, centred=True):
+    """y − the prediction without (one copy of) each of these rows, (rows, p, t), by refits.
+
+    Each refit has the singular values of √w Z about its own mean: nothing is squared.
+    """
+    errors = []
+    for i in rows:
+        left = w.copy()
+        left[i] -= min(w[i], 1.0)
+        total = left.sum()
+        means = [left @ A / total if centred else 0 * A[0] for A in (Z, y)]
+        root = np.sqrt(left)[:, None]
+        U, s, Vt = np.linalg.svd(root * (Z - means[0]), full_matrices=False)
+        shrunk = (s[:, None, None] / (s[:, None] ** 2 + alphas)[:, :, None]) * (
+            U.T @ (root * (y - means[1]))
+        )[:, None, :]
+        errors.append(y[i] - means[1] - np.tensordot(Vt @ (Z[i] - means[0]), shrunk, 1))
+    return np.array(errors)
+
+
 def pivot_law(K, rank):
     """Probability of every sequence of pivots of simple randomly pivoted Cholesky."""
     if rank == 0:

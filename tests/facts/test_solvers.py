@@ -13,8 +13,12 @@ from bochner.solvers.direct import (
     LOWEST,
     decompose,
     decompose_rows,
+    evidence_of,
     floor,
+    gcv_of,
     leave_one_out,
+    leave_one_out_each,
+    leave_rows_out,
     path_of,
     penalties,
 )
@@ -71,6 +75,137 @@ def test_leave_one_out_is_that_of_refits(n, D, centred):
     for error, alpha in zip(errors, ALPHAS, strict=True):
         each = naive.leave_one_out(Z, y, w, alpha, centred)
         assert_close(error, np.mean(each / power) * power.mean(), factor=1e4)
+
+
+# ---- the whole path, fits that pass through the rows included
+
+
+def noise(n, D, t=1, falling=0.0, copies=0, dtype=np.float64):
+    """Targets of noise alone, features with eigenvalues that fall; the last rows are copies."""
+    rng = np.random.default_rng([n, D])
+    Z = rng.normal(size=(n, D)) * 10.0 ** -np.linspace(0, falling, D) + 0.3
+    y = rng.normal(size=(n, t))
+    if copies:
+        Z[-copies:] = Z[:copies]
+    return Z.astype(dtype), y
+
+
+def weights_of(kind, n):
+    rng = np.random.default_rng(n)
+    draws = {
+        "ones": np.ones(n),
+        "counts": rng.integers(1, 4, n).astype(float),
+        "shares": rng.uniform(0.2, 0.9, n),
+        "mixed": rng.uniform(0.1, 3.0, n),
+    }
+    return draws[kind]
+
+
+def rounding_of(alphas, top):
+    """First-order bounds of slack and residual, a hundred times: 1e-2 at the worst penalty."""
+    return 100 * np.finfo(float).eps * (1 + top / alphas)
+
+
+SHAPES = [(5, 12), (30, 60), (40, 40), (41, 40), (43, 40), (60, 40), (200, 20)]
+
+
+@both
+@pytest.mark.parametrize("by", ["moments", "rows"])
+@pytest.mark.parametrize("falling", [0.0, 4.0], ids=["flat", "falling"])
+@pytest.mark.parametrize("kind", ["ones", "counts", "shares", "mixed"])
+@pytest.mark.parametrize(("n", "D"), SHAPES)
+def test_leave_one_out_is_that_of_refits_at_every_penalty_of_the_path(
+    n, D, kind, falling, by, centred
+):
+    Z, y = noise(n, D, 2, falling, copies=n // 10)
+    w = weights_of(kind, n)
+    eigen, rows, _ = problem(Z, y, w, centred)
+    eigen = decompose_rows(*rows, centred) if by == "rows" else eigen
+    alphas = penalties(eigen)
+    refits = naive.left_out_errors(Z, y, w, alphas, range(n), centred)
+    expected = np.einsum("i,ipt->pt", w, refits**2) / w.sum()
+    errors, count = leave_one_out_each(eigen, [rows], alphas)
+    assert count == n
+    allowed = rounding_of(alphas, eigen.values[-1])[:, None] * expected
+    assert (np.abs(errors - expected) <= allowed).all()
+    own = alphas[[0, len(alphas) // 3]]  # a penalty of each target's own
+    left = leave_rows_out(eigen, *rows, own)
+    each = np.stack([refits[:, 0, 0], refits[:, len(alphas) // 3, 1]], axis=1)
+    allowed = rounding_of(own, eigen.values[-1]) * np.abs(each).max(axis=0)
+    assert (np.abs(left.errors - each) <= allowed).all()
+    assert (left.slack > 0).all()
+
+
+@pytest.mark.parametrize("D", [3, 40])
+def test_leave_one_out_of_some_of_many_rows_is_that_of_refits(D):
+    Z, y = noise(5000, D, 1, falling=4.0)
+    eigen, rows, _ = problem(Z, y, np.ones(5000))
+    alphas, some = penalties(eigen), np.arange(0, 5000, 250)
+    refits = naive.left_out_errors(Z, y, np.ones(5000), alphas, some)
+    errors, _ = leave_one_out_each(eigen, [tuple(a[some] for a in rows)], alphas)
+    expected = (refits**2).mean(axis=0)
+    assert np.abs(errors / expected - 1).max() <= 1e-6
+
+
+@pytest.mark.parametrize(("n", "D"), [(20, 60), (60, 60), (70, 60), (400, 60)])
+@pytest.mark.parametrize("products", ["rows", "rows and moments", "small penalties"])
+def test_where_rounding_hides_a_row_its_error_is_infinite_and_nowhere_wrong(n, D, products):
+    """In float32, or below the path: an error is that of refits, up to a fifth, or not stated."""
+    single = products != "small penalties"
+    Z, y = noise(n, D, 1, falling=2.0, dtype=np.float32 if single else np.float64)
+    w = np.ones(n)
+    m = Moments.of(Z, y, w, "float32" if products == "rows and moments" else "float64")
+    rows = (Z - m.feature_mean.astype(Z.dtype), y - m.target_mean, w)
+    eigen = decompose(m)
+    alphas = penalties(eigen) if single else eigen.values[-1] * np.logspace(-18, -8, 41)
+    refits = naive.left_out_errors(Z.astype(float), y, w, alphas, range(n))
+    expected = (refits**2).mean(axis=0)[:, 0]
+    errors = leave_one_out(eigen, [rows], alphas)[0]
+    told = np.isfinite(errors)
+    assert np.abs(errors[told] / expected[told] - 1).max() <= 0.2
+    assert told[-1]
+    assert n >= D or not told[0]
+    path = Path(alphas, errors, errors, -errors, errors, n)
+    assert told[path.best("loo")]
+    assert path.lowest("loo") == np.flatnonzero(told)[0]
+
+
+@both
+@pytest.mark.parametrize(("n", "D"), SHAPES)
+def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, centred):
+    """GCV and evidence from the n × n side, in which nothing cancels.
+
+    A difference of 1e-6 of its terms loses six digits.
+    """
+    Z, y = noise(n, D)
+    eigen, (Zc, yc, _), _ = problem(Z, y, np.ones(n), centred)
+    alphas = penalties(eigen)
+    U, s, _ = np.linalg.svd(Zc)
+    squares = np.append(s**2, np.zeros(n))[:n]
+    if centred:
+        squares[min(n - 1, D) :] = 0.0
+    left = alphas / (squares[:, None] + alphas)
+    seen = (U.T @ yc) ** 2
+    free = left.sum(axis=0) - centred
+    rounding = rounding_of(alphas, eigen.values[-1]) + 1e-8
+    gcv = n * (left**2 * seen).sum(axis=0) / free**2
+    assert (np.abs(gcv_of(eigen, alphas)[:, 0] - gcv) <= rounding * gcv).all()
+    q = (seen * left).sum(axis=0) / alphas
+    log_det = np.log(squares[:, None] + alphas).sum(axis=0)
+    evidence = -0.5 * n * (1 + np.log(2 * np.pi * q / n)) - 0.5 * log_det
+    assert (np.abs(evidence_of(eigen, alphas)[:, 0] - evidence) <= n * rounding).all()
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+@pytest.mark.parametrize(("n", "D"), [(30, 60), (40, 40), (100, 100)])
+def test_a_penalty_chosen_on_noise_states_the_error_of_refits(criterion, n, D):
+    Z, y = noise(n, D)
+    eigen, rows, means = problem(Z, y, np.ones(n))
+    solution = solve_ridge(eigen, means, criterion, [rows])
+    at = solution.path.best(criterion)
+    refits = naive.left_out_errors(Z, y, np.ones(n), np.array([solution.alpha]), range(n))
+    assert_close(solution.path.loo[at], (refits**2).mean(), factor=1e6)
+    assert solution.path.loo[at] > 0.8 * y.var()
 
 
 def test_leave_one_out_of_fractional_weights_leaves_whole_rows_out():

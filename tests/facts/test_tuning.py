@@ -1,7 +1,9 @@
 """Criteria and their gradients, the search of a kernel, and its path."""
 
+import naive
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgError
 from scipy.sparse import csr_array
 from scipy.stats import norm
 from sklearn.base import clone
@@ -12,7 +14,7 @@ import bochner as bo
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.estimators.fitting import engine
-from bochner.estimators.tuning.descent import Clock, Dials, Objective, descend
+from bochner.estimators.tuning.descent import LOWEST, Clock, Dials, Objective, descend
 from bochner.estimators.tuning.rescaled import Rescaled, Rows
 from bochner.estimators.tuning.screening import screen
 from bochner.estimators.tuning.search import rows_of, tune_kernel
@@ -27,7 +29,7 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 from bochner.moments import Moments
-from bochner.solvers.criteria import CRITERIA, evidence, leave_one_out_error
+from bochner.solvers.criteria import CRITERIA, FEW, evidence, leave_one_out_error
 from bochner.solvers.direct import decompose, path_of
 
 FAMILIES = [
@@ -67,6 +69,43 @@ def test_gradients_of_criteria_are_central_differences(name, alpha):
     assert np.isclose((score.by_features * E).sum(), along, rtol=1e-6, atol=1e-8)
     up, down = (criterion(Z, y, w, alpha * np.exp(s)).value for s in (h, -h))
     assert np.isclose(score.by_log_alpha, (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize(("alpha", "n"), [(0.05, 20), (1e-3, 12), (1e-3, 24)])
+def test_gradients_hold_where_the_fit_nearly_passes_through_the_rows(name, alpha, n):
+    """Central differences of h = 1e-4 are off by h² times a third derivative."""
+    Z, y, w = problem(1, n, D=20)
+    criterion, h = CRITERIA[name], 1e-4
+    score = criterion(Z, y, w, alpha)
+    E = np.random.default_rng(1).standard_normal(Z.shape)
+    sides = [criterion(Z + s * E, y, w, alpha).value for s in (h, -h)]
+    along = (sides[0] - sides[1]) / (2 * h)
+    assert np.isclose((score.by_features * E).sum(), along, rtol=1e-4, atol=1e-4)
+    up, down = (criterion(Z, y, w, alpha * np.exp(s)).value for s in (h, -h))
+    assert np.isclose(score.by_log_alpha, (up - down) / (2 * h), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "D"), [(5, 20), (30, 40), (40, 40), (48, 40), (60, 40)])
+def test_leave_one_out_error_is_that_of_refits_down_to_the_lowest_penalty(n, D, dtype):
+    """Or there is none; rounding is below a hundred times its first-order bound."""
+    Z, y, w = problem(n, n, D)
+    y = np.random.default_rng(n).standard_normal(y.shape)
+    Z = Z.astype(dtype)
+    shares = np.logspace(np.log10(LOWEST[np.dtype(dtype).name]), 0, 10)
+    alphas = shares * w.sum()
+    refits = naive.left_out_errors(Z.astype(float), y, w, alphas, range(n))
+    variance = w @ (y - w @ y / w.sum()) ** 2
+    expected = (np.einsum("i,ipt->pt", w, refits**2) / variance).mean(axis=1)
+    for alpha, error in zip(alphas, expected, strict=True):
+        unit = np.finfo(dtype if n > FEW * D else np.float64).eps
+        allowed = 100 * unit * (1 + np.linalg.norm(Z, 2) ** 2 * w.max() / alpha)
+        try:
+            assert np.expm1(abs(CRITERIA["loo"](Z, y, w, alpha).value - np.log(error))) < allowed
+        except LinAlgError:
+            assert n > FEW * D
+            assert alpha < 1e-4 * w.sum()
 
 
 def test_leave_one_out_error_is_that_of_refits_without_the_row():

@@ -15,7 +15,7 @@ from sklearn.kernel_ridge import KernelRidge as Exact
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.datasets import load_earth
+from bochner.datasets import load_concrete, load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.estimators.fitting.named import NAMED
 from bochner.estimators.ridge import regressor, sums
@@ -95,6 +95,24 @@ def test_leave_one_out_errors_are_those_of_refits():
         expected = naive.leave_one_out(Z, y[:, None], np.ones(40), alpha)[0]
         assert abs(loo / expected - 1) < 1e-6
     assert path.loo[path.alphas == ours.alpha_] <= path.loo.min() * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 6, "concrete"])
+def test_of_noise_leave_one_out_states_that_nothing_is_explained(seed):
+    """The kernel passes through 100 rows in eight columns; lengthscale and penalty are chosen.
+
+    Predictions without the row are independent of it: their correlation has a deviation of 0.1,
+    and an R² of 0.3 asks for one of 0.55. Fifty independent choices reach it with chance 1e-6.
+    """
+    rng = np.random.default_rng(0 if seed == "concrete" else seed)
+    X, y = rng.standard_normal((100, 8)), rng.standard_normal(100)
+    X = load_concrete().X[rng.permutation(1000)[:100]] if seed == "concrete" else X
+    ours = bo.KernelRidge(random_state=0).fit(X, y)
+    Z, path = ours.map_(X), ours.solution_.path
+    stated = path.loo[path.best("loo")]
+    refits = naive.left_out_errors(Z, y[:, None], np.ones(100), np.array([ours.alpha_]), range(100))
+    assert_close(stated, (refits**2).mean(), factor=1e8)
+    assert 1 - stated / y.var() < 0.3
 
 
 # ---- the same from any blocks and pieces

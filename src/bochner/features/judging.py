@@ -88,6 +88,8 @@ def left_out(
         alphas = np.array([max(share * moments.weight, floor(eigen))])
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
     errors, m = leave_one_out(eigen, [centred], alphas)
+    if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
+        return left_out(Z, y, w, share)  # the best may lie where these products tell nothing
     return LeftOut(moments, eigen, alphas, errors, m)
 
 

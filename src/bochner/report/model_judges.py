@@ -9,7 +9,7 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.displays.errors import scores_of
 from bochner.report.model_rows import Judge, RowList, as_given, features, has_features, kind_of
-from bochner.solvers.direct import Eigen
+from bochner.solvers.direct import Eigen, Rounding, left_out_errors
 
 __all__ = ["Leverage", "judges_for"]
 
@@ -183,8 +183,14 @@ class Leverage:
         self, Z: Array, y: Float[Array, "b t"], fitted: Float[Array, "b t"], w: Array
     ) -> Float[Array, "b t"]:
         """Return what the fit without the row predicts for it, exactly: y − (y − ŷ)/(1 − h)."""
-        h = np.clip(np.minimum(w, 1.0)[:, None] * self(Z), 0.0, 1 - 1e-10)
-        return y - (y - fitted) / (1 - h)
+        return y - left_out_errors(y - fitted, self._slack(Z, w))
+
+    def tells(self, Z: Array, w: Array) -> bool:
+        """Whether rounding leaves 1 − h of all rows."""
+        return bool(np.all(self._slack(Z, w) > 0))
+
+    def _slack(self, Z: Array, w: Array) -> Float[Array, "b t"]:
+        return Rounding.of(self.eigen, np.float64).slack(self(Z), w, self.alpha)
 
     def deviation(self, Z: Array) -> Array:
         """Return σ√h of the first target."""

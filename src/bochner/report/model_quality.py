@@ -47,10 +47,15 @@ class Quality:
 
 
 def quality_of(model: Any, sample: Sample, seen: Seen, leverage: Leverage | None) -> Quality:
-    """Judge the predictions; with ``leverage``, of rows of the fit left out one by one."""
+    """Judge the predictions; with ``leverage``, of rows of the fit left out one by one.
+
+    Where rounding hides what leaving out a row does, rows stay in.
+    """
     kind = kind_of(model)
     if sample.y is None or kind not in ("regression", "classification"):
         return Quality({})
+    if leverage is not None and not leverage.tells(features(model, sample.X), sample.w):
+        leverage = None
     if kind == "classification":
         return _classified(model, sample, seen, leverage)
     return _regressed(model, sample, seen, leverage)

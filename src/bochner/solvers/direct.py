@@ -6,15 +6,25 @@ With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
     RSS  = P − Σ c² (w + 2λ)/(w + λ)²,
     GCV  = (RSS/W)/(1 − (1 + d_λ)/n)²,   n = W, or the number of rows if that is more,
     leverage of a row z: h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W, a = Vᵀ(z − z̄),
-    leave-one-out residual: (y − ŷ)/(1 − h).
+    leave-one-out error: (y − ŷ)/s, with the slack s = 1 − min(w, 1) h.
 
 A row of weight w > 1 stands for w equal rows, and one of them is left out; a row of weight below
-one is left out whole.
+one is left out whole. Where the fit passes through the rows, h is near one. Rounding changes it by
+about g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u that of the
+products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Where it is not,
+nothing is known of the row without itself: its slack is set to zero and its error to infinity.
+
+What little such a fit leaves of y is summed over directions, not taken as a difference:
+
+    RSS = P⊥ + Σ (c²/w) (λ/(w + λ))²,   n − 1 − d_λ = n − 1 − r + Σ λ/(w + λ) over the r largest w,
+
+P⊥ the part of P that no direction explains and r = min(D, n − 1).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import eigh, svd
@@ -25,6 +35,8 @@ from bochner.solvers.solution import Path
 
 __all__ = [
     "Eigen",
+    "Rounding",
+    "RowsLeftOut",
     "Sums",
     "decompose",
     "decompose_rows",
@@ -33,6 +45,8 @@ __all__ = [
     "gcv_of",
     "leave_one_out",
     "leave_one_out_each",
+    "leave_rows_out",
+    "left_out_errors",
     "path_of",
     "penalties",
     "pooled",
@@ -43,6 +57,16 @@ LOWEST = 1e-11
 
 #: Smallest penalty that float32 products resolve, as a share of ‖G‖.
 FLOAT32_FLOOR = 1e-6
+
+#: Relative error of G where its products are of float32.
+FLOAT32_GRAM = 1e-8
+
+#: A slack is told from rounding if it is more than so many times what first-order bounds say of
+#: that. Rounding was measured to be up to five times as large as they say.
+TOLD = 50.0
+
+#: A difference below this share of its terms is not formed.
+CANCELS = 1e-6
 
 #: Smallest ‖G‖ that is told from zero: its penalties can still be squared.
 TINY = 1e-100
@@ -124,7 +148,8 @@ class Eigen:
         """Return RSS of each target, alpha one number or one a target."""
         inverse = self._inverse(alpha)
         explained = (inverse * (1 + alpha * inverse) * self.projected**2).sum(axis=0)
-        return np.maximum(self.power - explained, 0.0)
+        share, outside = self.shares
+        return self._left(explained, outside + (share * (alpha * inverse) ** 2).sum(axis=0))
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return 1/(w + alpha), zero where rounding alone is left; one column, or one a target."""
@@ -135,7 +160,30 @@ class Eigen:
         """Return RSS at each penalty, for each target."""
         inverse = self._inverse(alphas)
         explained = (inverse * (1 + alphas * inverse)).T @ self.projected**2
-        return np.maximum(self.power - explained, 0.0)
+        share, outside = self.shares
+        return self._left(explained, outside + ((alphas * inverse) ** 2).T @ share)
+
+    def unexplained(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+        """Return yᵀ(ZZᵀ/λ + I)⁻¹y = P − Σ c²/(w + λ) at each penalty, for each target."""
+        explained = (1 / (self.values[:, None] + alphas)).T @ self.projected**2
+        share, outside = self.shares
+        return self._left(explained, outside + (alphas * self._inverse(alphas)).T @ share)
+
+    def _left(self, explained: Array, summed: Array) -> Array:
+        """Return P less what is explained, or that summed up where the difference cancels."""
+        left = self.power - explained
+        return np.where(left > CANCELS * self.power, left, summed)
+
+    @cached_property
+    def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
+        """c²/w, the part of P in each direction, and P⊥; directions of rounding are in P⊥."""
+        resolved = FLOAT32_GRAM if self.precision == "float32" else 0.0
+        told = self.values > max(self._noise, resolved * float(self.values[-1]))
+        share = np.zeros_like(self.projected)
+        share[told] = self.projected[told] ** 2 / self.values[told, None]
+        every = np.count_nonzero(told) >= self.rows - self.centred
+        outside = np.maximum(self.power - share.sum(axis=0), 0.0)
+        return share, outside * (not every)
 
 
 class Sums(Protocol):
@@ -245,8 +293,10 @@ def _effective_dimension(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Arra
 
 def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
     """Generalised cross-validation of each target; infinite where no degree of freedom is left."""
-    n = eigen.count
-    free = np.maximum(n - _effective_dimension(eigen, alphas) - eigen.centred, 0.0)[:, None]
+    n, w = eigen.count, eigen.values
+    r = max(min(len(w), eigen.rows - eigen.centred), 0)
+    left = (alphas / (w[len(w) - r :, None] + alphas)).sum(axis=0)
+    free = (max(n - eigen.centred - r, 0.0) + left)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         gcv = (n / free) ** 2 * eigen.residual_power(alphas) / eigen.weight
     return np.where(free > 0, gcv, np.inf)
@@ -258,8 +308,7 @@ def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]
     −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
     """
     w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
-    explained = (1 / (w + lam)).T @ eigen.projected**2
-    left = np.maximum(eigen.power - explained, np.finfo(float).tiny)
+    left = np.maximum(eigen.unexplained(alphas), np.finfo(float).tiny)
     log_q = np.log(left) - np.log(alphas)[:, None]
     logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
     return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
@@ -305,31 +354,114 @@ def leave_one_out_each(
     -----
     Exact for each row; with a sample of rows the mean is an unbiased estimate of that of all.
     Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of the
-    smallest penalty change no leverage by more, and are left out.
+    smallest penalty change no slack by a larger share, and are left out.
     """
     kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    values, vectors = eigen.values[kept], eigen.vectors[:, kept]
-    inverse = 1 / (values[:, None] + alphas)
+    vectors = eigen.vectors[:, kept]
     total, weight, rows = np.zeros((len(alphas), len(eigen.power))), 0.0, 0
     for Z, y, w in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
-        total += _squared_errors(A, y, w, inverse, eigen.projected[kept], eigen)
-        weight += float(len(y) if w is None else w.sum())
+        weights = np.ones(len(y)) if w is None else w
+        total += _squared_errors(A, y, weights, kept, alphas, eigen)
+        weight += float(weights.sum())
         rows += len(y)
     return total / max(weight, np.finfo(float).tiny), rows
 
 
 def _squared_errors(
-    A: Array, y: Array, w: Array | None, inverse: Array, projected: Array, eigen: Eigen
+    A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
 ) -> Float[Array, "p t"]:
-    left_out = np.ones(len(y)) if w is None else np.minimum(w, 1.0)
-    weights = np.ones(len(y)) if w is None else w
-    leverage = product(A * A, inverse.astype(A.dtype)) + (
-        1 / eigen.weight if eigen.centred else 0.0
-    )
-    slack = np.maximum(1 - left_out[:, None] * leverage.astype(np.float64), 1e-10)
+    inverse = 1 / (eigen.values[kept, None] + alphas)
+    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
     errors = []
-    for target in range(y.shape[1]):
-        fitted = product(A, (projected[:, target, None] * inverse).astype(A.dtype))
-        errors.append(weights @ ((y[:, target, None] - fitted) / slack) ** 2)
+    for target, c in enumerate(eigen.projected[kept].T):
+        fitted = product(A, (c[:, None] * inverse).astype(A.dtype))
+        errors.append(w @ left_out_errors(y[:, target, None] - fitted, slack) ** 2)
     return np.stack(errors, axis=1)
+
+
+class RowsLeftOut(NamedTuple):
+    """What fits without a row say of it, and how far it is from deciding its own prediction.
+
+    Attributes
+    ----------
+    errors : (b, t) float64
+        y − the prediction of the fit without the row; infinite where rounding hides the slack.
+    slack : (b, t) float64
+        s = 1 − min(w, 1) h; zero where rounding hides it.
+    """
+
+    errors: Float[Array, "b t"]
+    slack: Float[Array, "b t"]
+
+
+def leave_rows_out(
+    eigen: Eigen,
+    Z: Float[Array, "b D"],
+    y: Float[Array, "b t"],
+    w: Float[Array, " b"],
+    alphas: Float[Array, " t"],
+) -> RowsLeftOut:
+    """Return the errors of rows of the fit, each left out, at one penalty for each target.
+
+    Z and y are about the means that the moments have. O(b D²).
+    """
+    A = product(Z, np.ascontiguousarray(eigen.vectors, dtype=Z.dtype))
+    inverse = 1 / (eigen.values[:, None] + alphas)
+    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
+    fitted = product(A, (eigen.projected * inverse).astype(A.dtype))
+    return RowsLeftOut(left_out_errors(y - fitted, slack), slack)
+
+
+def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
+    """Return h of rows in the coordinates of the eigenvectors."""
+    mean = 1 / eigen.weight if eigen.centred else 0.0
+    return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
+
+
+def left_out_errors(residuals: Array, slack: Array) -> Array:
+    """Return residuals over slack, infinite where that is zero."""
+    errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
+    return np.divide(residuals, slack, out=errors, where=slack > 0)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding may change leverages by.
+
+    Attributes
+    ----------
+    top, least : float
+        Largest and smallest eigenvalue of G.
+    gram : float
+        g, the relative error of G.
+    unit : float
+        u, that of the products with rows.
+    """
+
+    top: float
+    least: float
+    gram: float
+    unit: float
+
+    @staticmethod
+    def of(eigen: Eigen, dtype: Any) -> "Rounding":
+        """Return that of a decomposition, and of rows of this precision."""
+        gram = FLOAT32_GRAM if eigen.precision == "float32" else EPS
+        least, top = float(eigen.values[0]), float(eigen.values[-1])
+        return Rounding(top, least, gram, float(np.finfo(dtype).eps))
+
+    def slack(
+        self, leverage: Float[Array, "b p"], w: Float[Array, " b"], alphas: Float[Array, " p"]
+    ) -> Float[Array, "b p"]:
+        """Return s = 1 − min(w, 1) h, or zero where rounding hides it.
+
+        q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
+        """
+        inside = np.minimum(w, 1.0)[:, None] * leverage
+        slack = 1 - inside
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = np.fmin(np.maximum(slack, 0.0) / alphas, inside / (self.least + alphas))
+        q *= self.top
+        doubt = self.gram * q + 2 * self.unit * np.sqrt(q) + self.unit
+        return np.where(slack > TOLD * doubt, slack, 0.0)

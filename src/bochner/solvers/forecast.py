@@ -7,7 +7,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse.linalg import eigsh
 
 from bochner._ground.shapes import Array, Float
-from bochner.solvers.direct import FLOAT32_FLOOR, Sums
+from bochner.solvers.direct import EPS, FLOAT32_FLOOR, FLOAT32_GRAM, Rounding, Sums, left_out_errors
 from bochner.solvers.solution import LEVEL
 
 __all__ = ["limited"]
@@ -50,18 +50,23 @@ def limited(
     if alpha != "loo" or not top > 0 or not np.any(sums.power > 0):
         return False
     given = list(rows)
-    fallen = _loo_error(sums, given, resolved) / _loo_error(sums, given, STEP * resolved)
-    return fallen < 1 - LEVEL
+    here, there = (_loo_error(sums, given, step * resolved, top) for step in (1.0, STEP))
+    return here < (1 - LEVEL) * there
 
 
-def _loo_error(sums: Sums, rows: list[tuple[Array, Array, Array]], alpha: float) -> float:
+def _loo_error(
+    sums: Sums, rows: list[tuple[Array, Array, Array]], alpha: float, top: float
+) -> float:
     """Leave-one-out mean squared error of the rows, as :func:`leave_one_out`, by Cholesky."""
+    gram = FLOAT32_GRAM if sums.precision == "float32" else EPS
+    rounding = Rounding(top, 0.0, gram, EPS)
     L = cholesky(sums.gram + alpha * np.eye(len(sums.gram)), lower=True, check_finite=False)
     projected = solve_triangular(L, sums.cross, lower=True, check_finite=False)
-    scale, total = np.where(sums.power > 0, sums.power, np.inf), 0.0
+    varies, total = sums.power > 0, 0.0
     for Z, y, w in rows:
         A = solve_triangular(L, Z.T.astype(np.float64), lower=True, check_finite=False)
         leverage = (A * A).sum(axis=0) + 1 / sums.weight
-        slack = np.maximum(1 - np.minimum(w, 1.0) * leverage, 1e-10)
-        total += float((w / slack**2) @ ((y - A.T @ projected) ** 2 / scale).sum(axis=1))
+        slack = rounding.slack(leverage[:, None], w, np.array([alpha]))
+        errors = left_out_errors((y - A.T @ projected)[:, varies], slack)
+        total += float(w @ (errors**2 / sums.power[varies]).sum(axis=1))
     return total

@@ -182,7 +182,7 @@ def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str, shared: 
     if criterion == "given":
         limited = Outcome.FLOAT32_LIMITED if single else Outcome.SINGULAR
         return limited if alpha < low and eigen.values[0] < low else Outcome.SOLVED
-    if alpha <= path.alphas[0]:
+    if alpha <= path.alphas[path.lowest(criterion)]:
         if single:
             return Outcome.SOLVED if shared and path.level(criterion) else Outcome.FLOAT32_LIMITED
         return Outcome.EDGE_LOW

@@ -90,9 +90,10 @@ class Path:
     alphas : (p,)
         Penalties.
     loo : (p,)
-        Leave-one-out mean squared error, exact for each of ``loo_rows`` rows; NaN if none was
-        asked for. Several targets: the mean of their errors relative to their variances, times
-        the mean variance.
+        Leave-one-out mean squared error, exact for each of ``loo_rows`` rows; infinite where
+        rounding hides it, as in float32 where the fit passes through a row; NaN if none was asked
+        for. Several targets: the mean of their errors relative to their variances, times the mean
+        variance.
     gcv : (p,)
         Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
     evidence : (p,)
@@ -129,12 +130,16 @@ class Path:
         """Return the index of the best alpha by "loo", "gcv", "kfold" or "evidence"."""
         return best_of(getattr(self, criterion), criterion)
 
+    def lowest(self, criterion: str) -> int:
+        """Return the index of the smallest alpha at which rounding leaves the criterion a value."""
+        return int(np.argmax(np.isfinite(getattr(self, criterion))))
+
     def level(self, criterion: str) -> bool:
-        """Whether the errors are level at the smallest alpha, see :data:`LEVEL`."""
+        """Whether the errors are level at the smallest alpha that has one, see :data:`LEVEL`."""
         if criterion == "evidence":
             return False
-        errors = getattr(self, criterion)
-        return bool(errors[1] - errors[0] <= LEVEL * errors[0])
+        errors, low = getattr(self, criterion), self.lowest(criterion)
+        return bool(np.all(errors[low + 1 : low + 2] <= (1 + LEVEL) * errors[low]))
 
     def to_dict(self) -> dict[str, Array]:
         """Return the columns by name."""
