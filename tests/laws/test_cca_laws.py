@@ -137,6 +137,29 @@ def test_pieces_are_one_fit_and_whole_weights_are_repeated_rows(alpha):
 # ---- libraries, files
 
 
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_rounding_takes_no_part_in_the_choice_of_the_penalty():
+    """Whole weights are repeated rows to scikit-learn's 1e-7, on tables with far fewer rows than
+    features: all correlate perfectly without a penalty, and Y may be constant in one half."""
+    for seed in range(25):
+        rng = np.random.RandomState(seed)
+        X, y, w = rng.rand(15, 10), rng.randint(0, 3, 15), rng.randint(0, 5, 15)
+        order = rng.permutation(15)
+        options = dict(method="auto", alpha="cv")
+        copied = model("gaussian", **options).fit(X.repeat(w, axis=0), y.repeat(w))
+        weighed = model("gaussian", **options).fit(X[order], y[order], sample_weight=w[order])
+        assert weighed.alpha_ == pytest.approx(copied.alpha_, rel=1e-9), seed
+        ours, theirs = weighed.transform(X), copied.transform(X)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9, err_msg=str(seed))
+
+
+def test_a_constant_side_correlates_with_nothing():
+    X, _ = pairs(200)
+    with pytest.warns(SolutionWarning, match="have 0 pairs"):
+        m = model().fit(X, np.full((200, 1), 0.3))
+    assert m.transform(X).shape == (200, 0)
+
+
 def test_tensors_vectors_and_sparse_rows():
     X, Y = pairs()
     t = model().fit(torch.asarray(X), torch.asarray(Y))

@@ -22,12 +22,21 @@ TINY = 1e-13
 #: Rounding of the products, as a share of the largest eigenvalue: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
+#: The least penalty that is tried, as a power of ten of the largest eigenvalue. Rounding of the
+#: products, ε, is ε/alpha of what is decomposed: below it, rounding would take part in the choice.
+LEAST = {"float64": -7, "float32": -6}
+
+#: Features vary if their deviation is above this many roundings of their mean.
+ROUNDINGS = 8
+
 
 class Sums(Protocol):
     """What is decomposed: the moments of both sides' features, side by side."""
 
     @property
     def gram(self) -> Float[Array, "D D"]: ...
+    @property
+    def feature_mean(self) -> Float[Array, " D"]: ...
     @property
     def weight(self) -> float: ...
     @property
@@ -80,7 +89,7 @@ class Sides:
     @staticmethod
     def of(sums: Sums, width: int) -> "Sides":
         """Decompose; the first ``width`` features are x's. O(D³)."""
-        G = sums.gram
+        G = _varying(sums)
         x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
         y, V = eigh(G[width:, width:], driver="evd", check_finite=False)
         cross = product(product(np.ascontiguousarray(U.T), G[:width, width:].copy()), V.copy())
@@ -90,7 +99,7 @@ class Sides:
     def penalties(self) -> Float[Array, " p"]:
         """Return penalties to try: a factor of ten apart, up to the largest eigenvalue."""
         top = max(float(self.x[-1]), float(self.y[-1])) or 1.0
-        return top * 10.0 ** np.arange(-10 if self.precision == "float64" else -6, 1)
+        return top * 10.0 ** np.arange(LEAST[self.precision], 1)
 
     def directions(self, count: int, alpha: float) -> Directions:
         """Return the ``count`` best pairs, or as many as there are; scores have variance 1."""
@@ -120,12 +129,19 @@ class Sides:
 def correlations(sums: Sums, found: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
     width = len(found.a)
-    G = sums.gram
+    G = _varying(sums)
     xx = np.einsum("ij,ij->j", found.a, G[:width, :width] @ found.a)
     yy = np.einsum("ij,ij->j", found.b, G[width:, width:] @ found.b)
     xy = np.einsum("ij,ij->j", found.a, G[:width, width:] @ found.b)
     size = np.sqrt(np.maximum(xx, 0.0) * np.maximum(yy, 0.0))
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
+
+
+def _varying(sums: Sums) -> Float[Array, "D D"]:
+    """Return the products, zero for features that are constant but for rounding of their mean."""
+    rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
+    varies = np.diag(sums.gram) > sums.weight * rounding**2
+    return sums.gram * np.outer(varies, varies)
 
 
 def _leading(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
