@@ -275,3 +275,22 @@ def test_values_are_frozen():
 
 def test_planted_dataclass_that_changes_is_seen():
     assert thawed([("m", ast.parse("@dataclass\nclass A: ...").body[0])]) == ["m.A"]
+
+
+DECOMPOSITIONS = {"cho_factor", "cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals", "eig"}
+
+
+def decompositions_on_all_threads(source):
+    """SciPy's decompositions that a module imports: those of ``_ground.lapack`` use one thread."""
+    taken = {name.rpartition(".") for name in imported_names(source)}
+    return {last for first, _, last in taken if first == "scipy.linalg" and last in DECOMPOSITIONS}
+
+
+@pytest.mark.parametrize("path", files(), ids=module_of)
+def test_decompositions_are_those_that_use_one_thread(path):
+    assert not decompositions_on_all_threads(tree(path)), "import them from bochner._ground.lapack"
+
+
+def test_planted_decomposition_is_seen():
+    assert decompositions_on_all_threads(ast.parse("from scipy.linalg import eigh")) == {"eigh"}
+    assert not decompositions_on_all_threads(ast.parse("from scipy.linalg import solve_triangular"))

@@ -6,15 +6,43 @@ waits for more work at full speed. Calls that alternate between the two so take 
 multiplies goes through SciPy's, as its factorisations do.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyr, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from threadpoolctl import ThreadpoolController
 
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["add_gram", "add_outer", "mirror", "product", "subtract_product", "triangular_product"]
+__all__ = [
+    "add_gram",
+    "add_outer",
+    "mirror",
+    "one_thread",
+    "product",
+    "subtract_product",
+    "triangular_product",
+]
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let BLAS use one thread: where several would wait for one another.
+
+    The number of threads is the process's, and comes back afterwards.
+    """
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # finding them takes a millisecond
 
 
 def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m"]:

@@ -16,6 +16,7 @@ from functools import cached_property, singledispatch
 import numpy as np
 
 from bochner._ground.arrays import dense, moved
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.products import (
@@ -200,7 +201,7 @@ def eigenfunctions(
     """Return the eigenvalues, from the largest, and the weights of the eigenfunctions."""
     root = np.sqrt(share)
     A = kernel(nodes[:, None]) * np.outer(root, root)
-    values, vectors = np.linalg.eigh(A)
+    values, vectors = eigh(A, driver="evd", check_finite=False)
     kept = np.flatnonzero(values > SMALLEST * max(values[-1], 0.0))[::-1]
     if not len(kept):  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))

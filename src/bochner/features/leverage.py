@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from bochner._ground.arrays import dense
 from bochner._ground.blas import triangular_product
+from bochner._ground.lapack import cholesky, eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner.kernels import Kernel
 
@@ -108,7 +109,7 @@ def _penalty(kernel: Kernel, sample: Weighted, alpha: float | None) -> float:
     K = kernel(sample.rows)
     if alpha is None:
         weights = sample.chances**-0.5
-        values = np.linalg.eigvalsh(weights[:, None] * K * weights)
+        values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
         k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
         alpha = float(values[: len(K) - k].sum()) / k
     return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)

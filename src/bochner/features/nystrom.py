@@ -8,7 +8,7 @@ k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from bochner._ground.arrays import (
     array_namespace,
@@ -20,6 +20,7 @@ from bochner._ground.arrays import (
     to_numpy,
 )
 from bochner._ground.blas import triangular_product
+from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.landmarks import Chosen, Given, Landmarks, Pivoted

@@ -19,6 +19,7 @@ from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
 from bochner._ground.arrays import array_namespace, is_numpy, moved, to_numpy
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.features.polar import one_radius
 from bochner.kernels import Kernel
@@ -137,7 +138,7 @@ def _factored(
     size, root = alpha(l, d), np.sqrt(nodes.share)
     if size > MOST_HARMONICS:
         return
-    values, vectors = np.linalg.eigh(root[:, None] * R * root)
+    values, vectors = eigh(root[:, None] * R * root, driver="evd", check_finite=False)
     # Quadrature leaves √α_l roundings of the kernel in R_l.
     lowest = max(EIGENVALUES * values[-1], 4 * ROUNDING * total * size**0.5)
     for w, v in zip(values[::-1].tolist(), vectors.T[::-1], strict=True):

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigvalsh
 
 from bochner._ground.arrays import to_numpy
 from bochner._ground.checks import integer, positive
+from bochner._ground.lapack import eigvalsh
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner._ground.shown import columns

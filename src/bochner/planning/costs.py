@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigvalsh
 
 from bochner._ground.checks import integer
+from bochner._ground.lapack import eigvalsh
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.optimize import brentq
 
 from bochner._ground.arrays import as_array, as_matrix, taken, to_numpy
 from bochner._ground.checks import integer, nonnegative, positive
+from bochner._ground.lapack import eigh
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput

@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 from bochner._ground.arrays import as_matrix, taken, to_numpy
 from bochner._ground.checks import positive
+from bochner._ground.lapack import eigvalsh
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -339,7 +340,7 @@ def _below(subject: Subject) -> FeatureLaw:
     if not getattr(subject.phi, "below_kernel", False):
         return FeatureLaw("below", "not applicable", f"{required}; this map does not say so.")
     K, Z = _matrix(subject), _features(subject, subject.X)
-    depth, size = -float(np.linalg.eigvalsh(K - Z @ Z.T)[0]), float(np.linalg.norm(K, 2))
+    depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
     return _judged("below", required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
@@ -177,7 +178,7 @@ def _steps(kernel: Kernel, phi: FeatureMap, rows: Rows, alpha: float) -> tuple[i
     )
     Z = _features(phi, rows.X)
     Z = Z - Z.mean(axis=0)
-    values, vectors = np.linalg.eigh(Z.T @ Z)
+    values, vectors = eigh(Z.T @ Z, driver="evd", check_finite=False)
     precondition = FeaturePreconditioner(Z, np.maximum(values, 0), vectors, alphas)
     found = solve_system(system, precondition, tol=TOLERANCE, ordered=bool(phi.below_kernel))
     return max(found.iterations, 1), len(found.history)

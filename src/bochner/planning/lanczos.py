@@ -18,9 +18,10 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, eigh_tridiagonal
+from scipy.linalg import eigh_tridiagonal
 
 from bochner._ground.arrays import as_matrix, to_numpy
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.planning.pencil import EPS

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh, eigvalsh
+from scipy.linalg import cho_solve
 
 from bochner._ground.arrays import as_matrix, to_numpy
 from bochner._ground.checks import positive
+from bochner._ground.lapack import cho_factor, eigh, eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.fourier import require_real

@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy.linalg import cholesky, eigh, solve_triangular, svd
+from scipy.linalg import solve_triangular
 
 from bochner._ground import native
 from bochner._ground.blas import add_gram, product, triangular_product
+from bochner._ground.lapack import cholesky, eigh, svd
 from bochner._ground.writers import atomic
 from bochner.errors import DataFileError
 

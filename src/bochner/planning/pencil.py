@@ -3,9 +3,10 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, eigh_tridiagonal, eigvalsh, solve_triangular
+from scipy.linalg import eigh_tridiagonal, solve_triangular
 from scipy.linalg.blas import dgemv, dsymv
 
+from bochner._ground.lapack import cholesky, eigh, eigvalsh
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["EPS", "Pencil", "Side", "excess_count", "sides"]

@@ -12,10 +12,10 @@ so ε = max(ε₋, ε₊), where −ε₋ and ε₊ are the extreme eigenvalues 
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import eigvalsh
 from scipy.optimize import brentq
 from scipy.stats import t as student
 
+from bochner._ground.lapack import eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import NotPositive
 from bochner.planning.pencil import EPS, Pencil, Side, sides

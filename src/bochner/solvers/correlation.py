@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import eigh
 
 from bochner._ground.blas import product
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["Directions", "Sides", "correlations"]

@@ -29,9 +29,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg import LinAlgError, cho_solve
 
 from bochner._ground.blas import add_gram, mirror, product
+from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["CRITERIA", "Score", "coefficients", "evidence", "leave_one_out_error"]

@@ -27,9 +27,9 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import eigh, svd
 
 from bochner._ground.blas import product
+from bochner._ground.lapack import eigh, svd
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.solution import Path
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import eigsh
 
+from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.direct import EPS, FLOAT32_FLOOR, FLOAT32_GRAM, Rounding, Sums, left_out_errors
 from bochner.solvers.solution import LEVEL

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 from scipy.linalg.blas import dgemv, sgemv
 
 from bochner._ground.blas import add_gram, mirror, product
+from bochner._ground.lapack import cho_factor
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.loss import Loss
 

@@ -14,10 +14,10 @@ were held (Rasmussen and Williams 2006, eq. 5.9).
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky
 from scipy.linalg.lapack import dpotri
 
 from bochner._ground.blas import mirror
+from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 
 __all__ = ["KernelScore", "kernel_evidence"]

@@ -22,12 +22,13 @@ How it is used::
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from bochner._ground.blas import one_thread
 from bochner._ground.shapes import Array, Float
 from bochner.solvers import nonsmooth
 from bochner.solvers.hessian import (
@@ -167,7 +168,7 @@ def _by_whole(
     targets = objective.targets(slice(0, len(objective.w)))
     table = Table([b.Z for b in objective.features], np.ascontiguousarray(targets.T), objective.w)
     # Products of few columns: several threads wait longer for one another than one takes.
-    with threadpool_limits(1 if table.n_features < WIDE else None, "blas"):
+    with one_thread() if table.n_features < WIDE else nullcontext():
         found = descend(
             table,
             loss,

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 
 from bochner._ground.blas import add_gram, mirror
+from bochner._ground.lapack import cho_factor
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.hessian import backward, forward
 

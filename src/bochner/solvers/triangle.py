@@ -6,8 +6,8 @@ is near n. The column of ones comes first: what is left of Z and y below its row
 """
 
 import numpy as np
-from scipy.linalg import qr
 
+from bochner._ground.lapack import qr
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.direct import Eigen, decompose_rows
 

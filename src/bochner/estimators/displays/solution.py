@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigvalsh
 from sklearn.utils.validation import check_is_fitted
 
+from bochner._ground.lapack import eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner._ground.shown import axes_for
 from bochner.errors import InvalidInput

@@ -6,16 +6,18 @@ f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bochner._ground import native
 from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.blas import one_thread
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, positive
+from bochner._ground.lapack import eigh
 from bochner._ground.random import seed_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -144,7 +146,7 @@ def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
     width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
     share, d = share_of(model, blocks), blocks.n_columns
     kernel = engine.in_metric(model, kernel, preconditioner, sample, width, share)
-    with threadpool_limits(1 if isinstance(kernel, Kernel) and width <= ALONE else None, "blas"):
+    with one_thread() if isinstance(kernel, Kernel) and width <= ALONE else nullcontext():
         recipe = engine.prepare(
             kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
         )
@@ -180,7 +182,7 @@ def _solve(
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
     tol, most = method.tol, method.max_iter
-    with threadpool_limits(1, "blas"):  # or its threads wait in those of the compiled loop
+    with one_thread():  # or its threads wait in those of the compiled loop
         found = solve_system(
             system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
         )
@@ -189,7 +191,8 @@ def _solve(
 
 def _solve_few(system: System, seen: "_Seen") -> Found:
     """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
-    values, vectors = np.linalg.eigh(seen.exact(seen.project(np.eye(len(system.right)))))
+    A = seen.exact(seen.project(np.eye(len(system.right))))
+    values, vectors = eigh(A, driver="evd", check_finite=False)
     weights = np.maximum(values, 0.0)[:, None] + system.alphas
     u = seen.project(vectors @ (vectors.T @ system.right / weights))
     system.residual(u)

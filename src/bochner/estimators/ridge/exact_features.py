@@ -1,13 +1,14 @@
 """Features of all rows, for the exact answer: they precondition it, and choose the penalty."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.blas import one_thread
 from bochner._ground.blocks import Blocks
 from bochner._ground.pieces import Piece, join, part
 from bochner._ground.sampling import chosen_rows
@@ -121,8 +122,7 @@ def _single(model: Any, rows: Rows, alpha: Alpha) -> _Summed | None:
 def _summed(model: Any, rows: Rows, precision: Precision) -> _Summed:
     Z, sums = _features(model.map_, rows, precision)
     moments = sums if model.fit_intercept else sums.about_zero()
-    threads = 1 if Z.shape[1] <= ALONE else None
-    with threadpool_limits(threads, "blas"):
+    with one_thread() if Z.shape[1] <= ALONE else nullcontext():
         return _Summed(Z, sums, moments, decompose(moments, model.fit_intercept))
 
 

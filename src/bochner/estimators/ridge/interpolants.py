@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import svd
 from sklearn.utils.multiclass import type_of_target
 
 from bochner._ground.arrays import as_matrix, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, nonnegative, one_of
+from bochner._ground.lapack import svd
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
 from bochner._ground.shown import axes_for

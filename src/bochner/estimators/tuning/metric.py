@@ -15,10 +15,10 @@ short lengthscales. Lengthscale and penalty of each round are tuned
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import eigh
 
 from bochner._ground.arrays import is_sparse
 from bochner._ground.checks import integer
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.estimators.fitting.rows import RowSample

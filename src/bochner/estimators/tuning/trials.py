@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 
 from bochner._ground.blas import add_gram, mirror
+from bochner._ground.lapack import cho_factor
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.tuning.descent import LOWEST, Clock
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._ground.arrays import from_numpy, to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer
+from bochner._ground.lapack import eigh
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
 from bochner._ground.warned import warn_user
