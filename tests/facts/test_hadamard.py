@@ -31,9 +31,10 @@ def level(request, monkeypatch):
         monkeypatch.setattr(native, "_said", {"pure Python"})
         yield request.param
         return
+    before = _native.get_level()
     _native.set_level(request.param)
     yield request.param
-    _native.set_level(_native.levels()[-1])
+    _native.set_level(before)
 
 
 def rows(n, p, dtype, seed=0):

@@ -39,9 +39,10 @@ from bochner import _native  # noqa: E402
 @pytest.fixture(params=_native.levels())
 def level(request):
     """Every instruction set that this processor has."""
+    before = _native.get_level()
     _native.set_level(request.param)
     yield request.param
-    _native.set_level(_native.levels()[-1])
+    _native.set_level(before)
 
 
 @pytest.fixture
@@ -346,6 +347,31 @@ def test_mixed_precision_and_unknown_profiles_are_refused():
 def test_an_unknown_instruction_set_is_refused():
     with pytest.raises(ValueError, match="no such instruction set"):
         _native.set_level("abacus")
+
+
+def imported_with(instructions):
+    """Import the loops in a process of their own, where a variable names an instruction set."""
+    program = "from bochner import _native; from bochner._ground import native; "
+    return subprocess.run(
+        [sys.executable, "-c", program + "print(_native.get_level())"],
+        env=os.environ | {"BOCHNER_INSTRUCTIONS": instructions, "BOCHNER_PURE_PYTHON": ""},
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["", *_native.levels()])
+def test_a_variable_pins_the_instruction_set(name):
+    assert imported_with(name).stdout.strip() == (name or _native.levels()[-1])
+
+
+def test_a_variable_that_names_no_instruction_set_is_refused():
+    done = imported_with("abacus")
+    assert done.returncode == 1
+    assert "BOCHNER_INSTRUCTIONS must name one of" in done.stderr
+    assert f"{', '.join(_native.levels())}; got 'abacus'" in done.stderr
 
 
 # ---- threads and the pure-Python way

@@ -20,9 +20,10 @@ def product(request, monkeypatch):
     if request.param == "twin":
         yield radial_product_twin
         return
+    before = _native.get_level()
     _native.set_level(request.param)
     yield radial_product
-    _native.set_level(_native.levels()[-1])
+    _native.set_level(before)
 
 
 def rows(n, d, t, dtype):

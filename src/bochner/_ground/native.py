@@ -45,7 +45,25 @@ def _find_compiled() -> ModuleType | None:
     return _native
 
 
+def _pin(compiled: ModuleType | None) -> None:
+    """Use the instruction set that ``BOCHNER_INSTRUCTIONS`` names, if it names one.
+
+    The default is the widest that the processor and the build both have.
+    """
+    name = os.environ.get("BOCHNER_INSTRUCTIONS", "").strip()
+    if not name or compiled is None:
+        return
+    if name not in compiled.levels():
+        raise InvalidInput(
+            "The environment variable BOCHNER_INSTRUCTIONS must name one of the instruction sets "
+            f"of this processor and build, {', '.join(compiled.levels())}; got {name!r}. Set it "
+            "to one of those, or unset it for the widest."
+        )
+    compiled.set_level(name)
+
+
 _compiled = _find_compiled()
+_pin(_compiled)
 HAVE_NATIVE = _compiled is not None
 
 _said: set[str] = set()
