@@ -226,7 +226,7 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     parts = [inverse @ S for S in [*slopes, K, noise**2 * np.eye(len(X))]]
     information = [[0.5 * np.sum(A * B.T) for B in parts] for A in parts]
     deviation = np.sqrt(np.diag(np.linalg.inv(information))[:2])
-    rows = rows_of(sample_of(X, y)).astype(np.float64)
+    rows = rows_of(sample_of(X, y))
     objective = Objective(Rescaled.draw(Gaussian(), 2, 256, 0), rows, np.zeros(2), criterion)
     point = descend(
         objective, Dials(np.zeros(2), np.log(1e-2)), 25, Clock.of(None), lambda *_: None
@@ -310,7 +310,7 @@ def test_a_budget_is_kept():
     assert max(step.seconds for step in with_time.path) == with_time.path[-1].seconds
     counts = [sum(s.stage == name for s in with_time.path) for name in ("one a column", "trial")]
     assert counts[0] <= 3  # each start is looked at, the best once more, and no step is made
-    assert counts[1] == 2  # one of each kind
+    assert counts[1] == 3  # one of each kind: nothing tuned, one lengthscale, one a column
     assert isinstance(with_time.kernel.lengthscale, float | tuple)
 
 
@@ -392,10 +392,11 @@ def test_methods_are_offered_only_families_they_serve(ridge_of_one_column):
     assert not any(isinstance(step.kernel, Laplace) for step in tuning.path)
 
 
-def test_sparse_rows_are_tuned_with_one_lengthscale(ridge_of_one_column):
+def test_sparse_rows_are_tuned_as_dense_ones(tuned, ridge_of_one_column):
     X, y = ridge_of_one_column
-    kernel = tune_kernel("auto", sample_of(csr_array(X), y), 64, 0).kernel
-    assert isinstance(kernel.lengthscale, float)
+    sparse = tune_kernel("auto", sample_of(csr_array(X), y), 64, 0)
+    assert sparse.kernel == tuned.kernel
+    assert np.isclose(sparse.error, tuned.error, rtol=1e-8)
 
 
 def test_what_cannot_be_tuned_is_refused(ridge_of_one_column):

@@ -81,7 +81,7 @@ def test_the_kernel_has_the_metric_in_units_of_the_data(learned, turned):
     X, _ = turned
     units = X[:450].std(axis=0)
     A = np.array(learned.kernel.matrix) * np.outer(units, units)
-    assert np.allclose(A, learned.matrix, rtol=1e-6, atol=1e-9)
+    assert np.allclose(A, learned.matrix, rtol=1e-3, atol=1e-9)  # units have four digits
     assert isinstance(learned.kernel, Mahalanobis)
 
 
@@ -113,7 +113,7 @@ def test_rows_of_no_weight_teach_nothing(turned):
 
 def test_the_rounds_print(learned):
     lines = str(learned).splitlines()
-    assert lines[0].split() == ["round", "held", "out", "leave-one-out"]
+    assert lines[0].split() == ["round", "held", "out", "leave-one-out", "gain", "deviation"]
     assert len(lines) == len(learned.history) + 1 == 6
 
 

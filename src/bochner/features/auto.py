@@ -5,11 +5,10 @@ All candidates have the same width, and none may cost much more than the cheapes
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse, to_numpy
+from bochner._ground.arrays import dense, is_sparse, to_numpy
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -57,6 +56,12 @@ AS_GOOD = 1.1
 #: feature is off by so much. The cheaper method is taken. On nine tables (D = 256 and 1024, two
 #: seeds) RMSE is .4 % above that of the best candidate; .27 % at 1.00, .48 % at 1.03.
 FORETOLD_AS_GOOD = 1.02
+
+#: Errors of the kernel matrix below this are rounding, of rows in float32 at least.
+ROUNDING = 1e-6
+
+#: Errors within this share of one another are equal: the method that is named first is taken.
+SAME = 1e-4
 
 #: What costs more than this share of another is hardly cheaper.
 NO_CHEAPER = 0.9
@@ -242,11 +247,22 @@ def _drawn(option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | N
     return Candidate(option, predicted_error(option, phi, kept), None, _cost(phi)), phi
 
 
-def _cheapest(rows: list[Row], errors: Sequence[Any], factor: float) -> Row:
-    """Return the cheapest row with an error within this factor of the least."""
+def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
+    """Return the cheapest row with an error within this factor of the least.
+
+    Of those that cost the same it is the first whose error is about the least of them.
+    """
     limit = factor * min(errors)
     close = [pair for pair in zip(errors, rows, strict=True) if pair[0] <= limit]
-    return min(close, key=lambda pair: (pair[1][0].multiplications, pair[0]))[1]
+    least = min(row[0].multiplications for _, row in close)
+    close = [pair for pair in close if pair[1][0].multiplications <= least]
+    limit = (1 + SAME) * min(error for error, _ in close)
+    return next(row for error, row in close if error <= limit)
+
+
+def _told(error: float | None) -> float:
+    """Return an error of the kernel matrix as far as it is told from rounding."""
+    return ROUNDING if error is None else max(error, ROUNDING)
 
 
 # --- by the kernel matrix ------------------------------------------------------------------------
@@ -259,17 +275,17 @@ def _by_kernel(method: Auto, kernel: Kernel, ask: Request, X: Array) -> Choice:
     rows, most = _all_drawn(options, method.budget, kernel, asked, X[kept])
     rows = _measured(rows, most, X[kept], kernel)
     measured = [row for row in rows if row[0].error is not None]
-    best = _cheapest(measured, [row[0].error for row in measured], AS_GOOD)
+    best = _cheapest(measured, [_told(row[0].error) for row in measured], AS_GOOD)
     return _choice(best, rows, _reason(best[0], rows, len(kept)))
 
 
 def _measured(rows: list[Row], most: float, X: Array, kernel: Kernel) -> list[Row]:
     """Return all rows, with errors of those within the budget that promise much."""
-    least = min(c.predicted for c, _ in rows if c.multiplications <= most)
+    least = min(_told(c.predicted) for c, _ in rows if c.multiplications <= most)
     K = to_numpy(kernel(X, X))
     return [
         (replace(c, error=relative_error(phi, X, K)), phi)
-        if c.multiplications <= most and c.predicted <= PROMISING * least
+        if c.multiplications <= most and _told(c.predicted) <= PROMISING * least
         else (c, phi)
         for c, phi in rows
     ]
@@ -313,7 +329,8 @@ def _by_targets(method: Auto, kernel: Kernel, ask: Request, X: Array, targets: T
     about = X[kept], targets.take(kept)
     rows = [(_judged(c, phi, *about), phi) if c in finalists else (c, phi) for c, phi in rows]
     judged = [row for row in rows if row[0].foretold is not None]
-    best, phi = _cheapest(judged, [row[0].foretold for row in judged], FORETOLD_AS_GOOD)
+    errors = [row[0].foretold for row in judged if row[0].foretold is not None]
+    best, phi = _cheapest(judged, errors, FORETOLD_AS_GOOD)
     if not whole:
         wide = replace(ask, n_features=width_of(best.method, ask.n_features))
         phi = draw_map(best.method, kernel, wide)
@@ -332,9 +349,11 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     Centres of clusters serve where rows are dense, pivots where D holds nearly all of the kernel.
     The cheapest is left out if it is hardly cheaper than the nearest, and much farther.
     """
-    order = sorted(candidates, key=lambda c: (not isinstance(c.method, Nystrom), c.predicted))
+    order = sorted(
+        candidates, key=lambda c: (not isinstance(c.method, Nystrom), _told(c.predicted))
+    )
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
-    cheapest = min(candidates, key=lambda c: (c.multiplications, c.predicted))
+    cheapest = min(candidates, key=lambda c: (c.multiplications, _told(c.predicted)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
     if worse and cheapest.multiplications > NO_CHEAPER * nearest.multiplications:
         return order[: MOST_JUDGED - 1]
@@ -375,8 +394,10 @@ def contenders(d: int) -> tuple[Method, ...]:
 
 def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return the error that theory expects, or that pairs of these rows show."""
-    if not is_sparse(X):
-        expected = expected_error(method, phi.kernel, X[:FORMULA_ROWS], phi.n_features)
+    rows = X[:FORMULA_ROWS]
+    if not is_sparse(X) or rows.shape[0] * rows.shape[1] <= MOST_CELLS:
+        rows = dense(rows)
+        expected = expected_error(method, phi.kernel, rows, phi.n_features)
         if expected is not None:
             return expected
     return paired_error(phi, X)

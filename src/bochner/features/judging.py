@@ -19,8 +19,15 @@ from bochner._ground.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.moments import Moments
 from bochner.solvers.direct import TINY, Eigen, decompose, floor, leave_one_out, penalties
+from bochner.solvers.solution import best_of
 
 __all__ = ["Judgement", "LeftOut", "Targets", "judge", "left_out"]
+
+#: Errors within this share of the least are equal: a hundred times what products in float32 leave.
+SAME = 1e-3
+
+#: Errors below this share of the targets' variance are rounding of such products.
+ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,5 +128,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     spent = ((values / (values + found.alphas)) ** 2).sum(axis=0) / found.eigen.count
     all_rows = 1 - spent * found.n_rows / targets.n_rows
     errors = found.errors * (1 - spent) / all_rows
-    best, top = int(errors.argmin()), max(float(values[-1, 0]), TINY)
-    return Judgement(float(errors[best]), float(found.alphas[best] / top))
+    best, top = best_of(errors, "loo", SAME), max(float(values[-1, 0]), TINY)
+    variance = float(found.moments.power.max()) / found.moments.weight
+    error = max(float(errors[best]), ROUNDING * variance)
+    return Judgement(error, float(found.alphas[best] / top))

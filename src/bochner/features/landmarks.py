@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.arrays import as_matrix, dense, is_sparse, to_numpy
 from bochner._ground.checks import integer, one_of, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -34,6 +34,9 @@ SEEDS = ("k-means++", "random")
 
 #: Rows that a pool of candidates has at least.
 LEAST_POOL = 8192
+
+#: Sparse rows of no more cells than this are made dense.
+MOST_CELLS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,8 +328,12 @@ def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
 
 
 def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    """Return at most ``max(8192, size)`` random rows, float32 or float64, in the order of X."""
+    """Return at most ``max(8192, size)`` random rows, float32 or float64, in the order of X.
+
+    Sparse ones of few cells are made dense, and give the landmarks of dense rows.
+    """
     size = min(X.shape[0], max(LEAST_POOL, size))
     rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
     pool = X if size == X.shape[0] else X[rows]
+    pool = dense(pool) if size * X.shape[1] <= MOST_CELLS else pool
     return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)

@@ -165,6 +165,7 @@ _FITTED: tuple[type, ...] = (
     strategies.SgdTask,
     strategies.StrategyCost,
     strategies.StrategyPlan,
+    tuned.Comparison,
     tuned.Step,
     tuned.Tuning,
 )

@@ -7,6 +7,7 @@ from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.features.judging import left_out
 from bochner.kernels import Kernel
+from bochner.solvers.solution import best_of
 
 __all__ = ["least_error", "least_exact_error", "penalty_for"]
 
@@ -44,5 +45,5 @@ def least_exact_error(
 def least_error(Z: Float[Array, "m D"], y: Float[Array, "m t"]) -> tuple[float, float]:
     """Return the least leave-one-out mean squared error on these features, and its penalty."""
     found = left_out(Z, y)
-    best = int(np.argmin(found.errors))
+    best = best_of(found.errors, "loo")
     return float(found.errors[best]), float(found.alphas[best])

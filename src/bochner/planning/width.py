@@ -30,6 +30,9 @@ __all__ = ["Enough", "Tried", "Width", "as_enough", "enough"]
 #: Width that the search starts from, and that method="auto" is decided at.
 FIRST, DECIDED = 64, 512
 
+#: ε within this share of the least are equal, and the method that "auto" chose is taken.
+SAME = 1e-4
+
 #: Narrower maps are not looked for.
 FEWEST = 4
 
@@ -271,7 +274,9 @@ class _Search:
         others = () if method.candidates else (Nystrom(),)
         maps = {choice.method: choice.map}
         maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
-        return min(maps, key=lambda m: self._epsilon(maps[m]))
+        epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
+        least = (1 + SAME) * min(epsilons.values())
+        return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
     def _ask(self, width: int) -> Request:
         return Request(self._X.shape[1], width, self._seed, X=self._X)

@@ -262,7 +262,8 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
     """
     top = max(float(eigen.values[-1]), TINY)
     low, high = np.log10(max(floor(eigen), LOWEST * top)), np.log10(10 * top)
-    count = max(2, int(np.ceil((high - low) * PER_DECADE)) + 1)
+    # Less a little: the quotient is whole for the usual path, and rounding must not add a penalty.
+    count = max(2, int(np.ceil((high - low) * PER_DECADE - 1e-6)) + 1)
     return np.logspace(low, high, count)
 
 

@@ -68,17 +68,17 @@ class Outcome(Enum):
 LEVEL = 5e-4
 
 
-def best_of(values: Float[Array, " p"], criterion: str) -> int:
+def best_of(values: Float[Array, " p"], criterion: str, share: float = 1e-4) -> int:
     """Return the index of the best of a criterion, in rising order of alpha.
 
-    Of errors within one part in 10⁴ of the least, or 1e-10 of the largest, the largest alpha is
-    taken: the differences mean nothing, and on a plateau they are rounding.
+    Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
+    the differences mean nothing, and on a plateau they are rounding.
     """
     if criterion == "evidence":
         return int(np.argmax(values))
     errors = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
     largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
-    return int(np.flatnonzero(errors <= 1.0001 * errors.min() + 1e-10 * largest)[-1])
+    return int(np.flatnonzero(errors <= (1 + share) * errors.min() + 1e-10 * largest)[-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from bochner._ground.arrays import is_sparse
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.estimators.fitting.columns import column_spread, significant
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.tuning.search import tune_kernel
@@ -36,6 +37,7 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
+from bochner.solvers.solution import best_of
 
 __all__ = [
     "NAMED",
@@ -178,7 +180,10 @@ def _times(scale: Scale, half_octaves: float) -> Scale:
 
 
 def _scaled(scale: Scale, factor: float) -> Scale:
-    return tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor
+    """Return lengthscales times a factor, in the digits that are the same on every processor."""
+    if isinstance(scale, tuple):
+        return tuple(significant(s * factor) for s in scale)
+    return significant(scale * factor)
 
 
 class _Errors:
@@ -204,10 +209,11 @@ class _Errors:
             phi = draw_map(Fourier(Orthogonal()), kernel, ask)
         except UnsupportedKernel:
             phi = draw_map(Fourier(IID()), kernel, ask)
-        Z = phi(sample.X).astype(np.float64, copy=False)
+        Z = phi(sample.X.astype(np.float64, copy=False))
         found = left_out(Z, sample.y, sample.w, self._share)
         power, weight = found.moments.power, found.moments.weight
-        return max(float(found.errors.min()), ROUNDING * float(power.max()) / weight)
+        least = float(found.errors[best_of(found.errors, "loo")])
+        return max(least, ROUNDING * float(power.max()) / weight)
 
 
 def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
@@ -216,11 +222,8 @@ def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[S
     pairs = _pairs(X.shape[0], seed)
     differences = X[pairs[0]] - X[pairs[1]]
     weights = sample.w[pairs[0]] * sample.w[pairs[1]]
-    if is_sparse(X):
-        lengths = np.sqrt(np.asarray(differences.multiply(differences).sum(axis=1))).ravel()
-        return [_median(lengths, weights)]
-    unit = float(np.abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
-    differences = np.abs(differences / np.float64(unit))
+    unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
+    differences = abs(differences / np.float64(unit))
     deviations = _deviations(X / np.float64(unit), sample.w)
     scales: list[Scale] = [
         _median(_lengths(differences, coordinatewise), weights),
@@ -235,7 +238,8 @@ def _by_column(
     """Return lengthscales in proportion to the columns' deviations, if those differ."""
     if deviations.max() <= 1.05 * deviations.min():
         return []
-    median = _median(_lengths(differences / deviations, coordinatewise), weights)
+    scaled = _divided(differences, deviations)
+    median = _median(_lengths(scaled, coordinatewise), weights)
     return [tuple((median * deviations).tolist())]
 
 
@@ -247,10 +251,18 @@ def _pairs(n: int, seed: int) -> tuple[Array, Array]:
     return rng.integers(n, size=20000), rng.integers(n, size=20000)
 
 
+def _divided(differences: Array, deviations: Float[Array, " d"]) -> Array:
+    if is_sparse(differences):
+        return differences.multiply(1 / deviations[None, :]).tocsr()
+    return differences / deviations
+
+
 def _lengths(differences: Float[Array, "p d"], coordinatewise: bool) -> Float[Array, " p"]:
     """Euclidean lengths, or sums of absolute differences for coordinatewise kernels."""
     if coordinatewise:
-        return differences.sum(axis=1)
+        return np.asarray(differences.sum(axis=1)).reshape(-1)
+    if is_sparse(differences):
+        return np.sqrt(np.asarray(differences.power(2).sum(axis=1))).reshape(-1)
     return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 
 
@@ -267,9 +279,9 @@ def _median(lengths: Float[Array, " p"], weights: Float[Array, " p"]) -> float:
 
 def _deviations(X: Float[Array, "n d"], w: Float[Array, " n"]) -> Float[Array, " d"]:
     """Weighted standard deviations; 1 for constant columns, which no kernel of x − y sees."""
-    mean = w @ X / w.sum()
-    deviations = np.sqrt(w @ (X - mean) ** 2 / w.sum())
-    constant = deviations <= 1e-12 * np.abs(X).max(axis=0)
+    size, deviations = column_spread(X, w)
+    constant = deviations <= 1e-12
+    deviations = deviations * size
     return np.where(
         constant, max(float(deviations.max()), 1e-300) if np.any(~constant) else 1.0, deviations
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
+from bochner._ground.arrays import dense, is_sparse
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import one_of
 from bochner._ground.shapes import Array, Float
@@ -66,6 +66,9 @@ QUIET = slice(2, 3)
 
 #: log ℓ stays within this of its start.
 FAR = 7.0
+
+#: Sparse rows of no more cells than this are made dense, and have one lengthscale a column.
+MOST_CELLS = 1 << 20
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
@@ -139,10 +142,10 @@ def lengthscales_by_evidence(
 ) -> Tuning:
     """Return the kernel whose lengthscales have the largest evidence, descended from its own.
 
-    One factor for all columns first, then one lengthscale a column, where rows are dense and the
-    kernel is of the Euclidean distance. These are taken if they raise the log evidence by more
-    than one for each number more (Akaike 1974). Noise and amplitude go along where they are
-    open; several targets share their ratio here.
+    One factor for all columns first, then one lengthscale a column, where rows are dense (or
+    sparse of few cells) and the kernel is of the Euclidean distance. These are taken if they raise
+    the log evidence by more than one for each number more (Akaike 1974). Noise and amplitude go
+    along where they are open; several targets share their ratio here.
 
     Raises
     ------
@@ -177,8 +180,9 @@ def lengthscales_by_evidence(
 
 
 def _doubles(X: Array) -> Array:
-    """Return rows in float64, about their mean where they are dense."""
+    """Return rows in float64, about their mean where they are dense or of few cells."""
     X = X.astype(np.float64)
+    X = dense(X) if X.shape[0] * X.shape[1] <= MOST_CELLS else X
     return X if is_sparse(X) else X - X.mean(axis=0)
 
 

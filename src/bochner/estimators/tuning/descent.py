@@ -1,9 +1,15 @@
-"""Descent of a criterion in log lengthscales, log smoothness and log penalty, by L-BFGS."""
+"""Descent of a criterion in log lengthscales, log smoothness and log penalty, by L-BFGS.
+
+Two processors round differently, and a descent would carry that on from step to step. So it sees
+its criterion on a grid: points, values and slopes are rounded to multiples that are far above the
+rounding of float64 and far below what matters, and every processor takes the same steps.
+"""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -14,10 +20,13 @@ from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
 from bochner.kernels import Kernel
 from bochner.solvers.criteria import CRITERIA
 
-__all__ = ["Clock", "Dials", "Objective", "Point", "descend"]
+__all__ = ["Clock", "Dials", "Objective", "Point", "Prior", "descend", "on_grid"]
 
 #: Lowest penalty a row: what products in float32 resolve, and in float64.
 LOWEST = {"float32": 1e-6, "float64": 1e-10}
+
+#: Lowest penalty a row of a descent: it leaves ten digits of the slopes, and the grid below fewer.
+LEAST = 1e-6
 
 #: A step that gains less than this share of the criterion is the last.
 GAIN = 3e-4
@@ -25,8 +34,56 @@ GAIN = 3e-4
 #: Value where there is none.
 WORST = 1e3
 
-#: log ℓ stays within these of its start, log ν and log share within these at all.
+#: log ℓ stays within these of its start where there is no prior, log ν and log share at all.
 FAR, SHAPES, HIGHEST = 7.0, (0.4, 12.0), 10.0
+
+#: Multiples that points, values and slopes of a descent are rounded to.
+POINTS, VALUES, SLOPES = 1e-6, 1e-6, 1e-5
+
+#: Lengthscales are rounded to this share of an octave where a descent has ended.
+SIXTEENTH = float(np.log(2)) / 16
+
+
+def on_grid(x: Any, step: float) -> Any:
+    """Return the multiples of `step` nearest to x."""
+    return np.round(np.asarray(x, np.float64) / step) * step
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known of log ℓ before any target is seen: it is about that of the median distance.
+
+    A normal law of log ℓ about `centre` adds (log ℓ − centre)²/(2·spread²·n) to a criterion that
+    is a mean over n rows: a row's worth of knowledge, which many rows outweigh and which decides
+    where they say nothing. A lengthscale leaves the range from `shortest` to `longest` times that
+    of the centre only if its start is outside.
+
+    Attributes
+    ----------
+    centre : float
+        log ℓ at the median distance of rows.
+    rows : float
+        n.
+    columns : int
+        d: the median distance of d columns is that of one times √d.
+    """
+
+    centre: float
+    rows: float
+    columns: int = 1
+    spread: float = 3.0
+    shortest: float = 1 / 128
+    longest: float = 32.0
+
+    def of(self, logs: Float[Array, " p"]) -> tuple[float, Float[Array, " p"]]:
+        """Return what is added to the criterion, and its gradient."""
+        scaled = (logs - self.centre) / (self.spread**2 * self.rows)
+        return 0.5 * float(scaled @ (logs - self.centre)), scaled
+
+    def bounds(self, start: float) -> tuple[float, float]:
+        """Return the range of log ℓ, and its start in any case."""
+        low = self.centre + np.log(self.shortest) - 0.5 * np.log(self.columns)
+        return min(float(low), start), max(self.centre + float(np.log(self.longest)), start)
 
 
 @dataclass(frozen=True)
@@ -111,6 +168,8 @@ class Objective:
     criterion : {"loo", "evidence"}
     pinned : bool
         Whether the penalty stays.
+    prior : Prior or None
+        Of the dials' log lengthscales.
     """
 
     rescaled: Rescaled
@@ -118,9 +177,10 @@ class Objective:
     offsets: Float[Array, " d"]
     criterion: str = "loo"
     pinned: bool = False
+    prior: Prior | None = None
 
     def __call__(self, dials: Dials) -> tuple[float, Float[Array, " q"]]:
-        """Return the criterion and its gradient in the dials' vector; O(n D (D + d))."""
+        """Return the criterion, less the log prior a row, and the gradient; O(n D (D + d))."""
         X, y, w = self.rows.X, self.rows.y, self.rows.w
         W = self.rescaled.frequencies(self.logs(dials), dials.shape)
         Z = self.rescaled.features(X, W)
@@ -128,7 +188,9 @@ class Objective:
         by_logs, by_shape = self.rescaled.through(X, W, Z, score.by_features, dials.shape)
         lengths = by_logs if len(dials.lengths) > 1 else by_logs.sum(keepdims=True)
         shape = [] if dials.shape is None else [by_shape]
-        return score.value, np.concatenate([lengths, shape, [score.by_log_alpha]])
+        known, by_known = (0.0, 0.0) if self.prior is None else self.prior.of(dials.lengths)
+        gradient = np.concatenate([lengths + by_known, shape, [score.by_log_alpha]])
+        return score.value + known, gradient
 
     def kernel(self, dials: Dials) -> Kernel:
         """Return the kernel at these dials, in the units of the data."""
@@ -137,8 +199,11 @@ class Objective:
 
     def bounds(self, dials: Dials) -> list[tuple[float, float]]:
         """Return how far each dial may turn."""
-        low = np.log(LOWEST[str(self.rows.X.dtype)])
-        lengths = [(x - FAR, x + FAR) for x in dials.lengths]
+        low = np.log(LEAST)
+        if self.prior is None:
+            lengths = [(x - FAR, x + FAR) for x in dials.lengths]
+        else:
+            lengths = [self.prior.bounds(float(x)) for x in dials.lengths]
         shape = [] if dials.shape is None else [tuple(np.log(SHAPES))]
         share = (dials.share,) * 2 if self.pinned else (low, np.log(HIGHEST))
         return [*lengths, *shape, share]
@@ -160,17 +225,20 @@ def descend(
     The start counts, whatever the time: there is always a point to return.
     """
     best, count = Point(start, float("inf")), 0
+    bounds = objective.bounds(start)
+    free = np.array([low < high for low, high in bounds])
 
     def value_and_gradient(vector: Array) -> tuple[float, Array]:
         nonlocal best, count
         if count and (clock.over or count >= evaluations):
             raise Enough
         count += 1
-        dials = start.like(vector)
+        dials = start.like(np.where(free, on_grid(vector, POINTS), start.vector))
         try:
             value, gradient = objective(dials)
         except LinAlgError:  # rounding left G + αI no longer positive: as bad as can be
             return WORST, np.zeros_like(vector)
+        value, gradient = float(on_grid(value, VALUES)), on_grid(gradient, SLOPES)
         note(dials, value)
         best = Point(dials, value) if value < best.value else best
         return value, gradient
@@ -181,7 +249,7 @@ def descend(
             start.vector,
             jac=True,
             method="L-BFGS-B",
-            bounds=objective.bounds(start),
+            bounds=bounds,
             options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": GAIN},
         )
     return best

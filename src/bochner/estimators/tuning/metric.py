@@ -9,7 +9,8 @@ f(x) = Σ_j a_j cos ω_j·x + b_j sin ω_j·x the gradient is ∇f(x) = W c(x), 
 
 Directions along which the target does not vary are forgotten; those along which it varies fast get
 short lengthscales. Lengthscale and penalty of each round are tuned
-(:mod:`bochner.estimators.tuning.descent`), and rows held out tell which round was best.
+(:mod:`bochner.estimators.tuning.descent`), and rows held out tell whether a round is surely better
+than the start.
 """
 
 from dataclasses import dataclass, replace
@@ -21,11 +22,27 @@ from bochner._ground.checks import integer
 from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.estimators.fitting.columns import significant
 from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
-from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of
-from bochner.estimators.tuning.search import rows_of, split_rows, tune_kernel
-from bochner.estimators.tuning.trials import Candidate, Court, Trial, trial_width
+from bochner.estimators.tuning.descent import (
+    Clock,
+    Dials,
+    Objective,
+    Point,
+    Prior,
+    descend,
+    on_grid,
+)
+from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of, in_numbers
+from bochner.estimators.tuning.search import rounded, rows_of, split_rows, tune_kernel
+from bochner.estimators.tuning.trials import (
+    Candidate,
+    Court,
+    Trial,
+    crossed,
+    first_least,
+    trial_width,
+)
 from bochner.features import Method
 from bochner.kernels import Kernel, Mahalanobis, Radial
 from bochner.solvers.criteria import coefficients
@@ -41,6 +58,9 @@ MANY_COLUMNS = 256
 #: Share of the mean eigenvalue that every direction keeps: none is lost for good.
 KEPT = 1e-4
 
+#: Multiples that entries of the metric are rounded to: above rounding, far below what is kept.
+GRID = 1e-7
+
 
 @dataclass(frozen=True)
 class Round:
@@ -52,17 +72,23 @@ class Round:
     error : float
         Relative squared error on rows held out: 1 is that of the mean.
     loo : float
-        Relative leave-one-out error of the rows of the fit.
+        Relative leave-one-out error of the rows of the fit: the metric has seen their targets.
+    gain : float
+        By how much the error is below that of the metric that it started from.
+    deviation : float
+        Standard deviation of the gain.
     """
 
     kernel: Kernel
     error: float
     loo: float
+    gain: float = 0.0
+    deviation: float = 0.0
 
 
 @dataclass(frozen=True)
 class LearnedMetric:
-    """The metric of the best round.
+    """The metric of the best round: the start, unless another is surely better on rows held out.
 
     Attributes
     ----------
@@ -72,7 +98,7 @@ class LearnedMetric:
         ``Mahalanobis(family at ℓ, matrix)``, or with a diagonal metric the family at one
         lengthscale a column.
     error : float
-        Relative squared error on rows held out.
+        Relative squared error on rows held out, each judged by a choice made without it.
     history : tuple of Round
         The first is the metric that it started from.
     """
@@ -84,8 +110,11 @@ class LearnedMetric:
 
     def __str__(self) -> str:
         """Return the rounds as a table."""
-        lines = ["round   held out  leave-one-out"]
-        lines += [f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g}" for i, r in enumerate(self.history)]
+        lines = ["round   held out  leave-one-out       gain  deviation"]
+        lines += [
+            f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g} {r.gain:>10.2g} {r.deviation:>10.2g}"
+            for i, r in enumerate(self.history)
+        ]
         return "\n".join(lines)
 
 
@@ -185,30 +214,37 @@ class _Machine:
         """Return the best of the metric that it starts from and of all rounds."""
         train, test = split_rows(self.rows, self.seed)
         train = train.first(ROWS)
+        trials: list[Trial] = []
         found: list[tuple[Round, Array]] = []
         for number in range(rounds + 1):
             L = _root(M)
             objective, point = self._fitted(_turned(train, L), number)
             trial = self._held_out(_turned(train, L), _turned(test, L), point)
-            kernel = self._kernel(M, trial.candidate)
-            found.append((Round(kernel, trial.error, float(np.exp(point.value))), M))
+            gain, deviation = (0.0, 0.0) if not trials else trial.gain(trials[0])
+            trials.append(trial)
+            kernel, loo = self._kernel(M, trial.candidate), float(np.exp(point.value))
+            found.append((Round(kernel, trial.error, loo, gain, deviation), M))
             M = self._next(objective, point, train, L)
-        best, A = min(found, key=lambda pair: pair[0].error)
-        return LearnedMetric(_rows(A), best.kernel, best.error, tuple(r for r, _ in found))
+        best, A = found[_best(trials)]
+        squared = crossed([trial.squared for trial in trials])
+        error = best.error if best is found[0][0] else float(squared.sum() / test.w.sum())
+        return LearnedMetric(_rows(A), best.kernel, error, tuple(r for r, _ in found))
 
     def _fitted(self, turned: Rows, number: int) -> tuple[Objective, Point]:
         """Tune lengthscale and penalty in this metric, with frequencies of the round's own."""
         width, d = min(WIDTH, self.n_features), turned.X.shape[1]
         rescaled = Rescaled.draw(self.family, d, width, self.seed + number)
-        objective = Objective(rescaled, turned, np.zeros(d))
-        start = Dials(np.array([turned.log_median(self.seed)]), float(np.log(1e-3)))
-        return objective, descend(objective, start, STEPS, Clock.of(None), _quiet)
+        median = turned.log_median(self.seed)
+        prior = Prior(median, turned.count, d)
+        objective = Objective(rescaled, turned, np.zeros(d), prior=prior)
+        start = Dials(np.array([median]), float(np.log(1e-3)))
+        return objective, rounded(descend(objective, start, STEPS, Clock.of(None), _quiet))
 
     def _held_out(self, train: Rows, test: Rows, point: Point) -> Trial:
         width = trial_width(self.n_features, len(train), WIDTH)
         logs = np.full(train.X.shape[1], point.dials.lengths[0])
-        court = Court(train.astype(np.float64), test.astype(np.float64), width, self.seed)
-        return court.hear(Candidate(self.family, logs, float(np.exp(point.dials.share)), True))
+        court = Court(train, test, width, self.seed)
+        return court.hear(Candidate(self.family, logs, float(np.exp(point.dials.share)), 1))
 
     def _next(self, objective: Objective, point: Point, train: Rows, L: Array) -> Array:
         """Return the average outer product of the fit's gradients, of trace d."""
@@ -221,13 +257,19 @@ class _Machine:
 
     def _kernel(self, M: Array, candidate: Candidate) -> Kernel:
         """Return the kernel in the units of the data."""
-        length, units = float(np.exp(candidate.logs[0])), self.rows.units
+        length, units = significant(float(np.exp(candidate.logs[0]))), self.rows.units
         if self.diagonal:
             return self.family.replace(
-                lengthscale=tuple((length * units / np.sqrt(np.diag(M))).tolist())
+                lengthscale=in_numbers(length * units / np.sqrt(np.diag(M)), one=False)
             )
         A = M / np.outer(units, units)
         return Mahalanobis(self.family.replace(lengthscale=length), _rows(A))
+
+
+def _best(trials: list[Trial]) -> int:
+    """Return the round that is best, the first unless that is surely better."""
+    best = first_least([trial.error for trial in trials])
+    return best if trials[best].surely_below(trials[0]) else 0
 
 
 def _quiet(dials: Dials, value: float) -> None:
@@ -250,10 +292,10 @@ def _start(kernel: Kernel, units: Float[Array, " d"]) -> Float[Array, "d d"]:
 
 
 def _normalised(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return M with a trace of d, and a little in every direction."""
+    """Return M with a trace of d, and a little in every direction, on a grid."""
     d = len(M)
     M = (M + M.T) / 2 * (d / max(float(np.trace(M)), np.finfo(float).tiny))
-    return (M + KEPT * np.eye(d)) / (1 + KEPT)
+    return on_grid((M + KEPT * np.eye(d)) / (1 + KEPT), GRID)
 
 
 def _root(M: Float[Array, "d d"]) -> Float[Array, "d d"]:

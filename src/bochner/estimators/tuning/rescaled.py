@@ -18,6 +18,7 @@ from bochner._ground.arrays import is_sparse
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
+from bochner.estimators.fitting.columns import significant
 from bochner.features.placements import IID, Orthogonal
 from bochner.kernels import Kernel, Matern, Radial, RationalQuadratic, Stationary
 from bochner.kernels.spectral import GaussianMixture, One
@@ -49,10 +50,13 @@ def shape_name(kernel: Kernel) -> str | None:
 
 
 def in_numbers(scales: Float[Array, " d"], one: bool) -> float | tuple[float, ...]:
-    """Return lengthscales as a kernel has them: one number where one serves all columns."""
+    """Return lengthscales as a kernel has them: one number where one serves all columns.
+
+    They are rounded to four digits: the last ones of a float64 differ between processors.
+    """
     if one and np.ptp(scales) <= 1e-9 * scales.max():
-        return float(scales[0])
-    return tuple(scales.tolist())
+        return significant(float(scales[0]))
+    return tuple(map(significant, scales.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +88,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.w)
 
-    def astype(self, dtype: Any) -> "Rows":
-        """Return the rows in another precision."""
-        return replace(self, X=self.X.astype(dtype))
+    @property
+    def count(self) -> float:
+        """Rows, a row of weight w as w of them."""
+        return max(float(self.w.sum()), len(self.w))
 
     def take(self, rows: Array) -> "Rows":
         """Return these rows."""
@@ -107,10 +112,14 @@ class Rows:
         i, j = stream(seed, "pairs").integers(len(self), size=(2, PAIRS))
         difference = self.X[i] - self.X[j]
         if is_sparse(difference):
-            lengths = np.sqrt(np.asarray(difference.power(2).sum(axis=1))).ravel()
+            factors = np.broadcast_to(np.exp(-logs), difference.shape[1:])
+            sums = abs(difference.multiply(factors[None, :])).power(order).sum(axis=1)
+            lengths = np.asarray(sums).ravel() ** (1 / order)
         else:
             lengths = (np.abs(difference * np.exp(-logs)) ** order).sum(axis=1) ** (1 / order)
-        return float(np.log(np.median(lengths[lengths > 0]))) if np.any(lengths > 0) else 0.0
+        if not np.any(lengths > 0):
+            return 0.0
+        return round(float(np.log(np.median(lengths[lengths > 0]))), 6)
 
 
 @dataclass(frozen=True, eq=False)

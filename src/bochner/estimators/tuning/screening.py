@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bochner._ground import native
+from bochner._ground.arrays import is_sparse
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
+from bochner.estimators.fitting.columns import column_means
 from bochner.estimators.tuning.rescaled import Rows
 
 __all__ = ["Relevance", "screen"]
@@ -58,7 +60,7 @@ class Relevance:
 
 
 def screen(rows: Rows, seed: int, tried: int = TRIED) -> Relevance:
-    """Return the relevance of columns; O(n · tried), all in float32."""
+    """Return the relevance of columns; O(n · tried)."""
     W = _sparse_frequencies(rows.X.shape[1], tried, seed)
     scores = _explained(rows, W)
     # For pure noise a score times n/2 is exponential: the largest of all passes this once in 20.
@@ -78,15 +80,23 @@ def _sparse_frequencies(d: int, tried: int, seed: int) -> Float[Array, "d m"]:
 
 def _explained(rows: Rows, W: Float[Array, "d m"]) -> Float[Array, " m"]:
     """Return the largest share of a target's variance that each cosine and sine explain."""
-    w = (rows.w / rows.w.sum()).astype(np.float32)
+    w = rows.w / rows.w.sum()
     y = rows.y - w @ rows.y
-    y = (y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))).astype(np.float32)
-    T = np.ascontiguousarray(W / (2 * np.pi), dtype=np.float32)
-    Z = native.cos_sin(np.ascontiguousarray(rows.X, dtype=np.float32), T, 1.0)
+    y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
+    Z = _cosines(rows.X, W, column_means(rows.X, rows.w))
     mean, right = w @ Z, w[:, None] * y
     variance = w @ Z**2 - mean**2
     products = right.T @ Z
     shares = products**2 / np.maximum(variance, LEAST_VARIANCE)
     shares = np.where(variance > LEAST_VARIANCE, shares, 0.0).max(axis=0)
     m = W.shape[1]
-    return (shares[:m] + shares[m:]).astype(np.float64)
+    return shares[:m] + shares[m:]
+
+
+def _cosines(X: Array, W: Float[Array, "d m"], mean: Float[Array, " d"]) -> Float[Array, "n 2m"]:
+    """Return cosines and sines of rows about their mean; sparse rows are not made dense."""
+    if is_sparse(X):
+        P = X @ W - mean @ W
+        return np.hstack([np.cos(P), np.sin(P)])
+    T = np.ascontiguousarray(W / (2 * np.pi))
+    return native.cos_sin(np.ascontiguousarray(X - mean), T, 1.0)

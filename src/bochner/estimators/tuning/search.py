@@ -6,16 +6,32 @@ from functools import partial
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
 from bochner._ground.checks import one_of, positive
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.estimators.fitting.columns import column_spread, significant
 from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
+from bochner.estimators.tuning.descent import (
+    SIXTEENTH,
+    Clock,
+    Dials,
+    Objective,
+    Point,
+    Prior,
+    descend,
+    on_grid,
+)
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of, shape_name
 from bochner.estimators.tuning.screening import screen
-from bochner.estimators.tuning.trials import Candidate, Court, Trial, trial_width
+from bochner.estimators.tuning.trials import (
+    Candidate,
+    Court,
+    Trial,
+    crossed,
+    first_least,
+    trial_width,
+)
 from bochner.estimators.tuning.tuned import Diary, Tuning
 from bochner.features import Auto, Method
 from bochner.features.rules import Request, draw_map
@@ -29,7 +45,7 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 
-__all__ = ["Search", "rows_of", "split_rows", "tune_kernel"]
+__all__ = ["Search", "rounded", "rows_of", "split_rows", "tune_kernel"]
 
 #: Fewer rows than this say nothing of lengthscales.
 FEWEST = 8
@@ -60,9 +76,13 @@ SMOOTHNESS: tuple[tuple[float, Kernel], ...] = (
     (2.5, Matern(2.5)),
     (6.0, Gaussian()),
 )
+SMOOTHEST_FIRST = tuple(family for _, family in reversed(SMOOTHNESS))
 
 #: Steps of √2 in the last search of the scale, at most, each way.
 SCALES = 4
+
+#: From this many columns on there is one lengthscale for all.
+MOST_COLUMNS = 1024
 
 
 def tune_kernel(
@@ -123,7 +143,8 @@ def tune_kernel(
     every = isinstance(kernel, str)
     best, rows = Search(family, given, every, n_features, seed, diary, serves, share).run(sample)
     found = best.candidate.kernel(rows.units)
-    return Tuning(found, best.candidate.share, best.error, criterion, tuple(diary.steps))
+    steps, compared = tuple(diary.steps), tuple(diary.compared)
+    return Tuning(found, best.candidate.share, best.error, criterion, steps, compared=compared)
 
 
 def _untuned(kernel: Kernel | str, sample: RowSample, seed: int) -> Kernel:
@@ -177,11 +198,11 @@ class Search:
         train, test = split_rows(rows, self.seed)
         explored = train.first(ROWS)
         one = self._one(explored)
-        candidates = [self._simple(one)]
-        if not is_sparse(rows.X) and rows.X.shape[1] > 1:
+        candidates = [*self._untuned(explored), self._simple(one)]
+        if 1 < rows.X.shape[1] < MOST_COLUMNS:
             candidates += self._many(one, explored, train.first(MORE_ROWS))
-        held = train.first(TRIAL_ROWS).astype(np.float64), test.astype(np.float64)
         width = trial_width(self.n_features, len(train), WIDTH)
+        held = train.first(TRIAL_ROWS), test
         court = Court(*held, width, self.seed, self.share is not None)
         return self._judged(court, candidates, rows.units), rows
 
@@ -190,7 +211,9 @@ class Search:
     ) -> Objective:
         width, d = min(width, self.n_features), rows.X.shape[1]
         rescaled = Rescaled.draw(self.family, d, width, self.seed + seed)
-        return Objective(rescaled, rows, offsets, self.diary.criterion, self.share is not None)
+        prior = Prior(rows.log_median(self.seed, offsets), rows.count, d)
+        pinned = self.share is not None
+        return Objective(rescaled, rows, offsets, self.diary.criterion, pinned, prior)
 
     # --- one lengthscale -------------------------------------------------------------------------
 
@@ -206,7 +229,7 @@ class Search:
         objective, start = min(starts, key=lambda pair: pair[1].value)
         clock = self.clock.part(0.15)
         point = descend(objective, start.dials, self._evaluations(ONE), clock, note(objective))
-        return objective, point if point.value < start.value else start
+        return objective, rounded(point if point.value < start.value else start)
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Array, float]]:
         """Give offsets of log ℓ in the units of the rows, and where its common part starts."""
@@ -228,7 +251,18 @@ class Search:
 
     def _simple(self, one: tuple[Objective, Point]) -> Candidate:
         objective, point = one
-        return _candidate(self._families(point.dials)[0], objective, point, simple=True)
+        return _candidate(self._families(point.dials)[0], objective, point, 1)
+
+    def _untuned(self, rows: Rows) -> Iterator[Candidate]:
+        """Give what is there before any search: the start, or the median distance."""
+        family = next(filter(self.serves, (self.family, *SMOOTHEST_FIRST)), self.family)
+        share = SHARES[0] if self.share is None else self.share
+        if self.given is not None:
+            logs = np.log(np.broadcast_to(self.given, rows.units.shape) / rows.units)
+            yield Candidate(family, logs, share, 0)
+            return
+        for offsets, length in self._lengths(rows):
+            yield Candidate(family, offsets + length, share, 0)
 
     def _families(self, dials: Dials) -> list[Kernel]:
         """Return the two families nearest in smoothness."""
@@ -243,7 +277,7 @@ class Search:
     def _many(self, one: tuple[Objective, Point], rows: Rows, more: Rows) -> list[Candidate]:
         """Descend with one lengthscale a column, from several starts, then from the best."""
         objective, point = one
-        aligned = replace(objective, offsets=np.zeros_like(rows.units))
+        aligned = self._objective(rows, np.zeros_like(rows.units))
         note = self.diary.descent("one a column")(aligned)
         clock = self.clock.part(0.3)
         starts = self._starts(objective, point, rows)
@@ -251,8 +285,9 @@ class Search:
         start = min(tried, key=lambda point: point.value)
         count, clock = self._evaluations(MANY - TRY), self.clock.part(0.5)
         end = descend(aligned, start.dials, count, clock, note)
-        best = self._last(end if end.value < start.value else start, more)
-        found = [_candidate(f, aligned, best, simple=False) for f in self._families(best.dials)]
+        best = self._last(rounded(end if end.value < start.value else start), more)
+        d = rows.X.shape[1]
+        found = [_candidate(f, aligned, best, d) for f in self._families(best.dials)]
         return [*found, *(self._others(found[0], rows) if self.every else ())]
 
     def _last(self, start: Point, rows: Rows) -> Point:
@@ -261,13 +296,13 @@ class Search:
         objective = self._objective(rows, np.zeros_like(rows.units), width, seed=1)
         note = self.diary.descent("more rows")(objective)
         clock = self.clock.part(0.75)
-        return descend(objective, start.dials, self._evaluations(LAST), clock, note)
+        return rounded(descend(objective, start.dials, self._evaluations(LAST), clock, note))
 
     def _starts(self, objective: Objective, point: Point, rows: Rows) -> Iterator[Dials]:
         yield replace(point.dials, lengths=objective.logs(point.dials).copy())
         relevance = screen(rows, self.seed)
         if relevance:
-            yield self._from(np.log(relevance.lengthscales))
+            yield self._from(on_grid(np.log(relevance.lengthscales), SIXTEENTH))
         if self.given is not None and len(self.given) > 1:
             yield self._from(np.log(self.given / rows.units))
 
@@ -288,48 +323,67 @@ class Search:
     # --- which ----------------------------------------------------------------------------------
 
     def _judged(self, court: Court, candidates: list[Candidate], units: Array) -> Trial:
-        """Return the trial that is best, simple unless the rest is surely better, then its scale.
+        """Return the trial that is best, a simpler one unless the rest is surely better, scaled.
 
-        Lengthscales of many columns fit few rows too well: their errors on rows held out decide.
+        Many lengthscales fit few rows too well: their errors on rows held out decide, first
+        whether one lengthscale is better than none that was tuned, then one a column than these.
         """
         trials = court.hear_all(candidates, self.diary.trial("trial", units), self.clock.part(0.8))
-        best = min(trials, key=lambda trial: trial.error)
-        simple = min((t for t in trials if t.candidate.simple), key=lambda trial: trial.error)
-        start = best if best.surely_below(simple) else simple
-        return self._scaled(court, start, units)
+        chosen = None
+        for tuned in sorted({trial.candidate.tuned for trial in trials}):
+            best = _least([trial for trial in trials if trial.candidate.tuned == tuned])
+            taken = chosen is None or best.surely_below(chosen)
+            self.diary.compare(best, chosen, taken, units)
+            chosen = best if taken else chosen
+        return self._scaled(court, chosen, units, trials)
 
-    def _scaled(self, court: Court, best: Trial, units: Array) -> Trial:
-        """Lengthen or shorten all lengthscales by √2 while the error falls."""
+    def _scaled(self, court: Court, best: Trial, units: Array, heard: list[Trial]) -> Trial:
+        """Lengthen or shorten all lengthscales by √2 while the error surely falls.
+
+        The error that is told of the best is that of choosing as much without the row it is of.
+        """
         note = self.diary.trial("scale", units)
         note(best)
-        for factor in (0.5**0.5, 2**0.5):
+        for factor in (2**0.5, 0.5**0.5):
             for _ in range(SCALES):
                 if self.clock.over:
-                    return best
+                    break
                 trial = court.hear(best.candidate.scaled(factor))
+                heard.append(trial)
                 note(trial)
-                if trial.error >= 0.999 * best.error:
+                if not trial.surely_below(best):
                     break
                 best = trial
-        return best
+        told = crossed([trial.squared for trial in heard])
+        return replace(best, error=float(told.sum() / court.test.w.sum()))
+
+
+def _least(trials: list[Trial]) -> Trial:
+    """Return the first of the trials whose errors are about the least."""
+    return trials[first_least([trial.error for trial in trials])]
+
+
+def rounded(point: Point) -> Point:
+    """Return the point at lengthscales on their grid, where every processor puts them."""
+    lengths = on_grid(point.dials.lengths, SIXTEENTH)
+    return replace(point, dials=replace(point.dials, lengths=lengths))
 
 
 def rows_of(sample: RowSample) -> Rows:
-    """Return the rows in float32, in units of their columns' deviations."""
-    return Rows.of(sample.X, sample.y, sample.w, _units(sample.X, sample.w), np.float32)
+    """Return the rows in float64, in units of their columns' deviations."""
+    return Rows.of(sample.X, sample.y, sample.w, _units(sample.X, sample.w))
 
 
 def _units(X: Array, w: Array) -> Float[Array, " d"]:
-    """Return weighted standard deviations of columns; of constant ones the largest of all, or 1."""
-    if is_sparse(X):
-        return np.ones(X.shape[1])
-    size = np.maximum(np.abs(X).max(axis=0), 1e-300).astype(np.float64)
-    scaled = X / size
-    deviations = np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
-    constant = deviations <= 1e-7
+    """Return weighted standard deviations of columns; of constant ones the largest of all, or 1.
+
+    They are rounded as lengthscales are, so that all processors divide by the same numbers.
+    """
+    size, deviations = column_spread(X, w)
+    constant = deviations <= 1e-12
     deviations = deviations * size
     other = float(deviations[~constant].max()) if np.any(~constant) else 1.0
-    return np.where(constant, other, deviations)
+    return np.array([significant(unit) for unit in np.where(constant, other, deviations)])
 
 
 def split_rows(rows: Rows, seed: int) -> tuple[Rows, Rows]:
@@ -339,9 +393,9 @@ def split_rows(rows: Rows, seed: int) -> tuple[Rows, Rows]:
     return rows.take(order[held:]), rows.take(order[:held])
 
 
-def _candidate(family: Kernel, objective: Objective, point: Point, simple: bool) -> Candidate:
+def _candidate(family: Kernel, objective: Objective, point: Point, tuned: int) -> Candidate:
     share = float(np.exp(point.dials.share))
-    return Candidate(family, objective.logs(point.dials), share, simple)
+    return Candidate(family, objective.logs(point.dials), share, tuned)
 
 
 def _serves(method: Method | None, euclidean: bool, X: Array, seed: int, kernel: Kernel) -> bool:

@@ -1,6 +1,10 @@
-"""Kernels held against one another on rows that none of them was tuned on."""
+"""Kernels held against one another on rows that none of them was tuned on.
 
-from collections.abc import Callable, Iterable
+What is chosen by these rows, a penalty or the best of several kernels, is not judged by them: they
+are put into folds, and the errors of each fold are those of what is best on the others.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,13 +17,43 @@ from bochner.estimators.tuning.descent import LOWEST, Clock
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
 from bochner.kernels import Kernel
 
-__all__ = ["Candidate", "Court", "Trial", "trial_width"]
+__all__ = ["Candidate", "Court", "Trial", "crossed", "first_least", "trial_width"]
 
 #: Features of a trial, at most.
 MOST_FEATURES = 1024
 
 #: Factor between neighbouring penalties of a trial.
 STEP = float(np.sqrt(10))
+
+#: Folds of the rows held out.
+FOLDS = 4
+
+#: Errors within this share of the least are equal: the first of them, which is the simplest, is it.
+EQUAL = 1e-6
+
+
+def first_least(errors: Sequence[float]) -> int:
+    """Return the place of the first error that is about the least."""
+    least = min(errors)
+    return next(i for i, error in enumerate(errors) if error <= (1 + EQUAL) * least)
+
+
+def crossed(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
+    """Return the squared errors of what is best on the other folds, for each fold in turn.
+
+    Each of `squared` holds those of one of several that are chosen from, in the order of
+    preference. Their sum is that of the choice, made with a quarter of the rows less, on rows that
+    it was not made by. Of fewer rows than folds, those of the one that is best.
+    """
+    table = np.stack(squared)
+    fold = np.arange(table.shape[1]) % FOLDS
+    if table.shape[1] < 2 * FOLDS:
+        return table[first_least(table.sum(axis=1).tolist())]
+    found = np.empty(table.shape[1])
+    for k in range(FOLDS):
+        best = first_least(table[:, fold != k].sum(axis=1).tolist())
+        found[fold == k] = table[best, fold == k]
+    return found
 
 
 def trial_width(n_features: int, n: int, least: int) -> int:
@@ -39,14 +73,19 @@ class Candidate:
         log ℓ of each column, in the units of the rows.
     share : float
         Penalty a row where the search for it starts.
-    simple : bool
-        Whether one lengthscale serves all columns.
+    tuned : int
+        Lengthscales that were tuned: none, one for all columns, or one each.
     """
 
     family: Kernel
     logs: Float[Array, " d"]
     share: float
-    simple: bool
+    tuned: int
+
+    @property
+    def simple(self) -> bool:
+        """Whether one lengthscale serves all columns."""
+        return self.tuned <= 1
 
     def scaled(self, factor: float) -> "Candidate":
         """Return it with all lengthscales times ``factor``."""
@@ -59,12 +98,12 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a candidate did: squared errors of rows held out, at the penalty that was best.
+    """What a candidate did: squared errors of rows held out, at penalties that others chose.
 
     Attributes
     ----------
     candidate : Candidate
-        With that penalty.
+        With the penalty that is best on all of these rows.
     squared : (n,)
         Relative to the targets' variances, their mean over targets, times the rows' weights.
     error : float
@@ -77,10 +116,17 @@ class Trial:
 
     def surely_below(self, other: "Trial", deviations: float = 1.0) -> bool:
         """Whether the error is lower by so many standard deviations of the paired difference."""
-        difference = other.squared - self.squared
-        return float(difference.sum()) > deviations * float(difference.std()) * len(
-            difference
-        ) ** 0.5 + 1e-12 * float(other.squared.sum())
+        if not np.isfinite(other.error):
+            return bool(np.isfinite(self.error))
+        gain, deviation = self.gain(other)
+        return gain > deviations * deviation + EQUAL * other.error
+
+    def gain(self, other: "Trial") -> tuple[float, float]:
+        """Return by how much the error is lower, and the standard deviation of that."""
+        scale = self.error / max(float(self.squared.sum()), np.finfo(float).tiny)
+        difference = scale * (other.squared - self.squared)
+        spread = float(difference.std()) * len(difference) ** 0.5
+        return float(difference.sum()), spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +152,12 @@ class Court:
                 step += direction
                 if step not in tried:
                     tried[step] = self._trial(system, candidate.share * STEP**step)
-        best = min(tried, key=lambda step: tried[step][0])
+        steps = sorted(tried, reverse=True)  # of penalties as good as one another the largest
+        best = steps[first_least([tried[step][0] for step in steps])]
         share = max(candidate.share * STEP**best, LOWEST["float64"])
-        return Trial(replace(candidate, share=share), tried[best][1], tried[best][0])
+        squared = crossed([tried[step][1] for step in steps])
+        error = float(squared.sum() / self.test.w.sum())
+        return Trial(replace(candidate, share=share), squared, error)
 
     def hear_all(
         self, candidates: Iterable[Candidate], note: Callable[[Trial], None], clock: Clock
@@ -116,7 +165,7 @@ class Court:
         """Return the trials, of the first of a kind at least, whatever the time."""
         trials: list[Trial] = []
         for candidate in candidates:
-            known = any(t.candidate.simple == candidate.simple for t in trials)
+            known = any(t.candidate.tuned == candidate.tuned for t in trials)
             if not (clock.over and known):
                 trials.append(self.hear(candidate))
                 note(trials[-1])

@@ -12,7 +12,7 @@ from bochner.estimators.tuning.descent import Clock, Dials, Objective
 from bochner.estimators.tuning.trials import Trial
 from bochner.kernels import Kernel
 
-__all__ = ["Diary", "Step", "Tuning"]
+__all__ = ["Comparison", "Diary", "Step", "Tuning"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Step:
     share : float
         Penalty a row, alpha/W.
     value : float
-        Relative error (leave-one-out, or of rows held out; 1 is the error of the mean), or minus
-        the log evidence a row.
+        Relative error (leave-one-out, times what the prior of the lengthscales makes of it, or of
+        rows held out; 1 is the error of the mean), or minus the log evidence and log prior a row.
     best : float
         Least value of the stage so far.
     seconds : float
@@ -45,6 +45,44 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What was held against what was simpler, on rows that neither was tuned on.
+
+    Attributes
+    ----------
+    tuned : int
+        Lengthscales that were tuned: none, one for all columns, or one a column.
+    kernel : Kernel
+        The best of those.
+    error : float
+        Its relative squared error on the rows held out, the penalty chosen by other rows.
+    gain : float
+        By how much that is below the error of what was taken before; NaN for the first.
+    deviation : float
+        Standard deviation of the gain.
+    taken : bool
+        Whether the gain is above that.
+    """
+
+    tuned: int
+    kernel: Kernel
+    error: float
+    gain: float
+    deviation: float
+    taken: bool
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
+        what = names.get(self.tuned, f"{self.tuned} lengthscales tuned")
+        if np.isnan(self.gain):
+            return f"{what}: error {self.error:.3g} on rows held out"
+        kept = "taken" if self.taken else "not taken"
+        less = f"{self.gain:.2g} below with a deviation of {self.deviation:.2g}"
+        return f"{what}: error {self.error:.3g} on rows held out, {less}: {kept}"
+
+
+@dataclass(frozen=True)
 class Tuning:
     """The kernel found, and the way there.
 
@@ -54,13 +92,15 @@ class Tuning:
     share : float
         Penalty a row at which it was best: alpha of n rows is about n times this.
     error : float
-        Relative squared error on rows held out: 1 is the error of the mean. NaN where there were
-        too few rows to tell.
+        Relative squared error on rows held out: 1 is the error of the mean. What is chosen by
+        these rows is judged on others of them. NaN where there were too few rows to tell.
     criterion : str
     path : tuple of Step
         Each evaluation, in order.
     estimator : estimator or None
         Of :func:`bochner.tune`: with this kernel, not fitted.
+    compared : tuple of Comparison
+        The step from no lengthscale tuned to one, and from there to one a column.
     """
 
     kernel: Kernel
@@ -69,6 +109,7 @@ class Tuning:
     criterion: str = "loo"
     path: tuple[Step, ...] = ()
     estimator: Any = field(default=None, repr=False, compare=False)
+    compared: tuple[Comparison, ...] = ()
 
     def __str__(self) -> str:
         """Return the stages as a table, and the kernel found."""
@@ -78,7 +119,8 @@ class Tuning:
             first, last = steps[0].value, steps[-1]
             numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
             lines.append((name, str(len(steps)), *numbers))
-        return f"{columns(lines)}\n{self.kernel!r}, alpha = {self.share:.2g} n"
+        told = "".join(f"{comparison}\n" for comparison in self.compared)
+        return f"{columns(lines)}\n{told}{self.kernel!r}, alpha = {self.share:.2g} n"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.
@@ -110,6 +152,7 @@ class Diary:
     def __init__(self, clock: Clock, criterion: str) -> None:
         self.clock, self.criterion = clock, criterion
         self.steps: list[Step] = []
+        self.compared: list[Comparison] = []
 
     def descent(self, stage: str) -> Callable[[Objective], Callable[[Dials, float], None]]:
         """Return, for an objective of this stage, the listener of its descent."""
@@ -131,6 +174,14 @@ class Diary:
             self._add(stage, found.kernel(units), found.share, trial.error)
 
         return note
+
+    def compare(self, trial: Trial, other: Trial | None, taken: bool, units: Array) -> None:
+        """Write down a comparison with what is simpler, if there is that."""
+        gain, deviation = (np.nan, np.nan) if other is None else trial.gain(other)
+        found = trial.candidate
+        self.compared.append(
+            Comparison(found.tuned, found.kernel(units), trial.error, gain, deviation, taken)
+        )
 
     def _add(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
         before = [step.best for step in self.steps if step.stage == stage]

@@ -1,0 +1,89 @@
+"""Sparse rows are the same rows: from them the same is chosen, and the same predicted."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+
+import bochner as bo
+from bochner._ground.blocks import Blocks
+from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.columns import column_means, column_spread
+from bochner.estimators.tuning.rescaled import Rows
+
+RNG = np.random.default_rng(0)
+SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])
+X = (RNG.standard_normal((240, 5)) + 0.5) * (RNG.random((240, 5)) < 0.6) * SCALES
+Y = np.sin(2 * X[:, 1] / 1000) + X[:, 2] / 0.01 + 0.1 * RNG.standard_normal(240)
+LABELS = np.where(np.median(Y) < Y, "high", "low")
+COMMON = {"n_features": 48, "random_state": 0}
+LEARNERS = {
+    "ridge": (bo.KernelRidge(**COMMON), Y),
+    "ridge auto": (bo.KernelRidge("auto", **COMMON), Y),
+    "ridge pivots": (bo.KernelRidge("matern32", method="nystrom", **COMMON), Y),
+    "ridge fourier": (bo.KernelRidge("gaussian", method="fourier", **COMMON), Y),
+    "exact": (bo.KernelRidge("auto", method="exact", **COMMON), Y),
+    "classes": (bo.KernelRidgeClassifier("auto", **COMMON), LABELS),
+    "process": (bo.GaussianProcessRegressor(**COMMON), Y),
+    "losses": (bo.KernelRegressor(alpha=0.1, tol=1e-10, **COMMON), Y),
+    "vectors": (bo.SVR(tol=1e-10, **COMMON), Y),
+    "margins": (bo.SVC(tol=1e-10, **COMMON), LABELS),
+    "probabilities": (bo.LogisticRegression(tol=1e-10, **COMMON), LABELS),
+    "novelty": (bo.OneClassSVM(nu=0.2, **COMMON), None),
+    "steps": (bo.KernelSGDRegressor(strategy="approximate_on_the_fly", **COMMON), Y),
+    "components": (bo.KernelPCA(2, **COMMON), None),
+}
+
+
+def answers(model, rows):
+    for name in ("decision_function", "predict", "transform"):
+        if hasattr(model, name):
+            return np.asarray(getattr(model, name)(rows), float)
+    raise AssertionError(model)
+
+
+@pytest.mark.parametrize("make", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_sparse_rows_choose_and_predict_as_the_same_rows_dense(name, make):
+    """The same kernel and method; answers to 1e-6 of their size, what solvers stop at."""
+    model, y = LEARNERS[name]
+    dense, sparse = clone(model).fit(X, y), clone(model).fit(make(X), y)
+    assert sparse.kernel_ == dense.kernel_
+    if hasattr(dense, "choice_"):
+        assert sparse.choice_.method == dense.choice_.method
+    expected = answers(dense, X)
+    assert np.abs(answers(sparse, make(X)) - expected).max() < 1e-6 * np.abs(expected).max()
+
+
+def test_a_column_of_small_numbers_counts_as_much_sparse_as_dense():
+    """Half of the target lies in a column of hundredths, beside one of thousands."""
+    model = bo.KernelRidge(n_features=128, random_state=0)
+    sparse = model.fit(scipy.sparse.csr_array(X[:160]), Y[:160])
+    assert sparse.score(scipy.sparse.csr_array(X[160:]), Y[160:]) > 0.8
+    assert np.ptp(np.log10(np.array(sparse.kernel_.lengthscale) / SCALES)) < 0.3
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_means_and_deviations_of_sparse_columns_are_those_of_dense_ones(offset):
+    """Two passes: an offset of 1e6 leaves ten digits of a deviation of one."""
+    A = np.hstack([X, X[:, :1] + offset, np.zeros((240, 1)), np.full((240, 1), 3.0)])
+    w = RNG.uniform(0.5, 2.0, 240)
+    S = scipy.sparse.csr_array(A)
+    assert np.allclose(column_means(S, w), w @ A / w.sum(), rtol=1e-12, atol=1e-15)
+    size, deviation = column_spread(S, w)
+    mean = w @ A / w.sum()
+    expected = np.sqrt(w @ (A - mean) ** 2 / w.sum())
+    assert np.allclose(size * deviation, expected, rtol=1e-9, atol=1e-15)
+    stored_twice = scipy.sparse.csr_array((np.ones(4), np.zeros(4, int), [0, 2, 4]), shape=(2, 3))
+    assert column_spread(stored_twice, np.ones(2))[0].tolist() == [2.0, 1e-300, 1e-300]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_median_distance_of_sparse_rows_minds_the_lengthscales(order):
+    logs = np.log(np.array([1.0, 300.0, 0.002, 4.0, 20.0]))
+    sample = engine.presample(Blocks.from_arrays(X, Y), 0)
+    ones = np.ones(5)
+    dense = Rows.of(sample.X, sample.y, sample.w, ones).log_median(0, logs, order)
+    sparse = Rows.of(scipy.sparse.csr_array(sample.X), sample.y, sample.w, ones)
+    assert sparse.log_median(0, logs, order) == dense != sparse.log_median(0, 0.0, order)
