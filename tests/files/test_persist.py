@@ -2,11 +2,16 @@
 
 import json
 import os
+import pathlib
 import pickle
 import struct
+import subprocess
+import sys
+import tracemalloc
 import warnings
 import zipfile
 
+import forging
 import numpy as np
 import pytest
 import scipy.sparse
@@ -32,6 +37,7 @@ from bochner.kernels import (
 )
 from bochner.moments import Moments
 from bochner.persist import FORMAT, files
+from bochner.persist.bounds import require_arrays
 from bochner.persist.known import ESTIMATORS, KNOWN
 from bochner.persist.values import Arrays, decode, encode
 from bochner.solvers.solution import Outcome, Path, Solution
@@ -120,13 +126,9 @@ def test_arrays_of_text_come_back_as_text(dtype):
     assert back.tolist() == array.tolist()
 
 
-def test_special_numbers_in_arrays_keep_their_bits(path):
-    gram = np.array([[np.nan, -0.0], [np.inf, 5e-324]])
-    moments = Moments(2, 2.0, gram[0], gram[1, :1], gram, gram[:, :1], gram[0, :1], "float64")
-    bo.save(moments, path)
-    back = bo.load(path)
-    assert back.gram.tobytes() == gram.tobytes()
-    assert back.cross.tobytes() == gram[:, :1].tobytes()
+def test_special_numbers_in_arrays_keep_their_bits():
+    errors = np.array([[np.nan, -0.0], [np.inf, 5e-324]])
+    assert there_and_back(errors).tobytes() == errors.tobytes()
 
 
 def test_arrays_of_the_other_byte_order_keep_their_numbers():
@@ -432,11 +434,11 @@ def test_a_file_that_cannot_be_read_says_why(path, monkeypatch):
     refused(path, "it cannot be read: permission denied")
 
 
-def forged(path, value, **changes):
+def forged(path, value, arrays=None, **changes):
     """Write a file with a right checksum around a value that encode would not write."""
     header = {"class": "Gaussian", "fingerprint": None, "format": FORMAT, "library": "9.9"}
     header |= {"value": value} | changes
-    arrays = {"0": np.array([1.0])}
+    arrays = {"0": np.array([1.0])} if arrays is None else arrays
     header["checksum"] = files._checksum(header, arrays)
     path.write_bytes(safetensors_bytes(arrays, {"bochner": files._canonical(header)}))
 
@@ -485,6 +487,199 @@ def test_a_forged_file_with_right_parts_loads(path):
 def test_a_forged_file_builds_nothing_that_is_not_in_the_table(value, path):
     forged(path, value)
     refused(path, "holds a Gaussian as of bochner 9.9, which this version, .*, cannot build")
+
+
+@pytest.mark.parametrize("version", ["2", "1", 0, -1, None, True, 1.0, [1]])
+def test_a_format_that_is_none_is_refused(version, path):
+    forged(path, {"class": ["Gaussian", {"lengthscale": 2.0}]}, format=version)
+    refused(path, "it says that it is of format .*, and there is only 1")
+
+
+def test_a_file_without_a_format_is_refused(path):
+    header = {"class": "Linear", "library": "9.9", "value": {"class": ["Linear", {}]}}
+    header["checksum"] = files._checksum(header, {})
+    path.write_bytes(safetensors_bytes({}, {"bochner": files._canonical(header)}))
+    refused(path, "it says that it is of format None, and there is only 1")
+
+
+def test_a_file_that_holds_another_class_than_it_says_is_refused(path):
+    forged(path, {"class": ["Gaussian", {"lengthscale": 2.0}]}, **{"class": "KernelRidge"})
+    refused(path, "says that it holds another class")
+
+
+def forged_state(path, state, kind="Generator"):
+    arrays = Arrays()
+    random = {"random": [kind, encode(state, arrays)]}
+    value = {"estimator": ["KernelRidge", {"random_state": random}, {}]}
+    forged(path, value, arrays.by_name, **{"class": "KernelRidge"})
+
+
+GENERATORS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox]
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_random_states_that_no_generator_comes_to_are_refused(kind, path):
+    good = kind(3).state
+    forged_state(path, good)
+    assert bo.load(path).random_state.bit_generator.state.keys() == good.keys()
+    wrong = [good | {"more": 1}, {"bit_generator": kind.__name__}, []]
+    for name, least, most in (("buffer_pos", 0, 4), ("has_uint32", 0, 1), ("uinteger", 0, 2**32)):
+        if name in good:
+            wrong += [good | {name: value} for value in (least - 1, most + 1, 10**10, 1.0, None)]
+    if kind is np.random.MT19937:
+        inner = good["state"]
+        wrong += [good | {"state": inner | {"pos": p}} for p in (-1, 625, 10**9, -(10**9), 2.0)]
+        wrong += [good | {"state": inner | {"key": inner["key"][:9]}}]
+        wrong += [good | {"state": inner | {"key": 0 * inner["key"]}}]
+    if "inc" in good["state"]:
+        wrong += [good | {"state": good["state"] | {"inc": n}} for n in (2, -1, 2**129 + 1)]
+    for state in wrong:
+        forged_state(path, state)
+        refused(path, "cannot build")
+
+
+@pytest.mark.parametrize("change", [{"gauss": float("nan")}, {"has_gauss": 2}, {"gauss": None}])
+def test_legacy_random_states_are_checked(change, path):
+    state = np.random.RandomState(3).get_state(legacy=False)
+    forged_state(path, state, "RandomState")
+    assert bo.load(path).random_state.normal() == np.random.RandomState(3).normal()
+    forged_state(path, state | change, "RandomState")
+    refused(path, "of a generator cannot be what it is")
+
+
+INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "csr_matrix", "csc_matrix"])
+@pytest.mark.parametrize(
+    ("shape", "indices", "indptr", "match"),
+    [
+        ([3, 3], INDICES, INDPTR, None),
+        ([3, 3], [0, 2**30, 1], INDPTR, "indices of a sparse matrix must be from 0 to 2"),
+        ([3, 3], INDICES - 1, INDPTR, "indices of a sparse matrix must be from 0 to 2"),
+        ([3, 3], INDICES[:2], INDPTR, "must end at the number of elements"),
+        ([3, 3], INDICES, INDPTR + 1, "must rise from 0"),
+        ([3, 3], INDICES, [0, 2, 2**30, 3], "must rise from 0"),
+        ([3, 3], INDICES, [0, 2, 2, 2**30], "must end at the number of elements"),
+        ([3, 3], INDICES, INDPTR[:3], "must rise from 0, a step for each line"),
+        ([3, 3], INDICES.astype("f4"), INDPTR, "vectors of numbers and of indices"),
+        ([3, 3], INDICES.astype("i1"), INDPTR.astype("i1"), "of one type, of 32 or 64 bits"),
+        ([3, 3], INDICES[:, None], INDPTR, "vectors of numbers and of indices"),
+        ([-3, -3], INDICES, INDPTR, "no shape of a sparse matrix"),
+        ([3.0, 3.0], INDICES, INDPTR, "no shape of a sparse matrix"),
+        ([2**40, 2**40], INDICES, INDPTR, "no shape of a sparse matrix"),
+    ],
+)  # fmt: skip
+def test_sparse_matrices_that_point_out_of_bounds_are_refused(
+    kind, shape, indices, indptr, match, path
+):
+    parts = {"0": np.ones(3), "1": np.asarray(indices), "2": np.asarray(indptr)}
+    parts = {name: np.ascontiguousarray(part) for name, part in parts.items()}
+    sparse = {"sparse": [kind, shape, *({"array": [name, "C"]} for name in parts)]}
+    sparse = json.loads(json.dumps(sparse))
+    if match is None:
+        assert decode(sparse, parts).sum() == 3
+    else:
+        with pytest.raises((TypeError, ValueError), match=match):
+            decode(sparse, parts)
+
+
+def test_booleans_are_0_or_1():
+    with pytest.raises(ValueError, match="array 0 must hold 0 and 1 only"):
+        require_arrays({"0": np.array([0, 7], np.uint8).view(bool)})
+
+
+def bombs():
+    """Small files that ask for much memory."""
+    text = {"text": ["str", [20_001], ["x" * 100_000, *[""] * 20_000]]}
+    yield {"class": ["Gaussian", {"lengthscale": text}]}, {}
+    many = {"text": ["str", [1001], ["x" * 1000, *[""] * 1000]]}
+    yield {"tuple": [many] * 100}, {}
+    yield {"class": ["Gaussian", {"lengthscale": [[] for _ in range(1_000_000)]}]}, {}
+    yield (
+        {"class": ["Gaussian", {"lengthscale": {"array": ["0", "C"]}}]},
+        {"0": np.zeros((0, 2**40))},
+    )
+    yield {"class": ["LinearMap", {"kernel": {"class": ["Linear", {}]}, "inputs": 10**9}]}, {}
+
+
+@pytest.mark.parametrize("bomb", list(bombs()), ids=["text", "texts", "lists", "empty", "columns"])
+def test_no_file_takes_much_more_memory_than_its_size(bomb, path):
+    forged(path, *bomb, **{"class": "LinearMap"})
+    tracemalloc.start()
+    try:
+        refused(path, "cannot build|cut short or altered")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * path.stat().st_size + (1 << 25)
+
+
+def test_nesting_beyond_all_kernels_is_refused(path):
+    value = {"class": ["Gaussian", {"lengthscale": 1.0}]}
+    for _ in range(250):
+        value = {"class": ["Scaled", {"scale": 1.0, "kernel": value}]}
+    forged(path, value, **{"class": "Scaled"})
+    refused(path, "JSON is nested too deeply")
+
+
+def test_a_sum_of_a_hundred_kernels_is_not_too_deep(path):
+    kernel = sum((Columns(Gaussian(float(j + 1)), (j,)) for j in range(1, 100)), Gaussian())
+    bo.save(kernel, path)
+    assert bo.load(path) == kernel
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["coef", "intercept"])
+def test_coefficients_that_are_no_numbers_are_refused(part, bad, path):
+    model = fitted()
+    getattr(model.solution_, part).flat[0] = bad
+    bo.save(model, path)
+    refused(path, f"{part} of Solution must be finite")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"predict": 1}, "predict is no name of fitted state"),
+        ({"__class__": 1}, "__class__ is no name of fitted state"),
+        ({"n_features_in_": 4}, "parts of the model disagree"),
+        ({"n_features_in_": 10**9}, "parts of the model disagree"),
+        ({"n_features_in_": "3"}, "n_features_in_ must be of type"),
+        ({"map_": None}, "map_ must be of type"),
+        ({"target_shape_": (2,)}, "cannot reshape"),
+    ],
+)
+def test_parts_of_a_learner_that_do_not_fit_are_refused(change, match, path):
+    model = fitted()
+    vars(model).update(change)
+    bo.save(model, path)
+    refused(path, match)
+
+
+def test_what_a_file_leaves_out_is_missed(path):
+    model = fitted()
+    del model.solution_
+    bo.save(model, path)
+    refused(path, "cannot build")
+
+
+def test_forged_files_never_crash_hang_or_take_memory():
+    """5,000 altered files with right checksums, used where they load, in a process of their own."""
+    program = pathlib.Path(forging.__file__)
+    done = subprocess.run(
+        [sys.executable, str(program), "20", "5000"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    came = json.loads(done.stdout)
+    assert came["wrong"] == []
+    assert came["loaded"] > 500
+    assert came["refused"] > 2500
 
 
 def test_a_file_cut_short_anywhere_is_refused(model, path):

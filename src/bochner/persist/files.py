@@ -10,6 +10,7 @@ The metadata of the safetensors file hold one text, the header::
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -25,8 +26,10 @@ from bochner import __version__
 from bochner._ground.files import name_beside, reason_of
 from bochner._ground.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
+from bochner.persist.bounds import require_arrays, require_nesting, require_text
 from bochner.persist.known import ESTIMATORS, KNOWN
 from bochner.persist.values import Arrays, decode, encode
+from bochner.persist.whole import require_working
 
 __all__ = ["FORMAT", "load", "save"]
 
@@ -114,34 +117,31 @@ def load(path: str | PathLike[str]) -> Any:
     Notes
     -----
     Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
-    are built, and no code in the file is run. The checksum tells damage, not forgery.
+    are built, and no code in the file is run. Types, shapes, indices, sizes and states of random
+    generators are checked, coefficients must be finite, and the model must take two rows of zeros
+    before it is given out; a file takes about ten times its size in memory at most, and 100 MB.
+    The checksum tells damage, not forgery: whoever wrote the file chose what the model predicts.
     Memory: twice the model's arrays.
     """
     path = Path(path).expanduser()
     with _opened(path) as file:
-        beginning = file.read(_ENOUGH)
+        beginning, size = file.read(_ENOUGH), file.seek(0, os.SEEK_END)
         with _understood(path, beginning):
-            header = _header(path, _metadata(file))
+            header = _header(path, _metadata(file, size), size)
             arrays = from_bytes(_whole(file))
             checksum = header.pop("checksum", None)
             intact = checksum == _checksum(header, arrays)
     if not intact:
         raise _refusal(path, _DAMAGED)
-    try:
-        return decode(header["value"], arrays)
-    except (
-        ArithmeticError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:
-        raise _refusal(
-            path,
-            f"it holds a {header.get('class')} as of bochner {header.get('library')}, which this "
-            f"version, {__version__}, cannot build. Load it with that version",
-        ) from error
+    _require_format(path, header)
+    with _buildable(path, header):
+        require_arrays(arrays)
+        require_nesting(header, size)
+        model = decode(header["value"], arrays)
+        if type(model).__name__ != header["class"]:
+            raise TypeError("the file says that it holds another class")
+        require_working(model, size)
+    return model
 
 
 # --- Header --------------------------------------------------------------------------------------
@@ -201,6 +201,26 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
+def _buildable(path: Path, header: Mapping[str, Any]) -> Iterator[None]:
+    """Say that what the file describes cannot be, whatever it is that fails."""
+    try:
+        yield
+    except Exception as error:
+        reason = _short(error, 120) or type(error).__name__
+        raise _refusal(
+            path,
+            f"it holds a {_short(header.get('class'))} as of bochner "
+            f"{_short(header.get('library'))}, which this version, {__version__}, cannot build "
+            f"({reason}). Load it with the version that wrote it",
+        ) from error
+
+
+def _short(said: Any, most: int = 40) -> str:
+    """Return what a file says of itself in one line, not longer than it should be."""
+    return " ".join(str(said).split())[:most]
+
+
+@contextmanager
 def _understood(path: Path, beginning: bytes) -> Iterator[None]:
     """Say what a file is that is not safetensors with our header."""
     try:
@@ -229,13 +249,15 @@ def _what(beginning: bytes) -> str:
     return "it is something else, or its beginning is damaged"
 
 
-def _metadata(file: IO[bytes]) -> Mapping[str, str] | None:
+def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
     """Return the metadata alone, so that no foreign file is read as a whole."""
     file.seek(0)
     size = int.from_bytes(file.read(8), "little")
-    if size > _MOST_HEADER:
+    if size > min(total, _MOST_HEADER):
         raise ValueError("a header of this length is none of safetensors")
-    return json.loads(file.read(size)).get("__metadata__")
+    text = file.read(size)
+    require_text(text, total)
+    return json.loads(text).get("__metadata__")
 
 
 def _whole(file: IO[bytes]) -> bytes:
@@ -244,17 +266,37 @@ def _whole(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-def _header(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[str, Any]:
     if metadata is None or "bochner" not in metadata:
         raise _refusal(path, "it is a safetensors file of another program, or altered")
-    header = json.loads(metadata["bochner"])
+    require_text(metadata["bochner"], size)
+    header = json.loads(metadata["bochner"], object_pairs_hook=_once)
     if not isinstance(header, dict):
         raise TypeError("the header is an object")
+    if type(header.get("format")) is int and header["format"] > FORMAT:
+        _require_format(path, header)
+    return header
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse a key that comes twice, of which either could be meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key of the header comes twice")
+    return found
+
+
+def _require_format(path: Path, header: Mapping[str, Any]) -> None:
+    """Refuse a file of another format: one of a newer format may be damaged in our eyes."""
     version = header.get("format")
-    if isinstance(version, int) and version > FORMAT:
+    if type(version) is int and version > FORMAT:
         raise _refusal(
             path,
-            f"it is of format {version} by bochner {header.get('library')}, and this version, "
-            f"{__version__}, reads format {FORMAT}. Upgrade: pip install --upgrade bochner",
+            f"it is of format {version} by bochner {_short(header.get('library'))}, and this "
+            f"version, {__version__}, reads format {FORMAT}. Upgrade: "
+            "pip install --upgrade bochner",
         )
-    return header
+    if type(version) is not int or version != FORMAT:
+        raise _refusal(
+            path, f"it says that it is of format {_short(version)}, and there is only {FORMAT}"
+        )

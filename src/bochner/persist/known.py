@@ -59,7 +59,7 @@ from bochner.solvers import (
     solution,
 )
 
-__all__ = ["ESTIMATORS", "KNOWN"]
+__all__ = ["ESTIMATORS", "KNOWN", "MAPS"]
 
 
 def _public(package: ModuleType) -> Iterator[type]:
@@ -80,7 +80,8 @@ _CHOICES: tuple[type, ...] = (
     auto.Candidate,
     auto.Choice,
 )
-_MAPS: tuple[type, ...] = (
+#: Maps, and the parts that they are made of.
+MAPS: tuple[type, ...] = (
     arccosine.ReLUMap,
     arccosine.SignMap,
     columnwise.ColumnwiseMap,
@@ -178,7 +179,7 @@ KNOWN = _by_name(
     [
         *filter(is_dataclass, (*_public(kernels), *_public(features))),
         *_CHOICES,
-        *_MAPS,
+        *MAPS,
         *_LOSSES,
         *_FITTED,
     ]

@@ -17,7 +17,11 @@ import numpy as np
 import scipy.sparse
 
 from bochner.errors import InvalidType
+from bochner.persist.fields import require_fields
+from bochner.persist.finite import require_numbers
 from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.state import require_compressed, require_random
+from bochner.persist.whole import require_learner
 
 __all__ = ["Arrays", "decode", "encode"]
 
@@ -208,24 +212,37 @@ def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _array(content: Json, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     name, order = content
+    if order not in ("C", "F"):
+        raise ValueError("arrays are in the order C or F")
     return arrays[name].T if order == "F" else arrays[name]
+
+
+def _scalar(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    if arrays[content].shape != ():
+        raise ValueError("a scalar has no axes")
+    return arrays[content][()]
 
 
 def _text(content: Json, _arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     kind, shape, items = content
-    array = np.array(items, dtype={"object": object, "str": str}[kind]).reshape(shape)
-    if not all(isinstance(item, str) for item in array.flat):
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError("lengths of axes are whole numbers")
+    if not all(isinstance(item, str) for item in items):
         raise TypeError("an array of text holds text")
-    return array
+    return np.array(items, dtype={"object": object, "str": str}[kind]).reshape(shape)
 
 
 def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, shape, *parts = content
-    return _SPARSE[name](tuple(decode(part, arrays) for part in parts), shape=tuple(shape))
+    name, (rows, columns), *parts = content
+    data, indices, indptr = (decode(part, arrays) for part in parts)
+    require_compressed(data, indices, indptr, (rows, columns), name.startswith("csr"))
+    return _SPARSE[name]((data, indices, indptr), shape=(rows, columns))
 
 
 def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    kind, state = content[0], decode(content[1], arrays)
+    kind, item = content
+    state = decode(item, arrays)
+    require_random(state, legacy={"Generator": False, "RandomState": True}[kind])
     source = _GENERATORS[state["bit_generator"]]()
     if kind == "Generator":
         source.state = state
@@ -237,14 +254,32 @@ def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
-    return KNOWN[name](**{key: decode(item, arrays) for key, item in fields.items()})
+    value = KNOWN[name](**{key: decode(item, arrays) for key, item in fields.items()})
+    require_fields(value)
+    require_numbers(value)
+    return value
+
+
+def _member(content: Json, _arrays: Mapping[str, np.ndarray]) -> Enum:
+    name, member = content
+    if not issubclass(KNOWN[name], Enum):
+        raise TypeError(f"{name} is no enumeration")
+    return KNOWN[name][member]  # type: ignore[index]
 
 
 def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, parameters, fitted = content
+    name, parameters, state = content
     model = ESTIMATORS[name](**{key: decode(item, arrays) for key, item in parameters.items()})
-    vars(model).update({key: decode(item, arrays) for key, item in fitted.items()})
+    fitted = {key: decode(item, arrays) for key, item in state.items()}
+    require_learner(model, fitted)
+    vars(model).update(fitted)
     return model
+
+
+def _number(content: Json, _arrays: Mapping[str, np.ndarray]) -> float:
+    if content not in ("nan", "inf", "-inf"):
+        raise ValueError("other numbers stand for themselves")
+    return float(content)
 
 
 def _pairs(content: Json, arrays: Mapping[str, np.ndarray]) -> dict:
@@ -255,11 +290,11 @@ _DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
     "array": _array,
     "class": _instance,
     "dict": _pairs,
-    "enum": lambda content, _: KNOWN[content[0]][content[1]],  # type: ignore[index]
+    "enum": _member,
     "estimator": _estimator,
-    "float": lambda content, _: float(content),
+    "float": _number,
     "random": _random,
-    "scalar": lambda content, arrays: arrays[content][()],
+    "scalar": _scalar,
     "sparse": _sparse,
     "text": _text,
     "tuple": lambda content, arrays: tuple(decode(part, arrays) for part in content),

@@ -1,0 +1,404 @@
+"""Forged model files: every part of a good file altered, and the checksum computed again.
+
+Run as a program, ``python forging.py SEED COUNT``, it loads that many forged files, uses what they
+hold, and ends with a line of JSON. A file may be refused with one of bochner's errors, or work.
+Each has a bound of memory, of a constant and ten times its size, and a bound of time.
+"""
+
+import copy
+import faulthandler
+import json
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+from gallery import (
+    BASES,
+    BY_RULE,
+    COMPRESSED,
+    DEEP,
+    GEGENBAUER,
+    HERMITE,
+    MERCER,
+    N_COLUMNS,
+    NETWORKS,
+    OTHERS,
+    PROJECTED,
+    SINES,
+    SKETCHED,
+)
+from safetensors.numpy import save as safetensors_bytes
+
+import bochner as bo
+from bochner import estimators
+from bochner._ground.blocks import Blocks
+from bochner.errors import BochnerError
+from bochner.features import Fastfood, Grid, HistogramSampling, Structured
+from bochner.kernels import AdditiveChi2, Gaussian, Laplace
+from bochner.persist import FORMAT, files
+from bochner.persist.values import Arrays, encode
+
+#: What one file may take beside ten times its size, and seconds of the processor.
+BYTES, SECONDS = 256 << 20, 10
+
+RNG = np.random.default_rng(7)
+X = np.abs(RNG.normal(size=(24, N_COLUMNS)))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=24)
+LABELS = np.where(Y > 0.6, "high", np.where(Y > 0.3, "middle", "low"))
+SPARSE = scipy.sparse.csr_array(np.where(X > 0.5, X, 0.0))
+
+
+def learners():
+    """Fitted learners, one for each kind of state that files hold."""
+    common = {"kernel": Gaussian(1.0), "n_features": 8, "random_state": 0}
+    gp = {"calibrated": True}
+    fits = [
+        (estimators.KernelRidge, {"method": bo.Nystrom()}, (X, Y)),
+        (estimators.KernelRidge, {"method": bo.Fourier()}, (SPARSE, np.column_stack([Y, -Y]))),
+        (estimators.KernelRidge, {"random_state": np.random.RandomState(0)}, (X, Y)),
+        (estimators.KernelRidge, {"random_state": np.random.default_rng(0)}, (X, Y)),
+        (estimators.KernelRidge, {"random_state": philox()}, (X, Y)),
+        (estimators.KernelRidge, {"kernel": "matern32"}, (X, Y)),
+        (estimators.KernelRidgeClassifier, {}, (X, LABELS)),
+        (estimators.GaussianProcessRegressor, gp, (X, Y)),
+        (estimators.SVC, {"probability": True}, (X, LABELS)),
+        (estimators.LogisticRegression, {}, (X, LABELS)),
+        (estimators.SVR, {}, (X, Y)),
+        (estimators.KernelRegressor, {"loss": "quantile", "quantiles": (0.2, 0.7)}, (X, Y)),
+        (estimators.OneClassSVM, {}, (X,)),
+        (estimators.KernelSGDClassifier, {}, (X, LABELS)),
+        (estimators.KernelSGDRegressor, {}, (X, Y)),
+        (estimators.KernelKMeans, {"n_clusters": 3}, (X,)),
+        (estimators.KernelPCA, {"n_components": 3}, (X,)),
+        (estimators.KernelCCA, {}, (X, np.column_stack([Y, Y**2]))),
+        (estimators.KernelFeatures, {"method": bo.Fourier(Structured())}, (X,)),
+    ]
+    for learner, options, rows in fits:
+        known = learner().get_params()
+        chosen = {name: value for name, value in common.items() if name in known} | options
+        yield learner(**{k: v for k, v in chosen.items() if k in known}).fit(*rows)
+    yield from_a_table()
+
+
+def philox():
+    return np.random.Generator(np.random.Philox(5))
+
+
+def from_a_table():
+    """A classifier of a table with a column of text."""
+    import pandas as pd  # noqa: PLC0415
+
+    table = pd.DataFrame({"a": X[:, 0], "b": LABELS, "c": X[:, 2], "y": LABELS[::-1]})
+    blocks = Blocks.from_table(table, target="y")
+    model = estimators.KernelRidgeClassifier(
+        Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0
+    )
+    return model.fit_blocks(blocks)
+
+
+def maps():
+    """One map of each class and of each kind within it."""
+    pairs = [
+        *[(k, bo.Fourier()) for k in (*OTHERS[2:], *BY_RULE[:5], *BY_RULE[6:11])],
+        *[
+            (Gaussian(), m)
+            for m in (bo.Fourier(form="complex"), bo.Fourier(Structured()), bo.Fourier(Fastfood()))
+        ],
+        (Laplace(), bo.Fourier(bo.IID(), form="phase")),
+        (Gaussian(), bo.Fourier(Grid())),
+        (AdditiveChi2(), HistogramSampling()),
+        *BASES,
+        *HERMITE,
+        *COMPRESSED,
+        *SINES,
+        *PROJECTED,
+        *NETWORKS,
+        *DEEP,
+        *GEGENBAUER[::2],
+        *MERCER[::2],
+        *SKETCHED[::3],
+    ]
+    for kernel, method in pairs:
+        try:
+            yield bo.draw(kernel, method, n_features=16, X=X, random_state=1)
+        except BochnerError:
+            continue
+
+
+def bases():
+    """Headers without a checksum, and their arrays."""
+    fitted = list(learners())
+    for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
+        arrays = Arrays()
+        value = encode(model, arrays)
+        header = {"class": type(model).__name__, "fingerprint": None}
+        header |= {"format": FORMAT, "library": bo.__version__, "value": value}
+        yield header, arrays.by_name
+
+
+# --- What is altered -----------------------------------------------------------------------------
+
+NUMBERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    8,
+    9,
+    255,
+    2**15,
+    2**30,
+    2**31,
+    2**32 - 1,
+    2**62,
+    2**63,
+    2**64,
+    2**130,
+]
+NUMBERS += [10**9, -(10**9), -(2**31), -(2**63), 10**6, 0.5, -0.5, 1e-300, 1e300, -1e300, 5e-324]
+OTHERS_JSON = [None, True, False, "", "x", "float64", "auto", "gaussian", [], {}, [0], "é" * 100]
+OTHERS_JSON += [{"tuple": []}, {"tuple": [1, 2]}, {"float": "nan"}, {"float": "inf"}, {"dict": []}]
+OTHERS_JSON += [
+    {"array": ["0", "C"]},
+    {"array": ["1", "F"]},
+    {"scalar": "0"},
+    {"class": ["Linear", {}]},
+]
+OTHERS_JSON += [{"text": ["str", [2], ["a", "b"]]}, {"text": ["str", [3], ["a" * 500, "", ""]]}]
+
+
+def places(item, found):
+    """Every container of a JSON value, with every key in it."""
+    keys = item.keys() if isinstance(item, dict) else range(len(item))
+    for key in keys:
+        found.append((item, key))
+        if isinstance(item[key], dict | list):
+            places(item[key], found)
+    return found
+
+
+def pick(rng, items):
+    return items[int(rng.integers(len(items)))]
+
+
+def alter_json(rng, header, names):
+    found = places(header, [])
+    numbers = [(c, k) for c, k in found if isinstance(c[k], int | float)]
+    container, key = pick(rng, numbers if numbers and rng.random() < 0.4 else found)
+    old, how = container[key], int(rng.integers(10))
+    if how < 4 and isinstance(old, int | float):
+        container[key] = pick(rng, [*NUMBERS, old + 1, old - 1, 2 * old, -old])
+    elif how == 0:
+        del container[key]
+    elif how == 1 and isinstance(container, list):
+        container.insert(key, copy.deepcopy(old))
+    elif how == 1:
+        container[f"{key}_"] = old
+    elif how == 2:
+        container[key] = pick(rng, NUMBERS)
+    elif how == 3:
+        container[key] = pick(rng, OTHERS_JSON)
+    elif how == 4:
+        container[key] = copy.deepcopy(pick(rng, found)[0])
+    elif how == 5:
+        other, name = pick(rng, found)
+        container[key] = copy.deepcopy(other[name])
+    elif how == 6 and isinstance(old, list):
+        old *= int(rng.integers(2, 50))
+    elif how == 7 and key in ("class", "estimator", "enum") and isinstance(old, list) and old:
+        old[0] = pick(rng, names)
+    elif how == 8:
+        container[key] = [old] * int(rng.integers(0, 4))
+    else:
+        container[key] = str(old)[:50]
+
+
+EXTREMES = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -1.0,
+    1e300,
+    1e-300,
+    1e9,
+    -1e9,
+    2.0**30,
+    2.0**31,
+    -(2.0**63),
+]
+
+
+def alter_array(rng, arrays):
+    if not arrays:
+        return
+    name = pick(rng, sorted(arrays))
+    array, how = arrays[name], int(rng.integers(9))
+    if how <= 2 and array.size:
+        array = array.copy()
+        with np.errstate(all="ignore"):
+            value = np.asarray(pick(rng, EXTREMES)).astype(array.dtype)
+        array.ravel()[rng.integers(array.size, size=1 if how else array.size)] = value
+    elif how == 3:
+        array = array.astype(pick(rng, ["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"]))
+    elif how == 4:
+        array = np.frombuffer(array.tobytes() * 8, pick(rng, ["i4", "i8", "f4", "f8", "u1"]))
+    elif how == 5 and array.size:
+        array = array.reshape(pick(rng, [(-1,), (1, -1), (-1, 1), (1, 1, -1)]))
+    elif how == 6 and array.ndim:
+        array = np.concatenate([array, array]) if rng.random() < 0.5 else array[: len(array) // 2]
+    elif how == 7:
+        shape = pick(rng, [(0,), (0, 3), (3, 0), (0, 2**40), (2**40, 0), ()])
+        array = np.zeros(shape, array.dtype)
+    else:
+        array = arrays[pick(rng, sorted(arrays))]
+    arrays[name] = np.ascontiguousarray(array) if array.ndim else array
+
+
+def alter_bytes(rng, whole):
+    """Alter the safetensors header itself: lengths, offsets, shapes and types of arrays."""
+    size = struct.unpack("<Q", whole[:8])[0]
+    if rng.random() < 0.2:
+        wrong = pick(rng, [0, 1, size - 1, size + 1, 2**31, 99_999_999, 2**63])
+        return struct.pack("<Q", wrong) + whole[8:]
+    outer = json.loads(whole[8 : 8 + size])
+    names = [name for name in outer if name != "__metadata__"]
+    if names:
+        entry = outer[pick(rng, names)]
+        key = pick(rng, ["dtype", "shape", "data_offsets"])
+        if key == "dtype":
+            entry[key] = pick(rng, ["BOOL", "I8", "F8_E4M3", "BF16", "I32", "F16", "U64", "X", ""])
+        else:
+            numbers = entry[key] or [0]
+            numbers[int(rng.integers(len(numbers)))] = pick(rng, NUMBERS[:22])
+            entry[key] = numbers
+    text = json.dumps(outer).encode()
+    if rng.random() < 0.2:
+        text = text[:-1] + b',"0":' + json.dumps(outer.get("0", 1)).encode() + b"}"
+    return struct.pack("<Q", len(text)) + text + whole[8 + size :]
+
+
+def forged(rng, header, arrays):
+    """Return the bytes of one forged file."""
+    header, arrays = copy.deepcopy(header), dict(arrays)
+    names = sorted([*files.ESTIMATORS, *files.KNOWN])
+    for _ in range(int(rng.integers(1, 3))):
+        if rng.random() < 0.65:
+            alter_json(rng, header, names)
+        else:
+            alter_array(rng, arrays)
+    try:
+        whole = written(header, arrays, twice=rng.random() < 0.03)
+    except (TypeError, ValueError):
+        return None
+    return alter_bytes(rng, whole) if rng.random() < 0.05 else whole
+
+
+def written(header, arrays, twice=False):
+    """Return the bytes of a file with a right checksum, perhaps with a key that comes twice."""
+    header["checksum"] = files._checksum(header, arrays)
+    text = files._canonical(header)
+    text = text[:-1] + ',"value":null}' if twice else text
+    return safetensors_bytes(arrays, {"bochner": text})
+
+
+# --- What is done with it ------------------------------------------------------------------------
+
+
+def use(model):
+    """Load's promise: what it returns works on rows, or says what is wrong with them."""
+    if isinstance(model, bo.FeatureMap):
+        model(rows_of(model.n_inputs))
+        return
+    if not hasattr(model, "n_features_in_"):
+        return
+    rows = rows_of(model.n_features_in_)
+    for name in ("predict", "transform", "predict_proba", "decision_function"):
+        if hasattr(model, name):
+            with suppress(BochnerError):
+                getattr(model, name)(rows)
+    go_on(model, rows)
+
+
+def go_on(model, rows):
+    """What else reads the state: it may fail, and must neither crash nor take for ever."""
+    source = getattr(model, "random_state", None)
+    if isinstance(source, np.random.Generator | np.random.RandomState):
+        source.normal(size=700)
+        source.permutation(700)
+    if getattr(model, "sample_", None) is not None:
+        model.sample_.X @ np.ones(model.sample_.X.shape[1])
+        model.sample_.lowest(3)
+    if hasattr(model, "partial_fit") and hasattr(model, "moments_"):
+        with suppress(Exception):
+            model.partial_fit(rows, np.ones((len(rows), *getattr(model, "target_shape_", ()))))
+
+
+def rows_of(columns):
+    return np.resize(X, (4, columns))
+
+
+def bound(size):
+    """Allow this many bytes more than what the process has taken."""
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + BYTES + 10 * size, -1))
+
+
+def tried(path):
+    """Return what became of a file: refused, loaded, or the error that it should not be."""
+    bound(path.stat().st_size)
+    try:
+        model = bo.load(path)
+    except BochnerError:
+        return "refused"
+    except Exception as error:  # noqa: BLE001  any other is what is looked for
+        return f"load: {type(error).__name__}: {error}"
+    try:
+        use(model)
+    except BochnerError:
+        return "loaded"
+    except Exception as error:  # noqa: BLE001
+        return f"use of {type(model).__name__}: {type(error).__name__}: {error}"
+    return "loaded"
+
+
+def main(seed, count):
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    good, came = list(bases()), {"refused": 0, "loaded": 0, "wrong": []}
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        path = Path(folder) / "forged.bochner"
+        for header, arrays in good:  # what is not altered works
+            path.write_bytes(written(copy.deepcopy(header), arrays))
+            if (what := tried(path)) != "loaded":
+                came["wrong"].append(f"{header['class']}: {what}")
+        for number in range(count):
+            rng = np.random.default_rng([seed, number])
+            whole = forged(rng, *good[number % len(good)])
+            if whole is None:
+                continue
+            sys.stderr.write(f"{number}\n")  # the last one, if the process dies
+            path.write_bytes(whole)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            what = tried(path)
+            if what in came:
+                came[what] += 1
+            else:
+                came["wrong"].append(f"{number}: {what}")
+    sys.stdout.write(json.dumps(came))
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    faulthandler.register(signal.SIGPROF, chain=True)  # and the process ends
+    main(int(sys.argv[1]), int(sys.argv[2]))
