@@ -29,9 +29,6 @@ from bochner.solvers.regression_losses import BelowZero
 
 __all__ = ["OneClassSVM"]
 
-#: Multipliers this near to their bounds are at them.
-AT_BOUND = 1e-9
-
 
 class OneClassSVM(OutlierMixin, BaseEstimator):
     """Support of a distribution: which rows are like those seen, through features.
@@ -49,7 +46,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         D.
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
-        at least this share outside or at the border.
+        at least this share outside or at the border (to rounding of the features).
     precision : {"auto", "float32", "float64"}, default "auto"
         Of the features; "auto" is float64 where the fit is small.
     tol : float, default 1e-6
@@ -76,8 +73,8 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
 
     Notes
     -----
-    Time O(steps (n D + a D²)), a the rows near the border. ρ is unique unless nu W rows of weight
-    one fill the outside exactly; then it is the middle of those that are best.
+    Time O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
+    unique unless rows fill the outside exactly; then it is the middle of those that are best.
     """
 
     solution_: Optimum
@@ -134,7 +131,8 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         drift = nu * float(w.sum())
         problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
         found = descend(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
-        self.solution_ = optimum(problem, _middle(found, w))
+        rounding = float(np.finfo(self.feature_dtype_).eps) * len(found.coef) ** 0.5
+        self.solution_ = optimum(problem, _at_quantile(found, w, nu, 4 * rounding))
         iterated.warn(self.solution_.outcome)
         return self
 
@@ -218,11 +216,21 @@ def _start(problem: Problem, nu: float) -> State:
     return replace(at, fitted=at.fitted - rho, intercept=np.array([-rho]), width=width)
 
 
-def _middle(at: State, w: Float[Array, "n 1"]) -> State:
-    """Return the state with the middle offset, where all between two rows serve as well."""
-    u, f, there = at.multipliers[:, 0], at.fitted[:, 0], w[:, 0] > 0
-    outside, inside = there & (u <= AT_BOUND - 1), there & (u >= -AT_BOUND)
-    if not np.all(outside | inside | ~there) or not outside.any() or not inside.any():
-        return at
-    shift = 0.5 * (f[outside].max() + f[inside].min())
+def _at_quantile(at: State, w: Float[Array, "n 1"], nu: float, rounding: float) -> State:
+    """Return the state with the offset that leaves at most the share nu of the weight outside.
+
+    The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
+    which this is the middle. Rows at the border, of equal scores but for rounding, are inside.
+    """
+    there = w[:, 0] > 0
+    order = np.argsort(at.fitted[there, 0], kind="stable")
+    f, weights = at.fitted[there, 0][order], w[there, 0][order]
+    shares = np.cumsum(weights) / weights.sum()
+    border = int(np.searchsorted(shares, nu, side="right"))
+    if border == len(f):
+        return at  # all may lie outside
+    margin = rounding * float(np.abs(f - at.intercept).max())
+    shift = f[border] - margin
+    if border and shares[border - 1] > nu * (1 - 1e-12):
+        shift = min(shift, 0.5 * (f[border - 1] + f[border]))
     return replace(at, fitted=at.fitted - shift, intercept=at.intercept - shift)
