@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._ground.checks import integer, one_of, positive, share
+from bochner._ground.memory import require_room
 from bochner._ground.random import seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -239,7 +240,8 @@ def certify(
     number of steps is chosen so that both ends of the spectrum are known to 1 % of its length:
     about 45 for 10,000 rows. Frobenius and entrywise errors are those of all rows, exactly.
 
-    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, whatever n; with "lanczos" also about 45 n²/2
+    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, whatever n (m = 20,000: 16 GB and half an hour;
+    Ctrl-C is answered within a second or two); with "lanczos" also about 45 n²/2
     kernel values, O(n²D + nD²) and memory for Z.
 
     Sources: Avron, Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε and its meaning;
@@ -252,6 +254,11 @@ def certify(
     confidence = share(confidence, "certify", "confidence")
     one_of(how, "certify", "how", ("sample", "lanczos"))
     rows = rows_of(X, n_sample, random_state)
+    require_room(
+        32 * rows.shape[0] ** 2,
+        f"certify: measuring {rows.shape[0]:,} rows densely takes",
+        'Lower n_sample; all rows are measured by how="lanczos".',
+    )
     given = int(X.shape[0]) if hasattr(X, "shape") else len(X)
     if how == "lanczos":
         refuse_part(n_rows, given)

@@ -6,8 +6,9 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal, solve_triangular
 from scipy.linalg.blas import dgemv, dsymv
 
-from bochner._ground.lapack import cholesky, eigh, eigvalsh
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
+from bochner.solvers.stepwise import eigenvalues, lower_factor, solve_lower, symmetric
 
 __all__ = ["EPS", "Pencil", "Side", "excess_count", "sides"]
 
@@ -69,22 +70,21 @@ def excess_count(pencil: Pencil, level: float) -> int:
     So many directions of the sample must be added to a map with K̂ ⪯ K before ε is ``level``.
     """
     _, A = _whitened(pencil)
-    return int(np.sum(eigvalsh(A, check_finite=False) < -level))
+    return int(np.sum(eigenvalues(A) < -level))
 
 
 def _factor(pencil: Pencil) -> Float[Array, "m m"]:
     """L with L Lᵀ = K + λI."""
-    shifted = pencil.K.copy()
-    shifted.flat[:: len(shifted) + 1] += pencil.penalty
-    return cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+    shifted = pencil.K.T.copy(order="F")
+    shifted.T.flat[:: len(shifted) + 1] += pencil.penalty
+    return lower_factor(shifted)
 
 
 def _whitened(pencil: Pencil) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
     """L and L⁻¹ E L⁻ᵀ."""
     L = _factor(pencil)
-    half = solve_triangular(L, pencil.E, lower=True, check_finite=False)
-    A = solve_triangular(L, half.T, lower=True, check_finite=False)
-    return L, (A + A.T) / 2
+    half = solve_lower(L, pencil.E)
+    return L, symmetric(solve_lower(L, half.T))
 
 
 def _dense(pencil: Pencil) -> tuple[Array, Array, Array]:

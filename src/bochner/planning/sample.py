@@ -16,6 +16,7 @@ from bochner._ground.arrays import (
 from bochner._ground.random import Seed, seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.solvers.stepwise import slabs, symmetric
 
 __all__ = [
     "Sample",
@@ -53,9 +54,23 @@ def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:
     """Return K and E of the rows X."""
     kernel = kernel_of(phi, kernel, _WHO)
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    K = finite_matrix(to_numpy(kernel(double(X))), X.shape[0], "kernel(X)")
-    K = (K + K.T) / 2
-    return Sample(K, Z @ Z.T - K, Z.shape[1])
+    K = symmetric(_matrix(kernel, double(X)))
+    E = np.empty_like(K)
+    for rows in slabs(len(K)):
+        E[rows] = Z[rows] @ Z.T - K[rows]
+    return Sample(K, E, Z.shape[1])
+
+
+def _matrix(kernel: Any, X: Float[Array, "m d"]) -> Float[Array, "m m"]:
+    """Return K, checked; made in pieces where it is large."""
+    m = X.shape[0]
+    if len(pieces := list(slabs(m))) == 1:
+        return finite_matrix(to_numpy(kernel(X)), m, "kernel(X)")
+    K = np.empty((m, m))
+    for rows in pieces:
+        part = to_numpy(kernel(X[rows, :], X))
+        K[rows] = finite_matrix(part, rows.stop - rows.start, "kernel(X)")
+    return K
 
 
 def kernel_of(phi: Any, kernel: Any, who: str) -> Any:

@@ -19,6 +19,7 @@ from bochner._ground.lapack import eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import NotPositive
 from bochner.planning.pencil import EPS, Pencil, Side, sides
+from bochner.solvers.stepwise import eigenvalues
 
 __all__ = ["GROUPS", "Distance", "Match", "distance", "match", "spectrum"]
 
@@ -144,7 +145,7 @@ def distance(
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     """Return the eigenvalues of K, rising; those that rounding made negative are zero."""
-    values = eigvalsh(K, check_finite=False)
+    values = eigenvalues(K)
     if -values[0] > 100 * len(K) * EPS * np.abs(values).max():
         raise NotPositive(
             "certify: the kernel matrix must be positive semi-definite; its eigenvalues on the "
@@ -201,6 +202,6 @@ def _above(score: Array) -> Array:
 
 def _coarse(pencil: Pencil) -> tuple[float, float]:
     """Scores of ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ, which hold whatever K is."""
-    values = eigvalsh(pencil.E, check_finite=False) / pencil.penalty
+    values = eigenvalues(pencil.E) / pencil.penalty
     below, above = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
     return below, above
