@@ -22,10 +22,24 @@ from layouts import in_library
 from tolerance import assert_close, of
 
 from bochner._ground import native
-from bochner.features import IID, Auto, Fourier, Nystrom, Orthogonal, Pivoted, Uniform, draw
+from bochner.features import (
+    IID,
+    Auto,
+    Fastfood,
+    Fourier,
+    Grid,
+    Nystrom,
+    Orthogonal,
+    Pivoted,
+    Projected,
+    Structured,
+    Uniform,
+    draw,
+)
+from bochner.features.far import reach_of
 from bochner.features.fourier import FourierMap, FourierPhaseMap
 from bochner.features.nystrom import JITTER
-from bochner.kernels import Cauchy, Columns, Gaussian, Laplace, Linear, Matern
+from bochner.kernels import Cauchy, Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern
 
 D = 24
 """Features of each map: enough for the exact parts and an even number for each of the others."""
@@ -309,6 +323,48 @@ def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
     phi, X = drawn(pair), rows(9).astype(dtype)
     factor = 8 if pair[1] in FOURIER else 1 + amplification(phi, X)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=factor)
+
+
+TURNING = [p for p in KINDS if p[1] in FOURIER]
+"""Maps that multiply rows by frequencies."""
+
+PROJECTED = [
+    (Gaussian(2.0), Projected(Fourier(), 2, how="jl")),
+    (Gaussian((1.0, 2.0, 3.0)), Projected(Fourier(), 2, how="jl")),
+    (Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 3.0])), Fourier()),
+    (Gaussian(), Fourier(Grid())),
+    (Gaussian(), Fourier(form="complex")),
+]
+
+
+@pytest.mark.parametrize("pair", TURNING + PROJECTED, ids=named)
+def test_float32_rows_far_away_have_the_features_of_float64(pair):
+    """Of the same rounded rows; all that is lost is the rounding of the features."""
+    far = (4 * rows(40) + 1e6).astype(np.float32)
+    some = np.where(np.arange(40)[:, None] % 3, rows(40), far).astype(np.float32)
+    phi = drawn(pair)
+    for X in (far, some):
+        exact, Z = phi(X.astype(np.float64)), phi(X)
+        assert Z.dtype in (np.float32, np.complex64)
+        error = np.abs(Z - exact).max() / max(1.0, np.abs(exact).max())
+        assert error <= 16 * of(np.float32)  # a tenth and more, where angles are in float32
+        assert (phi(X[11:20]) == Z[11:20]).all() or not native.HAVE_NATIVE
+        if np.isrealobj(Z):
+            assert_close(in_library(phi, X, array_api_strict), Z, np.float32, factor=16)
+
+
+@pytest.mark.parametrize("placement", [Orthogonal(), Structured(), Fastfood()], ids=repr)
+def test_sparse_and_wide_float32_rows_far_away(placement):
+    far = (np.random.default_rng(0).normal(size=(40, 64)) + 1e5).astype(np.float32)
+    far[:, 5:] = 0
+    for form in ("pair", "phase"):
+        method = Fourier(placement, form)
+        phi = draw(Gaussian(3.0), method, n_features=256, n_inputs=64, random_state=0)
+        assert phi.reach == pytest.approx(reach_of(phi.frequencies), rel=0.2)
+        exact = phi(far.astype(np.float64))
+        for X in (far, scipy.sparse.csr_array(far)):
+            assert phi(X).dtype == np.float32
+            assert_close(phi(X), exact, np.float32)
 
 
 SPARSE = [p for p in KINDS if not any(word in repr(p[0]) for word in DENSE_ONLY)]

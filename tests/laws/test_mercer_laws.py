@@ -329,3 +329,20 @@ def test_the_method_reads_as_it_is_written(pair):
     method = pair[1]
     assert repr(method) == "MercerHarmonic(nodes=64, radius=None)"
     assert eval(repr(method), {"MercerHarmonic": MercerHarmonic}) == method
+
+
+def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
+    """10⁸ away all radii are equal to rounding; harmonics about zero would have to be of 10⁸."""
+    X = np.random.default_rng(0).standard_normal((300, 3))
+    near = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X, random_state=0)
+    far = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=X + 1e8, random_state=0)
+    np.testing.assert_allclose(far.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
+    worst = [
+        np.abs(phi(A) @ phi(A).T - Gaussian(2.0)(X)).max() for phi, A in ((near, X), (far, X + 1e8))
+    ]
+    assert worst[1] < 1.01 * worst[0] + 1e-6  # the rows themselves are rounded to 1e-8
+    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
+    small_cap = on_sphere[on_sphere[:, 0] > 0.95]
+    for S in (on_sphere, small_cap, small_cap.astype(np.float32)):
+        phi = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=S, random_state=0)
+        assert (phi.polar.centre == 0).all()

@@ -18,6 +18,7 @@ from bochner._ground import native
 from bochner._ground.arrays import array_namespace, is_numpy, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.far import reach_of, with_far_rows
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import Grid, Orthogonal, Placement
@@ -101,7 +102,8 @@ class FourierMap(FeatureMap):
     -----
     Columns 0..m−1 are the cosines, m..2m−1 the sines. In float32 the error of a feature is below
     2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one; the angle is reduced exactly, in turns, so
-    the only loss is the rounding of W and of the product.
+    the only loss is the rounding of W and of the product. Rows so far from the origin that this
+    would be seen, sparse ones too, have their angles in float64.
     """
 
     kernel: Kernel
@@ -129,11 +131,19 @@ class FourierMap(FeatureMap):
         return float(self.frequencies.size)
 
     @cached_property
+    def reach(self) -> float:
+        """Radians that a middling frequency turns along a step of length one."""
+        return reach_of(self.frequencies)
+
+    @cached_property
     def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
         return _in_turns(self.frequencies)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return cosines and sines, (n, 2m)."""
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (self.amplitude / self.frequencies.shape[1]) ** 0.5
         if is_numpy(X):
             X = np.ascontiguousarray(X)
@@ -183,6 +193,11 @@ class FourierPhaseMap(FeatureMap):
         return float(self.frequencies.size)
 
     @cached_property
+    def reach(self) -> float:
+        """Radians that a middling frequency turns along a step of length one."""
+        return reach_of(self.frequencies)
+
+    @cached_property
     def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
         return _in_turns(self.frequencies)
 
@@ -192,6 +207,9 @@ class FourierPhaseMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return shifted cosines, (n, m)."""
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (2 * self.amplitude / len(self.phases)) ** 0.5
         if is_numpy(X):
             double = X.dtype == np.float64
@@ -236,6 +254,11 @@ class FourierGridMap(FeatureMap):
         """Quadrature errors have both signs."""
         return False
 
+    @property
+    def reach(self) -> float:
+        """Radians that a middling frequency turns along a step of length one."""
+        return self._even.reach
+
     @cached_property
     def _even(self) -> FourierMap:
         return FourierMap(self.kernel, self.frequencies, self.amplitude * len(self.weights))
@@ -273,6 +296,11 @@ class FourierComplexMap(FeatureMap):
     def below_kernel(self) -> bool:
         """Unbiased, so errors have both signs."""
         return False
+
+    @property
+    def reach(self) -> float:
+        """Radians that a middling frequency turns along a step of length one."""
+        return self.pairs.reach
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return exponentials, (n, m): complex64 for float32 rows, complex128 for float64."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from bochner._ground.arrays import array_namespace, as_matrix, dense, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.far import with_far_rows
 from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
 
 __all__ = [
@@ -48,6 +49,11 @@ class FeatureMap(ABC):
     @abstractmethod
     def below_kernel(self) -> bool:
         """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error."""
+
+    @property
+    def reach(self) -> float:
+        """Radians that features turn along a step of length one; 0 where rows are not turned so."""
+        return 0.0
 
     @abstractmethod
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -152,6 +158,11 @@ class ScaledMap(FeatureMap):
         return self.inner.n_features
 
     @property
+    def reach(self) -> float:
+        """As the map that is scaled."""
+        return self.inner.reach
+
+    @property
     def below_kernel(self) -> bool:
         """As the map that is scaled."""
         return self.inner.below_kernel
@@ -177,6 +188,11 @@ class Concatenate(FeatureMap):
     def n_features(self) -> int:
         """Sum of the parts' D."""
         return sum(part.n_features for part in self.parts)
+
+    @property
+    def reach(self) -> float:
+        """The largest of the parts."""
+        return max(part.reach for part in self.parts)
 
     @property
     def below_kernel(self) -> bool:
@@ -208,6 +224,11 @@ class TensorProduct(FeatureMap):
         return self.left.n_features * self.right.n_features
 
     @property
+    def reach(self) -> float:
+        """The larger of both."""
+        return max(self.left.reach, self.right.reach)
+
+    @property
     def below_kernel(self) -> bool:
         """If both are: the entrywise product of psd matrices is psd (Schur)."""
         return self.left.below_kernel and self.right.below_kernel
@@ -237,6 +258,11 @@ class OnInputs(FeatureMap):
         """D of the map behind the change of inputs."""
         return self.inner.n_features
 
+    @cached_property
+    def reach(self) -> float:
+        """That of the map behind the change of inputs, if this is linear."""
+        return self.inner.reach * _stretch(self.kernel)
+
     @property
     def below_kernel(self) -> bool:
         """As the map behind the change of inputs."""
@@ -244,7 +270,15 @@ class OnInputs(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ of the inputs that the kernel's inner kernel sees."""
-        return self.inner.features(inner_inputs(self.kernel, X))
+        turned = lambda X: self.inner.features(inner_inputs(self.kernel, X))
+        return with_far_rows(X, self.reach, turned)
+
+
+def _stretch(kernel: Kernel) -> float:
+    """Return how much longer a step can be for the kernel within; 0 where steps are not kept."""
+    if isinstance(kernel, Mahalanobis | Bilinear):
+        return float(np.linalg.norm(kernel.root, 2))
+    return 1.0 if isinstance(kernel, Columns) else 0.0
 
 
 @singledispatch

@@ -16,6 +16,11 @@ __all__ = ["Polar", "in_balls", "on_axis", "one_radius", "polar_of"]
 ONE_RADIUS = 1e-6
 """Spread of radii, relative, up to which rows count as lying on one sphere."""
 
+FLAT = 1e-2
+"""Spread of radii, as a share of the rows' own spread, up to which that sphere is one about zero.
+
+Rows of spread one that are 10⁷ away have equal radii too, whatever they are."""
+
 LARGEST_ROTATION = 2048
 """Columns beyond which principal axes are not looked for."""
 
@@ -75,10 +80,17 @@ def polar_of(
         return Polar(np.zeros(d), scales, None)
     sample = _sample(X)
     centre = np.zeros(d)
-    if centred and not one_radius(np.linalg.norm(sample / scales, axis=1)):
+    if centred and not _on_sphere(sample / scales):
         centre = sample.mean(axis=0)
     axes = _principal_axes((sample - centre) / scales) if rotated else None
     return Polar(centre, scales, axes)
+
+
+def _on_sphere(A: Float[np.ndarray, "n d"]) -> bool:
+    """Whether rows lie on a sphere about zero; rows far away, close together, only seem to."""
+    r = np.linalg.norm(A, axis=1)
+    spread = np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
+    return one_radius(r) and bool(r.max() - r.min() <= FLAT * spread)
 
 
 def _sample(X: Array, rows: int = 16384) -> Float[np.ndarray, "n d"]:

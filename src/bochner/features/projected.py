@@ -1,7 +1,7 @@
 """Projection in front: a kernel of few combinations of the columns in place of one of all."""
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from bochner.features.axes import (
     required_rows,
     some_rows,
 )
+from bochner.features.far import with_far_rows
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.request import Request
@@ -111,6 +112,11 @@ class ProjectedMap(FeatureMap):
         """D of the map behind the projection."""
         return self.inner.n_features
 
+    @cached_property
+    def reach(self) -> float:
+        """That of the map behind the projection, along the direction that is stretched most."""
+        return self.inner.reach * float(np.linalg.norm(self.projection, 2))
+
     @property
     def below_kernel(self) -> bool:
         """The kernel of projected rows is another: only where nothing is lost, and not then."""
@@ -118,7 +124,8 @@ class ProjectedMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ′(X P), (n, D)."""
-        return self.inner.features(X @ moved(self.projection, like=X))
+        projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))
+        return with_far_rows(X, self.reach, projected)
 
 
 # --- The kernel of projected rows ---------------------------------------------------------------

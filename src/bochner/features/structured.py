@@ -13,6 +13,7 @@ from bochner._ground.arrays import is_numpy, is_sparse, precision
 from bochner._ground.chains import Chains, chain_waves, chain_waves_twin, turns
 from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
+from bochner.features.far import with_far_rows
 from bochner.features.map import FeatureMap
 from bochner.features.placements import (
     Orthogonal,
@@ -205,6 +206,14 @@ class StructuredMap(FeatureMap):
         return chain_multiplications(self._chains[True])
 
     @cached_property
+    def reach(self) -> float:
+        """Radians that a middling frequency turns along a step of length one."""
+        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
+        lengths = np.linalg.norm(first[..., : self.inputs], axis=2)
+        lengths = lengths * np.linalg.norm(between, axis=2).prod(axis=1, keepdims=True)
+        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
+
+    @cached_property
     def frequencies(self) -> Float[Array, "d m"]:
         """W, formed."""
         return frequencies_of(self._chains[True], self.inputs)
@@ -219,6 +228,9 @@ class StructuredMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return cosines and sines, or shifted cosines, (n, D)."""
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if is_sparse(X):
             return self._sparse(X)
         chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
@@ -233,5 +245,5 @@ class StructuredMap(FeatureMap):
         Z = np.empty((X.shape[0], self.n_features), X.dtype)
         block = max(1, CELLS // self.inputs)
         for start in range(0, X.shape[0], block):
-            Z[start : start + block] = self.features(X[start : start + block].toarray())
+            Z[start : start + block] = self._waves(X[start : start + block].toarray())
         return Z

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import t as student
 
-from bochner._ground.lapack import eigvalsh
 from bochner._ground.shapes import Array, Float
 from bochner.errors import NotPositive
 from bochner.planning.pencil import EPS, Pencil, Side, sides

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
-from bochner._ground.blas import add_gram, mirror, product
+from bochner._ground.blas import add_gram, mirror, one_thread, product
 from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 
@@ -185,6 +185,7 @@ def coefficients(
     return fit.coef / np.sqrt(fit.scale)
 
 
+@one_thread()  # a descent asks often, and for few rows: threads would wait for one another
 def leave_one_out_error(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:
@@ -223,6 +224,7 @@ def _through_errors(fit: _Fit, u: Array, v: Array) -> tuple[Array, float]:
     return _uncentred(gradient, fit.w), by_alpha
 
 
+@one_thread()
 def evidence(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:

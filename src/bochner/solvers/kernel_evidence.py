@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dpotri
 
-from bochner._ground.blas import mirror
+from bochner._ground.blas import mirror, one_thread
 from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 
@@ -41,6 +41,7 @@ class KernelScore:
     by_log_alpha: float
 
 
+@one_thread()  # a descent asks often, and for few rows: threads would wait for one another
 def kernel_evidence(
     K: Float[Array, "m m"],
     y: Float[Array, "m t"],
