@@ -7,7 +7,7 @@ import numpy as np
 from bochner._ground.arrays import is_sparse
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["column_means", "column_spread", "significant"]
+__all__ = ["column_means", "column_spread", "rounded", "significant"]
 
 #: Significant digits of a lengthscale that was found: far above rounding, and as many as it merits.
 DIGITS = 4
@@ -16,6 +16,11 @@ DIGITS = 4
 def significant(x: float) -> float:
     """Return a number at as many digits as a lengthscale merits, the same on every processor."""
     return float(f"{x:.{DIGITS}g}")
+
+
+def rounded(scale: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    """Return one lengthscale or many at so many digits."""
+    return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
 
 
 def column_means(X: Array, w: Float[Array, " n"]) -> Float[Array, " d"]:

@@ -18,7 +18,7 @@ from bochner._ground.arrays import is_sparse
 from bochner._ground.random import stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.estimators.fitting.columns import column_spread, significant
+from bochner.estimators.fitting.columns import column_spread, rounded
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.tuning.search import tune_kernel
@@ -181,9 +181,7 @@ def _times(scale: Scale, half_octaves: float) -> Scale:
 
 def _scaled(scale: Scale, factor: float) -> Scale:
     """Return lengthscales times a factor, in the digits that are the same on every processor."""
-    if isinstance(scale, tuple):
-        return tuple(significant(s * factor) for s in scale)
-    return significant(scale * factor)
+    return rounded(tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor)
 
 
 class _Errors:

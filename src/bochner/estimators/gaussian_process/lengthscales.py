@@ -23,6 +23,7 @@ from bochner._ground.checks import one_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.columns import rounded
 from bochner.estimators.fitting.named import LengthscaleSearch, choose_lengthscale
 from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.descent import Clock, Dials, Objective, Point, descend
@@ -174,9 +175,14 @@ def lengthscales_by_evidence(
         wide = [replace(dials, lengths=np.repeat(dials.lengths, d)) for dials in starts]
         many = _descended(each, [_best_of(each, [dials], note, TRY) for dials in wide], MANY, note)
         best = many if many.value < best.value - (d - 1) / rows.count else best
-    found = _Evidence(start, rows, len(best.dials.lengths)).kernel(best.dials)
+    found = _written(_Evidence(start, rows, len(best.dials.lengths)).kernel(best.dials))
     share = float(np.exp(best.dials.share))
     return Tuning(found, share, criterion="evidence", path=tuple(diary.steps))
+
+
+def _written(kernel: Any) -> Any:
+    """Return the kernel at lengthscales of the digits that are the same on every processor."""
+    return kernel.replace(lengthscale=rounded(kernel.lengthscale))
 
 
 def _doubles(X: Array) -> Array:
