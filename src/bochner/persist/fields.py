@@ -3,8 +3,8 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Hashable
-from functools import cache
+from collections.abc import Callable
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,30 +12,33 @@ import numpy as np
 import scipy.sparse
 
 from bochner.kernels import Monomials
+from bochner.persist.known import SHAPED
 
 __all__ = ["fits", "require_fields"]
 
-Sizes = dict[str, int]
+#: Numbers that letters of shapes stand for; None where shapes may be any.
+Sizes = dict[str, int] | None
 
 
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    The letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value.
+    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value of the
+    classes that are held to their shapes.
 
     Raises
     ------
     TypeError
         A field is of another type or shape.
     """
-    sizes: Sizes = {}
+    sizes: Sizes = {} if type(value) in SHAPED else None
     for name, hint in _hints(type(value)):
         if not fits(getattr(value, name), hint, sizes):
             raise TypeError(f"{name} of {type(value).__name__} must be of type {hint}")
 
 
-@cache
-def _hints(cls: Hashable) -> tuple[tuple[str, Any], ...]:
+@lru_cache(None)
+def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple((f.name, hints[f.name]) for f in dataclasses.fields(cls) if f.init)
 
@@ -53,12 +56,15 @@ def _is_shaped(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
     """Whether it is an array of numbers of the shape in words."""
     if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
         return False
+    if value.dtype.kind not in "biuf" or sizes is None:
+        return value.dtype.kind in "biuf"
     words = parts[1].split()
-    fit = value.dtype.kind in "biuf" and len(words) == len(value.shape)
-    return fit and all(map(_is_size, words, value.shape, [sizes] * len(words)))
+    if len(words) != len(value.shape):
+        return False
+    return all(_is_size(*pair, sizes) for pair in zip(words, value.shape, strict=True))
 
 
-def _is_size(word: str, length: int, sizes: Sizes) -> bool:
+def _is_size(word: str, length: int, sizes: dict[str, int]) -> bool:
     if word.isdecimal():
         return length == int(word)
     return sizes.setdefault(word, length) == length
@@ -68,14 +74,14 @@ def _is_tuple(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
     if type(value) is not tuple:
         return False
     if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
-        return all(fits(item, parts[0], {}) for item in value)
+        return all(fits(item, parts[0], None if sizes is None else {}) for item in value)
     return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
 
 
 def _is_dict(value: Any, parts: tuple[Any, ...], _sizes: Sizes) -> bool:
     key, item = parts
     return type(value) is dict and all(
-        fits(k, key, {}) and fits(v, item, {}) for k, v in value.items()
+        fits(k, key, None) and fits(v, item, None) for k, v in value.items()
     )
 
 

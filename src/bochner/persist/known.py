@@ -59,7 +59,7 @@ from bochner.solvers import (
     solution,
 )
 
-__all__ = ["ESTIMATORS", "KNOWN", "MAPS"]
+__all__ = ["ESTIMATORS", "KNOWN", "MAPS", "SHAPED"]
 
 
 def _public(package: ModuleType) -> Iterator[type]:
@@ -128,6 +128,9 @@ MAPS: tuple[type, ...] = (
     treesteps.Padded,
     treesteps.Pairs,
 )
+#: Classes whose fields must have the shapes that annotations say: code indexes one by another.
+SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
+
 _LOSSES: tuple[type, ...] = (
     losses.Absolute,
     losses.EpsilonInsensitive,

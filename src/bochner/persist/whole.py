@@ -62,7 +62,7 @@ def require_learner(model: Any, fitted: dict[str, Any]) -> None:
     for name, value in fitted.items():
         if not name.isidentifier() or name.startswith("__") or hasattr(type(model), name):
             raise TypeError(f"{name} is no name of fitted state")
-        if name in _STATE and not fits(value, _STATE[name], {}):
+        if name in _STATE and not fits(value, _STATE[name], None):
             raise TypeError(f"{name} must be of type {_STATE[name]}")
         if name in FITTED and not is_finite(value):
             raise ValueError(f"{name} must be finite")

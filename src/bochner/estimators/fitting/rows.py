@@ -30,7 +30,7 @@ class RowSample:
     priority : (m,) float64
     """
 
-    X: Array
+    X: Float[Array, "m d"]
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
     priority: Float[Array, " m"]
