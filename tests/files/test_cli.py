@@ -202,6 +202,29 @@ def test_weights_columns_separator_and_several_targets(tmp_path, capsys):
     assert model.moments_.weight == sum(1 + i % 2 for i in range(60))
 
 
+def test_types_of_columns_are_taken_from_the_command(tmp_path, capsys):
+    lines = "".join(f"{i % 3},{'?' if i == 5 else i},{i % 7}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"a,b,y\n{lines}")
+    command = (
+        "fit",
+        tmp_path / "t.csv",
+        "--target",
+        "y",
+        "--out",
+        tmp_path / "m",
+        "--features",
+        "8",
+    )
+    _, said_so = said(capsys, 1, *command)
+    assert "first '?' in line 7 of" in said_so
+    _, said_so = said(capsys, 1, *command, "--types", "b=number")
+    assert "must hold numbers to its end; got '?' in line 7" in said_so
+    out, _ = said(capsys, 0, *command, "--types", "b=category", "--types", "a=category", "--json")
+    assert json.loads(out)["columns"] == 63
+    _, said_so = said(capsys, 2, *command, "--types", "b=float")
+    assert "must be as a=number,b=category; got 'b=float'" in said_so
+
+
 # --- predict -------------------------------------------------------------------------------------
 
 

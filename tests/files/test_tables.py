@@ -157,7 +157,10 @@ SCHEMA = Schema(["size", "colour"], {"colour": ["blue", "red"]}, target="y", wei
             {"size": [1.0, 2, 3], "colour": ["red", "mauve", "teal"]},
             r"'colour' must hold .* \('blue', 'red'\); got 'mauve', 'teal', first in row 1 of the",
         ),
-        ({"size": ["1"], "colour": ["red"]}, r"'size' of the pandas DataFrame must hold numbers;"),
+        (
+            {"size": ["1", "1m"], "colour": ["red", "red"]},
+            r"'size' of the pandas DataFrame must hold numbers; got text, first '1m' in row 1 of",
+        ),
         ({"size": [1.0], "colour": [5]}, r"column 'colour' must hold categories .* got '5'"),
         ({"size": [1.0], "colour": [None]}, r"column 'colour' must have no missing values"),
         ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' of the .* must hold numbers; got t"),
@@ -193,3 +196,32 @@ def test_near_names_are_found_and_long_lists_cut():
     assert did_you_mean("x", ["abc"]) == ""
     assert listed(range(8)) == "0, 1, 2, 3, 4, 5, ... (8 in all)"
     assert listed("ab") == "'a', 'b'"
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
+def test_a_stray_cell_of_a_table_is_named(make):
+    cells = [str(v) for v in range(50)]
+    cells[7] = "n/a"
+    table = make({"a": cells, "b": list(range(50))})
+    with pytest.raises(
+        InvalidInput, match=r"49 of its cells are numbers and 1 is not, first 'n/a' in row 7"
+    ):
+        Blocks.from_table(table)
+    assert len(Blocks.from_table(table, dtypes={"a": "category"}).feature_names) == 51
+    blocks = Blocks.from_table(table, dtypes={"a": "number"})
+    with pytest.raises(
+        InvalidInput, match=r"column 'a' must hold numbers; got 'n/a' in row 7 of the"
+    ):
+        next(iter(blocks))
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
+def test_texts_that_are_numbers_are_numbers_where_that_is_said(make):
+    table = make({"a": ["1", "2.5", "-3e2"], "b": [1, 2, 3]})
+    (block,) = Blocks.from_table(table, dtypes={"a": "number", "b": "category"})
+    np.testing.assert_array_equal(block.X, [[1, 1, 0, 0], [2.5, 0, 1, 0], [-300, 0, 0, 1]])
+
+
+def test_a_column_of_chosen_categories_may_hold_numbers():
+    table = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
+    assert len(Blocks.from_table(table).feature_names) == 51

@@ -114,7 +114,7 @@ BAD = {
     "text in numbers": (
         "a,b\n" + LONG + "z,4\n",
         InvalidInput,
-        r"column 'a' of '.*x.csv' must hold numbers to its end, .*; got 'z' in line 400002",
+        r"column 'a' of '.*x.csv' must hold numbers to its end; got 'z' in line 400002. .*dtypes={'a': 'category'}",
     ),
     "comma in numbers": (
         "b;a\n" + LONG.replace(",", ";") + '3;"4,5"\n',
@@ -216,3 +216,110 @@ def test_files_that_do_not_fit_the_schema_are_refused(csv, content, message):
     schema = csv("a,c\n1,x\n2,y\n").schema
     with pytest.raises(InvalidInput, match=message):
         list(csv(content, schema=schema))
+
+
+# --- One bad cell in a column of numbers ---------------------------------------------------------
+
+VALUES = [repr(v) for v in np.random.default_rng(3).normal(size=2000).round(2).tolist()]
+
+
+def with_cell(cell, at, name="a"):
+    """A table of 2,000 numbers and 0, one of the numbers replaced."""
+    lines = [f"{cell if row == at else value},0" for row, value in enumerate(VALUES)]
+    return f"{name},b\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("at", [0, 17, 1999])
+@pytest.mark.parametrize("cell", ["?", "1_000", '"1,000.5"', "[m/s]", "0x1F", "1 2"])
+def test_a_stray_cell_is_named_and_the_column_is_no_category(csv, cell, at):
+    plain = cell.strip('"')
+    with pytest.raises(InvalidInput) as caught:
+        csv(with_cell(cell, at))
+    said = str(caught.value)
+    assert "column 'a' must hold numbers or categories; 1,999 of its cells are numbers" in said
+    assert f"and 1 is not, first {plain!r} in line {at + 2} of '" in said
+    assert "dtypes={'a': 'category'} (on the command line --types a=category)" in said
+    with pytest.raises(
+        InvalidInput, match=rf"must hold numbers to its end; got .* in line {at + 2}"
+    ):
+        numbers(csv(with_cell(cell, at), dtypes={"a": "number"}))
+
+
+def test_the_line_is_that_of_the_file_where_rows_have_several_or_none(csv):
+    lines = ["a,b", '1,"x\ny"', "", "2,z", "3,z", "4,z", "", "", "?,z", "5,z", *["6,z"] * 9]
+    with pytest.raises(InvalidInput, match=r"first '\?' in line 10 of"):
+        csv("\n".join(lines) + "\n")
+
+
+def test_the_file_of_a_stray_cell_is_named(tmp_path):
+    for name, cell in (("1.csv", "5"), ("2.csv", "none"), ("3.csv", "6")):
+        (tmp_path / name).write_text(f"a\n1\n2\n3\n4\n{cell}\n7\n8\n9\n0\n1\n")
+    match = (
+        r"column 'a' holds text in '.*2.csv' and numbers in '.*1.csv', first 'none' in line 6 of '"
+    )
+    with pytest.raises(InvalidInput, match=match):
+        Blocks.from_files(tmp_path)
+    blocks = Blocks.from_files(tmp_path, dtypes={"a": "category"})
+    assert "a=none" in blocks.feature_names
+    assert numbers(blocks).sum() == 30
+    with pytest.raises(
+        InvalidInput, match=r"column .a. of .*2.csv. must hold numbers to its end; got"
+    ):
+        numbers(Blocks.from_files(tmp_path, dtypes={"a": "number"}))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 4096])
+def test_types_that_are_given_hold_for_any_block_size(csv, rows):
+    text = "a,b\n1,x\n1,2\n2,3\n"
+    codes = csv(text, dtypes={"a": "category"}, block_rows=rows)
+    assert codes.feature_names == ("a=1", "a=2", "b=2", "b=3", "b=x")
+    np.testing.assert_array_equal(numbers(codes)[:, :2], [[1, 0], [1, 0], [0, 1]])
+    with pytest.raises(InvalidInput, match=r"column 'b' .* got 'x' in line 2"):
+        numbers(csv(text, dtypes={"b": "number"}, block_rows=rows))
+
+
+def test_categories_of_many_numbers_stay_categories(csv):
+    """Half of the cells are no numbers: that is a code, not an accident."""
+    text = "a,b\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(["1", "2", "A1", "B"] * 10))
+    assert csv(text).feature_names[:4] == ("a=1", "a=2", "a=A1", "a=B")
+
+
+def test_the_target_may_be_said_to_be_categories(csv):
+    blocks = csv("a,y\n1,0\n2,1\n3,7\n", target="y", dtypes={"y": "category"})
+    assert blocks.schema.classes == ("0", "1", "7")
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "match"),
+    [
+        (
+            {"a": "float"},
+            r"dtypes must say 'number' or 'category' of a column; got 'float' for 'a'",
+        ),
+        ({"c": "number"}, r"dtypes must name columns of '.*x.csv'; got 'c', which it does not use"),
+        (["a"], r"dtypes must be a mapping from names of columns to .*; got list"),
+    ],
+)
+def test_types_that_cannot_be_are_refused(csv, dtypes, match):
+    with pytest.raises((InvalidInput, TypeError), match=match):
+        csv("a,b\n1,2\n", dtypes=dtypes)
+
+
+def test_types_and_a_schema_are_not_given_together(csv):
+    schema = csv("a,b\n1,2\n").schema
+    with pytest.raises(InvalidInput, match="dtypes must be left out where schema is given"):
+        csv("a,b\n1,2\n", schema=schema, dtypes={"a": "number"})
+
+
+def test_a_stray_cell_in_rows_to_predict_is_named(csv):
+    schema = csv("a,b\n1,2\n").schema
+    with pytest.raises(
+        InvalidInput, match=r"'a' of '.*' must hold numbers; got text, first '\?' in line 3"
+    ):
+        csv("a,b\n1,2\n?,3\n", schema=schema)
+
+
+@pytest.mark.parametrize("columns", [[], "ab"])
+def test_columns_must_name_some(csv, columns):
+    with pytest.raises(InvalidInput, match="columns must name at least one feature column"):
+        csv("a,b\n1,2\n", columns=columns)

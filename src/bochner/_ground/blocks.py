@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from bochner._ground.cells import Types
 from bochner._ground.checks import integer
 from bochner._ground.files import Paths, find_files
 from bochner._ground.learning import Target, open_tables
@@ -109,6 +110,7 @@ class Blocks:
         *,
         block_rows: int | None = None,
         columns: Sequence[str] | None = None,
+        dtypes: Types | None = None,
     ) -> "Blocks":
         """Read a pandas, polars or pyarrow table, or any object with ``__arrow_c_stream__``.
 
@@ -128,20 +130,25 @@ class Blocks:
             Rows a block; default :func:`default_rows`.
         columns : sequence of str, optional
             The feature columns; default all but target and weight. Not used with ``schema``.
+        dtypes : mapping of str to {"number", "category"}, optional
+            What columns hold, where that is not what they look like: of a "number" column every
+            cell must be a number, a "category" column becomes columns of 0 and 1 whatever its
+            cells. Default: a column of text holds categories, and is refused if nine cells in
+            ten or more are numbers and some are not.
 
         Raises
         ------
         InvalidInput
             Columns are missing, repeated or of a kind that is no number; a text column has over
-            1000 categories, or one that ``schema`` does not know; there are no rows.
+            1000 categories, one that ``schema`` does not know, or numbers but for a few cells;
+            there are no rows.
         InvalidType
             ``table`` is no table, or can be read only once.
         MissingDependency
             narwhals (or, for Arrow streams, pyarrow) is not installed.
         """
-        return cls._of(
-            open_tables([open_table(table)], target, weight, columns, schema), block_rows
-        )
+        readers = [open_table(table)]
+        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
 
     @classmethod
     def from_files(
@@ -153,6 +160,7 @@ class Blocks:
         *,
         block_rows: int | None = None,
         columns: Sequence[str] | None = None,
+        dtypes: Types | None = None,
         separator: str | None = None,
     ) -> "Blocks":
         """Read Parquet and CSV files, never as a whole.
@@ -162,7 +170,7 @@ class Blocks:
         paths : path or sequence of paths
             Files (.parquet, .pq; .csv, .tsv, .txt, .tab, also with .gz, .bz2, .zst, .lz4), folders
             and globs. Files of folders and globs are read in the order of their names.
-        target, weight, schema, block_rows, columns
+        target, weight, schema, block_rows, columns, dtypes
             As for :meth:`from_table`.
         separator : str, optional
             The character between fields of text files; default: found from the first lines, among
@@ -179,7 +187,7 @@ class Blocks:
             pyarrow is not installed.
         """
         readers = [open_file(path, separator) for path in find_files(paths)]
-        return cls._of(open_tables(readers, target, weight, columns, schema), block_rows)
+        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
 
     @classmethod
     def from_iterable(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bochner._ground.cells import parsed
 from bochner._ground.pieces import Piece, Source, Where, require_finite, require_weights
 from bochner._ground.schema import Schema, did_you_mean, listed
 from bochner.errors import InvalidInput
@@ -55,8 +56,13 @@ class Reader(ABC):
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Give narwhals frames with these columns, at most about ``rows`` rows each.
 
-        ``text`` are the columns to read as text whatever they look like (CSV files).
+        ``text`` are the columns to read as text whatever they look like (CSV files); all others
+        are numbers.
         """
+
+    def place(self, row: int) -> str:
+        """Return what names a row, counted from 0, in a sentence."""
+        return f"row {row} of {self.label} (counted from 0)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +106,14 @@ class Tables(Source):
             return None
         if self.schema.classes:
             return _codes(frame[names[0]], self.schema.classes, where).astype(self.target_dtype)
-        y = np.column_stack([_numeric(frame[name], self.target_dtype) for name in names])
+        y = np.column_stack([_numeric(frame[name], self.target_dtype, where) for name in names])
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
     def _weights(self, frame: Any, where: Where) -> np.ndarray | None:
         if self.schema.weight is None:
             return None
-        w = _numeric(frame[self.schema.weight], np.dtype(np.float64))
+        w = _numeric(frame[self.schema.weight], np.dtype(np.float64), where)
         require_weights(w, where)
         return w
 
@@ -137,7 +143,7 @@ def column_of(name: str, dtype: Any) -> Column:
 
 def row_of(reader: Reader, start: int) -> Where:
     """Return what names a row of a piece that starts at row ``start``."""
-    return lambda row: f"row {start + row} of {reader.label} (counted from 0)"
+    return lambda row: Reader.place(reader, start + row)
 
 
 def _features(frame: Any, schema: Schema, dtype: np.dtype, where: Where) -> np.ndarray:
@@ -152,11 +158,11 @@ def _features(frame: Any, schema: Schema, dtype: np.dtype, where: Where) -> np.n
         else:
             numeric[name] = at
         at += width
-    _write_numbers(frame, numeric, X)
+    _write_numbers(frame, numeric, X, where)
     return X
 
 
-def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray) -> None:
+def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray, where: Where) -> None:
     """Write columns to their places in X, with NaN where they have null.
 
     All at once where the library can: a column at a time costs 0.1 ms, and tables may be wide.
@@ -164,7 +170,7 @@ def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray) -> None:
     native = frame.to_native()
     if _is_arrow(native):
         for name, at in places.items():
-            X[:, at] = _from_arrow(native.column(name), X.dtype)
+            X[:, at] = _from_arrow(name, native.column(name), X.dtype, where)
         return
     ready = _dtype_names(X.dtype)
     schema = frame.select(*places).schema if places else {}
@@ -172,7 +178,7 @@ def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray) -> None:
     if same:
         X[:, [places[name] for name in same]] = frame.select(*same).to_numpy()
     for name in places.keys() - same:
-        X[:, places[name]] = _numeric(frame[name], X.dtype)
+        X[:, places[name]] = _numeric(frame[name], X.dtype, where)
 
 
 def _dtype_names(dtype: np.dtype) -> str:
@@ -184,19 +190,26 @@ def _is_arrow(native: Any) -> bool:
     return type(native).__module__.startswith("pyarrow")
 
 
-def _numeric(series: Any, dtype: np.dtype) -> np.ndarray:
-    """Return numbers, with NaN where the series has null."""
+def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
+    """Return numbers, with NaN where the series has null; texts must be numbers."""
     import narwhals as nw  # noqa: PLC0415
 
     native = series.to_native()
     if _is_arrow(native):
-        return _from_arrow(native, dtype)
+        return _from_arrow(series.name, native, dtype, where)
+    if series.dtype in (nw.String, nw.Categorical, nw.Enum):
+        return parsed(series.name, series.to_list(), dtype, where)
     return series.cast(getattr(nw, _dtype_names(dtype))).to_numpy()
 
 
-def _from_arrow(column: Any, dtype: np.dtype) -> np.ndarray:
+def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.ndarray:
     """Return an Arrow column as numbers; its own conversion would import pandas."""
-    column = column.cast("float" if dtype == np.float32 else "double")
+    if "string" in str(column.type):  # dictionaries of texts too
+        return parsed(name, column.to_pylist(), dtype, where)
+    try:
+        column = column.cast("float" if dtype == np.float32 else "double")
+    except ValueError as error:  # pyarrow's ArrowInvalid
+        raise _too_long(name, column.to_pylist(), where) from error
     if column.null_count:
         return column.to_numpy()
     chunks = [
@@ -205,6 +218,17 @@ def _from_arrow(column: Any, dtype: np.dtype) -> np.ndarray:
         if len(c)
     ]
     return chunks[0] if len(chunks) == 1 else np.concatenate([*chunks, np.empty(0, dtype)])
+
+
+def _too_long(name: str, values: list[Any], where: Where) -> InvalidInput:
+    """Say which whole number float64 would round."""
+    longest = 1 << 53
+    row = next((i for i, v in enumerate(values) if v is not None and abs(v) > longest), 0)
+    return InvalidInput(
+        f"Blocks: column {name!r} must hold numbers that float64 holds, whole ones from -2**53 to "
+        f"2**53; got {values[row]} in {where(row)}. Subtract the least of them first, or store "
+        "the column as double if rounding does no harm."
+    )
 
 
 def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: Where) -> None:

@@ -1,13 +1,15 @@
 """CSV files, read block by block; types from the first block, and a sentence when one was wrong."""
 
 import csv
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bochner._ground.cells import shown
 from bochner._ground.files import Stamp, first_bytes, stamp_of, unchanged, unreadable
 from bochner._ground.frames import Column, Reader
 from bochner._ground.tables import arrow_columns, arrow_frame, needed
@@ -44,14 +46,32 @@ class Text(Reader):
         """Give these columns, block by block: numbers as float64, ``text`` as text."""
         if self.n_rows == 0:
             return
-        kinds = {c.name: "text" if c.name in text else c.shown for c in self.columns}
-        types = {name: _TYPES.get(kinds[name], "float64") for name in names}
+        booleans = {c.name for c in self.columns if c.shown == "bool"}
+        types = {
+            name: "string" if name in text else "bool_" if name in booleans else "float64"
+            for name in names
+        }
         with unchanged(self.path, self.stamp), _explained(self, tuple(types)):
             for batch in _open(self.path, self.separator, self.block, types):
                 yield arrow_frame(batch)
 
+    def place(self, row: int) -> str:
+        """Return the line that a row begins in; lines are counted by reading them again."""
+        pyarrow = needed("pyarrow", "Blocks.from_files")
+        with pyarrow.input_stream(str(self.path), compression="detect") as stream:
+            lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
+            return f"line {_line_of(row, lines, self.separator)} of {self.label}"
 
-_TYPES = {"text": "string", "string": "string", "bool": "bool_"}
+
+def _line_of(row: int, lines: Iterable[str], separator: str) -> int:
+    """Return the number, from 1, of the line that a row begins in; empty lines are no rows."""
+    reader, begins, record = csv.reader(lines, delimiter=separator), 1, -1
+    for fields in reader:
+        record += bool(fields)
+        if fields and record == row + 1:  # names come first
+            return begins
+        begins = reader.line_num + 1
+    return begins
 
 
 def _open(path: Path, separator: str, block: int, types: dict[str, str] | None = None) -> Any:
@@ -187,7 +207,7 @@ def _sentence(file: Text, names: tuple[str, ...], error: Exception) -> BochnerEr
         line, expected, got, row = found.groups()
         return DataFileError(
             f"Blocks: all lines of {file.label} must have {expected} fields, as the first; got "
-            f"{got} in line {line or 'unknown'} ({_short(row)}), read with separator "
+            f"{got} in line {line or 'unknown'} ({shown(row)}), read with separator "
             f"{file.separator!r}. Mend the line, put text that holds the separator in quotes, or "
             "pass another separator."
         )
@@ -210,15 +230,11 @@ def _wrong_kind(file: Text, names: tuple[str, ...], found: re.Match[str]) -> Inv
     what = "true and false" if kind == "bool" else "numbers"
     comma = " Write decimals with a point." if _COMMA.fullmatch(value) else ""
     return InvalidInput(
-        f"Blocks: column {name} of {file.label} must hold {what} to its end, as it does at first; "
-        f"got {_short(value)} in line {line or 'unknown'}.{comma} Mend the value, or mark the "
-        "column as text by a first value that is text."
+        f"Blocks: column {name} of {file.label} must hold {what} to its end; "
+        f"got {shown(value)} in line {line or 'unknown'}.{comma} Mend the value, or take the "
+        f"column as text with dtypes={{{name}: 'category'}} (on the command line "
+        f"--types {name.strip(chr(39))}=category)."
     )
-
-
-def _short(text: str) -> str:
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def _not_utf8(path: Path) -> DataFileError:

@@ -12,8 +12,10 @@ __all__ = [
     "Destination",
     "Lengthscales",
     "Names",
+    "Types",
     "Widths",
     "in_one_list",
+    "in_one_mapping",
     "one_or_several",
     "refuse_overwriting",
 ]
@@ -75,6 +77,21 @@ class Names(click.ParamType):
         return value.split(",")
 
 
+class Types(click.ParamType):
+    """Names of columns and what they hold, as a=number,b=category."""
+
+    name = "types"
+
+    def convert(self, value: Any, _param: Any, _ctx: Any) -> dict[str, str]:
+        """Return the types by name; what a type is, the reader of tables knows."""
+        if isinstance(value, dict):
+            return value
+        pairs = [part.rpartition("=") for part in value.split(",")]
+        if any(not name or kind not in ("number", "category") for name, _, kind in pairs):
+            self.fail(f"must be as a=number,b=category; got {value!r}.")
+        return {name: kind for name, _, kind in pairs}
+
+
 class Destination(click.ParamType):
     """A file that can be written, found out before the work and not after it."""
 
@@ -114,6 +131,11 @@ def one_or_several(_ctx: Any, _param: Any, names: tuple[str, ...]) -> Any:
 def in_one_list(_ctx: Any, _param: Any, parts: tuple[tuple[float, ...], ...]) -> list[float]:
     """Return the numbers of an option that may be repeated and may hold several."""
     return [number for part in parts for number in part]
+
+
+def in_one_mapping(_ctx: Any, _param: Any, parts: tuple[dict[str, str], ...]) -> dict[str, str]:
+    """Return the pairs of an option that may be repeated."""
+    return {name: kind for part in parts for name, kind in part.items()}
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:

@@ -10,8 +10,10 @@ from bochner.cli.arguments import (
     Destination,
     Lengthscales,
     Names,
+    Types,
     Widths,
     in_one_list,
+    in_one_mapping,
     one_or_several,
 )
 from bochner.cli.names import KERNELS, LEARNERS, METHODS
@@ -34,6 +36,14 @@ _columns = click.option(
     type=Names(),
     metavar="A,B,...",
     help="Feature columns; all others if not given.",
+)
+_types = click.option(
+    "--types",
+    type=Types(),
+    multiple=True,
+    callback=in_one_mapping,
+    metavar="A=number,B=category",
+    help="What columns hold, where that is not what they look like.",
 )
 _kernel = click.option(
     "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
@@ -114,6 +124,7 @@ def demo(**options: Any) -> None:
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
 @_columns
+@_types
 @click.option(
     "--precision",
     type=click.Choice(("auto", "float32", "float64")),
@@ -144,6 +155,7 @@ def fit(**options: Any) -> None:
 @_features
 @_seed
 @_columns
+@_types
 @click.option(
     "--plot", type=Destination((".svg", ".png", ".pdf")), metavar="FILE", help="Picture to write."
 )
@@ -191,6 +203,7 @@ def compare(**options: Any) -> None:
 )
 @_seed
 @_columns
+@_types
 @_separator
 @_json
 @_quiet
@@ -330,6 +343,7 @@ def experiment() -> None:
 )
 @_seed
 @_columns
+@_types
 @_separator
 @_json
 @_quiet

@@ -33,6 +33,7 @@ def run_compare(
     features: int,
     seed: int,
     columns: list[str] | None,
+    types: dict[str, str],
     separator: str | None,
     plot: Path | None,
     as_json: bool,
@@ -45,7 +46,7 @@ def run_compare(
         refuse_overwriting(plot, paths)
     with clock.phase("read"):
         blocks = Blocks.from_files(
-            paths, target=target or None, columns=columns, separator=separator
+            paths, target=target or None, columns=columns, dtypes=types, separator=separator
         )
         with reading(blocks, quiet) as watched:
             sample = engine.presample(watched, seed)

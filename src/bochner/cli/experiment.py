@@ -42,6 +42,7 @@ def run_double_descent(
     task: str,
     seed: int,
     columns: list[str] | None,
+    types: dict[str, str],
     separator: str | None,
     as_json: bool,
     quiet: bool,
@@ -51,7 +52,9 @@ def run_double_descent(
     paths, test_paths = find_files(list(files)), find_files(list(test)) if test else []
     refuse_overwriting(out, [*paths, *test_paths])
     with clock.phase("read"):
-        blocks = Blocks.from_files(paths, target=target, columns=columns, separator=separator)
+        blocks = Blocks.from_files(
+            paths, target=target, columns=columns, dtypes=types, separator=separator
+        )
         schema = blocks.schema
         others = Blocks.from_files(test_paths, schema=schema, separator=separator) if test else None
         train, held = _rows(blocks, others, rows, seed, quiet)

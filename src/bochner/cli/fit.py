@@ -33,6 +33,7 @@ def run_fit(
     out: Path,
     weight: str | None,
     columns: list[str] | None,
+    types: dict[str, str],
     separator: str | None,
     as_json: bool,
     quiet: bool,
@@ -51,6 +52,7 @@ def run_fit(
             target=target,
             weight=weight,
             columns=columns,
+            dtypes=types,
             separator=separator,
         )
     with clock.phase("fit"), reading(blocks, quiet) as watched:

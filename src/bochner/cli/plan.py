@@ -25,13 +25,16 @@ def run_plan(
     widths: list[int] | None,
     seed: int,
     columns: list[str] | None,
+    types: dict[str, str],
     separator: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Read the rows, plan, say what was found."""
     clock = Clock()
-    blocks = Blocks.from_files(files, target=target, columns=columns, separator=separator)
+    blocks = Blocks.from_files(
+        files, target=target, columns=columns, dtypes=types, separator=separator
+    )
     budget = {"seconds": seconds, "bytes": memory}
     with clock.phase("plan"), reading(blocks, quiet) as watched:
         found = plan(
