@@ -10,8 +10,9 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import Fourier, MercerHarmonic, draw
+from bochner.features import Fourier, MercerHarmonic, draw, radii
 from bochner.features.mercer import MercerHarmonicMap
+from bochner.features.radii import quantiles, spectrum
 from bochner.kernels import (
     Columns,
     DotExponential,
@@ -25,6 +26,7 @@ from bochner.kernels import (
     Polynomial,
     Zonal,
 )
+from bochner.kernels.radial import radial_kernels
 
 every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 KINDS = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
@@ -346,3 +348,25 @@ def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
     for S in (on_sphere, small_cap, small_cap.astype(np.float32)):
         phi = draw(Gaussian(2.0), MercerHarmonic(), n_features=100, X=S, random_state=0)
         assert (phi.polar.centre == 0).all()
+
+
+# ---- how far degrees are sought
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Matern(1.5, 1.0)], ids=repr)
+@pytest.mark.parametrize("shrink", [1.0, 30.0, 3000.0])
+def test_degrees_are_sought_no_further_than_features_can_have_a_place(kernel, shrink, monkeypatch):
+    """A tiny lengthscale spreads energy over thousands of degrees: those of the first come first.
+
+    The slow route: four times as many degrees.
+    """
+    X = shrink * rows(60)[:, :2]
+    radial, nodes = radial_kernels(kernel, 2), quantiles(np.sort(np.linalg.norm(X, axis=1)), 16)
+    blocks = spectrum(radial, nodes, 1.0, 30)
+    reached = max(block.degree for block in blocks)
+    monkeypatch.setattr(radii, "_complete", lambda *_: False)
+    every = spectrum(radial, nodes, 1.0, 30, most=4 * max(reached, 15))
+    assert reached < 512
+    ours, theirs = ([(b.degree, b.each) for b in found[:16]] for found in (blocks, every))
+    assert [degree for degree, _ in ours] == [degree for degree, _ in theirs]
+    assert_close([each for _, each in ours], [each for _, each in theirs], factor=1e3)

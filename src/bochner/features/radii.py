@@ -104,7 +104,8 @@ def spectrum(
 
     ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
     degrees ends when no later block can have a place: the energy that remains bounds them all, and
-    so do the last degrees where energies fall steadily, zeros (of one parity) left out.
+    so do the greatest blocks of the last degrees where these fall steadily, zeros (of one parity)
+    left out.
     """
     d = radial.n_inputs
     last = min(15 if d <= 4 else 3, most)
@@ -112,22 +113,30 @@ def spectrum(
         R = radial.matrices(last, nodes.q, nodes.q)
         found = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, nodes, total)]
         blocks = sorted(found, key=lambda block: -block.each)
-        energies = np.einsum("laa,a->l", R, nodes.share)
-        if last == most or _complete(energies, total, _least(blocks, width), d):
+        rest = total - float(np.einsum("laa,a->", R, nodes.share))
+        top = np.zeros(last + 1)
+        for block in reversed(blocks):
+            top[block.degree] = block.each
+        if last == most or _complete(top, rest, total, _least(blocks, width), d):
             return blocks
         last = min(2 * last + 1, most)
 
 
-def _complete(energies: Float[np.ndarray, " l"], total: float, least: float, d: int) -> bool:
-    """Whether no degree after those of ``energies`` has a block above ``least`` per feature."""
-    rest = total - float(energies.sum())
-    later = alpha(len(energies), d)
+def _complete(
+    top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
+) -> bool:
+    """Whether no degree after those of ``top`` has a block above ``least`` per feature.
+
+    ``top`` is the energy per feature of the greatest block of each degree, ``rest`` the energy of
+    all later ones.
+    """
+    later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
         return True
     if rest <= least * later:
         return True
-    first = max(len(energies) - 8, 0)
-    each = [e / alpha(l, d) for l, e in enumerate(energies[first:].tolist(), first) if e > 0.0]
+    last = top[-8:]
+    each = last[last > 0.0]
     return len(each) >= 4 and least > each[0] and bool((np.diff(each) < 0.0).all())
 
 
