@@ -201,3 +201,34 @@ def test_what_is_no_variance_is_refused(value, name, error, message):
         as_variance(value, name)
     assert as_variance("evidence", name) is None
     assert as_variance(2, name) == 2.0
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_noise_too_small_to_be_resolved_has_the_amplitude_of_none(centred):
+    """With λ held at the smallest that is resolved, σ²/λ would be an amplitude as small as σ²."""
+    x = np.linspace(-3, 3, 40)
+    Z = np.linalg.cholesky(np.exp(-((x[:, None] - x) ** 2) / 2) + 1e-14 * np.eye(40))
+    y = np.sin(2 * x)[:, None]
+    smooth, plain = eigen_of(Z, y, centred=centred), eigen_of(*data(D=50), centred=centred)
+    for eigen, outcome in [(smooth, EvidenceOutcome.SINGULAR), (plain, EvidenceOutcome.SOLVED)]:
+        without = maximise_evidence(eigen, noise=0.0)
+        for noise in (1e-20, 1e-30, 1e-60):
+            found = maximise_evidence(eigen, noise=noise)
+            assert found.noise[0] == noise
+            assert found.amplitude[0] == without.amplitude[0]
+            assert found.alpha[0] == floor(eigen)
+            assert found.outcome is outcome
+
+
+def test_a_noise_that_the_floor_resolves_is_used_though_the_path_of_penalties_ends_above_it():
+    eigen = eigen_of(*data(D=50))
+    for noise in np.logspace(-12, -2, 11) * eigen.values[-1]:
+        found = maximise_evidence(eigen, noise=noise)
+        if found.alpha[0] > floor(eigen):
+            assert_close(found.alpha[0] * found.amplitude[0] / noise, 1.0, factor=10)
+            slopes = [log_p_of(eigen, a, noise) for a in found.alpha[0] * np.array([0.99, 1, 1.01])]
+            assert max(slopes) == slopes[1]
+
+
+def log_p_of(eigen, alpha, noise):
+    return log_evidence(eigen, alpha, noise / alpha)[0][0]

@@ -223,11 +223,15 @@ def _maximise(
         return _constant(eigen, noise, amplitude)
     if noise == 0:
         return _noiseless(eigen, target)
+    if noise is not None and floor(eigen) < alphas[0]:
+        alphas = np.concatenate([[floor(eigen)], alphas])
     scores = np.array([target.log_p(alpha) for alpha in alphas])
     best = int(np.argmax(scores))
     alpha = _root(target, alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)])
     if alpha is None:
         alpha = float(alphas[best])
+    if noise is not None and alpha <= alphas[0]:
+        return _unresolved(eigen, target, noise)
     return _report(target, alpha, _outcome(eigen, alpha, alphas))
 
 
@@ -265,6 +269,20 @@ def _noiseless(eigen: Eigen, target: _Target) -> Found:
     alpha = floor(eigen)
     best = replace(target, noise=None, amplitude=None)
     return 0.0, best.scale(alpha), alpha, best.log_p(alpha), EvidenceOutcome.SOLVED
+
+
+def _unresolved(eigen: Eigen, target: _Target, noise: float) -> Found:
+    """Take the amplitude of no noise where that given is too small to be told from none.
+
+    σ²/λ at the smallest λ that is resolved would be an amplitude in proportion to the noise.
+    """
+    _, amplitude, alpha, log_p, outcome = _noiseless(eigen, target)
+    directions = min(eigen.rows - eigen.centred, len(eigen.vectors))
+    if eigen.precision == "float32":
+        outcome = EvidenceOutcome.FLOAT32_LIMITED
+    elif np.count_nonzero(eigen.values > alpha) < directions:
+        outcome = EvidenceOutcome.SINGULAR
+    return noise, amplitude, alpha, log_p, outcome
 
 
 def _constant(eigen: Eigen, noise: float | None, amplitude: float | None) -> Found:
