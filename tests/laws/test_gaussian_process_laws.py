@@ -3,14 +3,17 @@
 import array_api_strict as xp
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor as Exact
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from tolerance import assert_close, bar
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.gaussian_process import regressor
+from bochner.estimators.gaussian_process import cross, regressor
+from bochner.estimators.gaussian_process.adaptation import left_out
 from bochner.estimators.gaussian_process.functions import Functions
 from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
@@ -104,8 +107,55 @@ def test_leave_one_out_scores_are_those_of_refits():
         k, inverse = 1.5 * KERNEL(X[[i]], X[rest])[0], np.eye(29) * 0.02
         inverse = np.linalg.inv(1.5 * KERNEL(X[rest]) + inverse)
         spread = 1.5 - k @ inverse @ k + 0.02
-        scores.append(abs(y[i] - k @ inverse @ y[rest]) / np.sqrt(spread))
-    assert np.abs(ours.fit(X, y).calibration_.scores[:, 0] - np.sort(scores)).max() < 1e-6
+        scores.append((y[i] - k @ inverse @ y[rest]) / np.sqrt(spread))
+    errors, deviation = left_out(ours.fit(X, y), ours.sample_)
+    assert np.abs((errors / deviation)[:, 0] - scores).max() < 1e-6
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "copies", "weights"])
+@pytest.mark.parametrize("noise", [1e-11, 1e-6, 0.1, 10.0])
+def test_leave_one_out_errors_are_those_of_refits_however_small_the_noise(noise, kind, centred):
+    """A row far from others has 1 − h = noise/(noise + k): 1e-11, which 1 − h in numbers is not.
+
+    Rounding of K, 1e-14, is divided by the noise where copies leave nothing else.
+    """
+    rng = np.random.default_rng(0)
+    X, y = 4 * rng.standard_normal((40, 8)), rng.standard_normal(40)
+    w = rng.integers(1, 3, 40) * 1.0 if kind == "weights" else np.ones(40)
+    if kind == "copies":
+        X[20:] = X[:20]
+    ours = model(Matern(0.5, 1.0), method="auto", n_features=64, noise=noise, amplitude=1.0)
+    ours.set_params(fit_intercept=centred).fit(X, y, w)
+    errors, deviation = left_out(ours, ours.sample_)
+    for i in range(0, 40, 7):
+        fewer = w - (np.arange(40) == i)
+        mean, std = clone(ours).fit(X, y, fewer).predict(X[[i]], return_std=True)
+        factor = max(1e8, 10 / noise)
+        assert_close(errors[i], y[i] - mean, factor=factor)
+        assert_close(deviation[i] / np.sqrt(std**2 + noise), np.ones(1), factor=factor)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_errors_of_some_rows_are_those_of_all_rows(centred, monkeypatch):
+    X, y = table(60, t=2)
+    ours = model(noise=1e-3, fit_intercept=centred).fit(X, y, np.linspace(0.2, 3, 60))
+    every = left_out(ours, ours.sample_)
+    monkeypatch.setattr("bochner.estimators.gaussian_process.adaptation.MOST_ROWS", 10)
+    for few, many in zip(left_out(ours, ours.sample_), every, strict=True):
+        assert_close(few, many, factor=1e6)
+
+
+def test_a_slack_that_rounding_made_is_the_least_that_it_can_be(monkeypatch):
+    """So no error is taken for smaller than it may be; with a floor of 1e-10 it would be."""
+    rng = np.random.default_rng(0)
+    X, y = 4 * rng.standard_normal((40, 8)), rng.standard_normal(40)
+    ours = model(Gaussian(0.5), method="auto", n_features=64, noise=1e-15, amplitude=1.0)
+    with pytest.warns(SolutionWarning, match="singular"):
+        ours.fit(X, y)
+    monkeypatch.setattr("bochner.estimators.gaussian_process.adaptation.MOST_ROWS", 10)
+    errors, _ = left_out(ours, ours.sample_)
+    assert np.all(np.abs(errors[:, 0]) > 0.1 * np.abs(y - y.mean()))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -267,8 +317,11 @@ def test_noise_below_what_float32_resolves_is_found_in_float64_or_warned_of():
 def test_saved_and_loaded_it_predicts_the_same_bits(tmp_path):
     X, y = table(100, t=2)
     ours = model(method="orthogonal").fit(X, y)
+    bounds = ours.predict_interval(X)
     bo.save(ours, tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner")
+    assert again._calibration.guarantee == ours.calibration_.guarantee
+    np.testing.assert_array_equal(again.predict_interval(X), bounds)
     for a, b in zip(law(ours, X), law(again, X), strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(ours.predict_interval(X), again.predict_interval(X))
@@ -300,10 +353,101 @@ def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
     assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
     assert ours.calibration_.source == "held out"
     assert "exchangeable" in ours.calibration_.guarantee
-    by_rows = model().fit(X, y).calibration_
-    assert "none for a finite number" in by_rows.guarantee
+    assert repr(ours.calibration_) == "Conformal(99 scores, held out)"
+
+
+def test_rows_of_the_fit_calibrate_by_cross_validation():
+    by_rows = model().fit(*table(99)).calibration_
+    assert "99 distinct rows in 10 folds" in by_rows.guarantee
+    assert "2 coverage − 1.08 at least" in by_rows.guarantee  # + (1 − 10/99)/11
     assert str(by_rows) == by_rows.guarantee
-    assert repr(by_rows) == f"Conformal({len(by_rows)} scores, leave one out)"
+    assert repr(by_rows) == "CrossConformal(99 scores, 10 folds)"
+
+
+def test_many_rows_calibrate_by_leave_one_out_errors_of_those_that_chose_nothing(monkeypatch):
+    monkeypatch.setattr(regressor, "LOO_ROWS", 200)
+    monkeypatch.setattr(regressor, "ENOUGH", 100)
+    ours = model("gaussian").fit(*table(330))
+    found, chose = ours.calibration_, ours.sample_.lowest(200)
+    assert (len(found), found.source) == (130, "leave one out")
+    assert "none for a finite number" in found.guarantee
+    errors, deviation = left_out(ours, ours.sample_)
+    unseen = ~np.isin(ours.sample_.priority, chose.priority)
+    scores = np.sort(np.abs(errors / deviation)[unseen], axis=0)
+    assert_close(found.scores, scores, factor=1e6)
+
+
+@pytest.mark.parametrize("t", [None, 2])
+def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypatch, t):
+    """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
+    X, y = table(60, t=t)
+    X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
+    taken, usual = [], cross._fold
+    monkeypatch.setattr(cross, "_fold", lambda *a: taken.append(a[2:]) or usual(*a))
+    ours = model(Gaussian(0.8)).fit(X, y, w)
+    new = np.vstack([table(7, seed=5)[0], FAR])
+    mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
+    assert sorted(np.concatenate([judged for _, judged in taken])) == list(range(60))
+    lows, highs = [], []
+    for seen, judged in taken:
+        assert not {*judged, *(judged[judged < 9] + 60)} & {*seen}
+        one = clone(ours).fit(X[seen], y[seen])
+        (at, sd), (f, s) = (deviations_of_y(one, a) for a in (X[judged], new))
+        scores = np.abs(y[judged].reshape(at.shape) - at) / sd
+        lows += [f - score * s for score in scores]
+        highs += [f + score * s for score in scores]
+    lows, highs = np.sort(lows, axis=0), np.sort(highs, axis=0)
+    assert_close(lower, np.minimum(lows[11], mean), factor=1e6)  # ⌊0.2 · 61⌋ = 12
+    assert_close(upper, np.maximum(highs[48], mean), factor=1e6)  # ⌈0.8 · 61⌉ = 49
+
+
+def deviations_of_y(one, X):
+    """Mean and standard deviation of y, (m, t)."""
+    mean, std = one.predict(X, return_std=True)
+    return (a.reshape(len(X), -1) for a in (mean, np.sqrt(std**2 + one.noise_variance_)))
+
+
+def covered(ours, X, y, coverage=0.9):
+    _, lower, upper = ours.predict_interval(X, coverage)
+    return np.mean((lower <= y) & (y <= upper))
+
+
+def test_intervals_cover_noise_though_lengthscales_were_chosen_on_the_same_rows():
+    """Mean of four shares of fits of 30 rows, each of the Beta law about 0.9: alarms 1e-6.
+
+    Leave-one-out errors of the fits, where noise is taken for a function, covered a half.
+    """
+    shares = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((530, 8)), rng.standard_normal(530)
+        ours = model("gaussian", method="auto", n_features=64).fit(X[:30], y[:30])
+        shares.append(covered(ours, X[30:], y[30:]))
+    assert np.mean(shares) > 0.9 - bar(1) * np.sqrt(0.9 * 0.1 / 32 / 4)
+
+
+def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
+    """Leave-one-out errors of copies are zero: they cover nothing."""
+    X, y = table(1040, noise=0.3)
+    ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
+    assert len(ours.calibration_) == 40
+    assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
+    ours._calibration = Conformal.of(*left_out(ours, ours.sample_), "leave one out")
+    assert covered(ours, X[40:], y[40:]) < 0.5
+
+
+def test_sparse_copies_are_copies():
+    X, y = table(20)
+    X = scipy.sparse.csr_array(np.where(X > 0, X, 0.0))
+    ours = model(method="orthogonal").fit(scipy.sparse.vstack([X, X]), np.tile(y, 2))
+    assert len(ours.calibration_) == 20
+
+
+def test_one_row_calibrates_nothing_and_says_so():
+    ours = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
+    assert ours.calibration_.guarantee.startswith("None: one row alone")
+    with pytest.raises(InvalidInput, match=r"0 rows cannot calibrate a coverage of 0.95"):
+        ours.predict_interval([[1.0, 2.0]])
 
 
 def test_split_conformal_intervals_cover_as_asked_though_the_model_is_wrong():

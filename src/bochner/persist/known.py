@@ -15,7 +15,7 @@ from bochner._ground.schema import Schema
 from bochner.estimators.convex.calibration import Calibration
 from bochner.estimators.fitting.named import LengthscaleSearch
 from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.gaussian_process import intervals, posterior, predictive
+from bochner.estimators.gaussian_process import cross, intervals, posterior, predictive
 from bochner.estimators.tuning import metric, tuned
 from bochner.estimators.unsupervised.clustering import KernelCost
 from bochner.features import (
@@ -150,6 +150,8 @@ _FITTED: tuple[type, ...] = (
     Moments,
     RowSample,
     Schema,
+    cross.CrossConformal,
+    cross.Fold,
     evidence.Evidence,
     evidence.EvidenceOutcome,
     intervals.Conformal,

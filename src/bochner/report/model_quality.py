@@ -129,7 +129,7 @@ def _calibrated(
 ) -> CalibrationDisplay:
     if not hasattr(model, "sample_functions"):
         return CalibrationDisplay.of_means(y[:, 0], fitted[:, 0])
-    if left_out and model.calibration_.source == "leave one out":
+    if left_out and len(model.calibration_):
         return CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
     return CalibrationDisplay.from_estimator(model, rows, y)
 

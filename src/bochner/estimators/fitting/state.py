@@ -18,6 +18,7 @@ INPUTS = ("classes_", "feature_names_in_", "n_features_in_", "schema_", "target_
 LEARNED = (
     *INPUTS,
     "X_fit_",
+    "_calibration",
     "_certificate",
     "_diagonal",
     "_n_features_out",

@@ -16,15 +16,21 @@ from bochner._ground.arrays import to_numpy
 from bochner._ground.blas import product
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.fitting import engine
-from bochner.estimators.gaussian_process.intervals import Conformal
+from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.gaussian_process.posterior import posterior_of
 from bochner.estimators.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
+from bochner.estimators.gaussian_process.slack import (
+    MOST_ROWS,
+    of_all_rows,
+    of_some_rows,
+    slack_of,
+)
 from bochner.estimators.ridge import normal
 from bochner.estimators.ridge.sums import pieces, seen
 from bochner.features.nystrom import NystromMap
 from bochner.solvers.evidence import maximise_evidence
 
-__all__ = ["as_double", "solve_process"]
+__all__ = ["as_double", "left_out", "solve_process"]
 
 #: Exponents p tried for what the features leave out.
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -51,18 +57,17 @@ class _Rows:
 
     Attributes
     ----------
-    mean, leverage : (b, t)
+    residual, slack : (b, t)
+        y − f̂, and 1 − h; see :mod:`bochner.estimators.gaussian_process.slack`.
     left, prior : (b,)
         e(x) and k(x, x).
-    y : (b, t)
     w : (b,)
     """
 
-    mean: Float[Array, "b t"]
-    leverage: Float[Array, "b t"]
+    residual: Float[Array, "b t"]
+    slack: Float[Array, "b t"]
     left: Float[Array, " b"]
     prior: Float[Array, " b"]
-    y: Float[Array, "b t"]
     w: Float[Array, " b"]
 
     @property
@@ -70,38 +75,65 @@ class _Rows:
         """Whether features leave nothing out of a row."""
         return self.left <= EXPLAINED * self.prior
 
+    @property
+    def errors(self) -> Float[Array, "b t"]:
+        """Errors y − f̂ of the fits without each row."""
+        return self.residual / self.slack
+
+    def variance(self, law: Predictive) -> Float[Array, "b t"]:
+        """Return Var f(x) of the fits without each row."""
+        return law.combined((1 - self.slack) / self.slack, self.left, self.prior)
+
 
 def solve_process(
     model: Any, noise: float | None, amplitude: float | None
-) -> tuple[Predictive, Conformal, Float[Array, " t"]]:
-    """Return the law of f, and scores and mean log densities of rows under that without them.
+) -> tuple[Predictive, Float[Array, " t"]]:
+    """Return the law of f, and mean log densities of rows under that without them.
 
     ``model`` holds moments and a sample of rows.
     """
     moments = seen(model, model.moments_)
     means, eigen = (moments.feature_mean, moments.target_mean), normal.decomposed(model, moments)
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
-    left_out, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
-    law = Predictive(posterior, left_out, posterior.evidence.noise, np.ones(t))
-    rows = _looked_at(model, law)
+    without, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
+    law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))
+    sample = normal.judged_sample(model)
+    rows = _looked_at(model, law, sample)
     if np.maximum(rows.w, 1.0)[~rows.explained].sum() < ENOUGH:
         return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
-    rows = _without_own_landmarks(model, law, rows)
+    rows = _without_own_landmarks(model, law, rows, sample)
     return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
 
 
-def _looked_at(model: Any, law: Predictive) -> _Rows:
-    """Return the sample's rows."""
+def left_out(model: Any, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
+    """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
+
+    Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
+    """
+    law: Predictive = model.predictive_
+    rows = _looked_at(model, law, sample)
+    if np.maximum(rows.w, 1.0)[~rows.explained].sum() >= ENOUGH:
+        rows = _without_own_landmarks(model, law, rows, sample)
+    return rows.errors, np.sqrt(rows.variance(law) + law.noise)
+
+
+def _looked_at(model: Any, law: Predictive, sample: RowSample) -> _Rows:
+    """Return rows of the sample."""
     parts = []
-    for rows in pieces(model, normal.judged_sample(model)):
+    for rows in pieces(model, sample):
         Z = as_double(model, rows.X)
         left = law.left_out.variance(rows.X, Z)
-        seen = law.posterior.mean(Z), law.posterior.leverage(Z), left, law.left_out.prior(rows.X)
-        parts.append((*seen, rows.y, rows.w))
-    return _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
+    Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
+    whole = len(w) == model.moments_.rows and model.feature_dtype_ == "float64"
+    if whole and len(w) <= MOST_ROWS:
+        residual, slack = of_all_rows(law.posterior, Z, y, w)
+    else:
+        residual, slack = of_some_rows(law.posterior, Z, y, w, model.moments_.precision)
+    return _Rows(residual, slack, left, prior, w)
 
 
-def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows) -> _Rows:
+def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows, sample: RowSample) -> _Rows:
     """Return rows that are landmarks as they are seen without those.
 
     A row that is there twice is not: its copy would be the landmark.
@@ -110,7 +142,7 @@ def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows) -> _Rows:
     if not isinstance(landmarks, NystromMap):
         return rows
     explained = np.flatnonzero(rows.explained)
-    X = normal.judged_sample(model).take(explained).X
+    X = sample.take(explained).X
     Z = as_double(model, X)
     inside = law.left_out.inside(X, Z)
     dtype = model.feature_dtype_ if landmarks is model.map_ else "float64"
@@ -120,16 +152,18 @@ def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows) -> _Rows:
     copies = np.bincount(own[alike], minlength=len(roots))
     alone = alike & (copies[own] == 1) & (rows.w[explained] <= 1)
     these, a = explained[alone], roots[own[alone]]
-    mean, leverage, left = rows.mean.copy(), rows.leverage.copy(), rows.left.copy()
+    residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
     if landmarks is model.map_:
-        mean[these], leverage[these] = law.posterior.held(Z[alone], a)
-    return replace(rows, mean=mean, leverage=leverage, left=left)
+        mean, leverage = law.posterior.held(Z[alone], a)
+        residual[these] = sample.y[these] - mean
+        slack[these] = slack_of(law.posterior, leverage, rows.w[these], rows.prior[these])
+    return replace(rows, residual=residual, slack=slack, left=left)
 
 
 def _adapted(
     first: Predictive, rows: _Rows, exponents: Iterable[float], shares: Iterable[float]
-) -> tuple[Predictive, Conformal, Float[Array, " t"]]:
+) -> tuple[Predictive, Float[Array, " t"]]:
     """Return the law with the exponent and the noise under which errors are most likely.
 
     Parameters
@@ -143,24 +177,19 @@ def _adapted(
 
     Notes
     -----
-    Leave-one-out errors are (y − f̂)/(1 − h), and the variance of f without the row is
-    a²λ h/(1 − h), h = w·leverage: exact. A row of weight w counts as w rows.
+    A row of weight w counts as w rows.
     """
-    inside = np.clip(np.minimum(rows.w, 1.0)[:, None] * rows.leverage, 0.0, 1 - 1e-10)
-    errors, without = (rows.y - rows.mean) / (1 - inside), inside / (1 - inside)
+    errors = rows.errors
     best = np.full(len(first.noise), -np.inf)
     noise, power = first.noise.copy(), first.exponents.copy()
     for p in exponents:
-        law = replace(first, exponents=np.full_like(power, p))
-        variance = law.combined(without, rows.left, rows.prior)
+        variance = rows.variance(replace(first, exponents=np.full_like(power, p)))
         for share in shares:
             score = rows.w @ _log_density(errors, variance + share * first.noise) / rows.w.sum()
             better = score > best
             best[better] = score[better]
             noise[better], power[better] = share * first.noise[better], p
-    law = replace(first, noise=noise, exponents=power)
-    deviation = np.sqrt(law.combined(without, rows.left, rows.prior) + law.noise)
-    return law, Conformal.of(errors, deviation, "leave one out"), best
+    return replace(first, noise=noise, exponents=power), best
 
 
 def _log_density(errors: Float[Array, "b t"], variance: Float[Array, "b t"]) -> Array:

@@ -16,14 +16,15 @@ import numpy as np
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-__all__ = ["Conformal", "as_coverage"]
+__all__ = ["Conformal", "as_coverage", "place_of", "scores_of"]
 
 #: How rows were predicted that scores come from, and what follows.
 GUARANTEES = {
     "held out": "each new row is covered with chance coverage at least, on average over "
     "calibrations, if it is exchangeable with the rows of calibrate(), whatever the model",
     "leave one out": "none for a finite number of rows: leave-one-out scores cover as asked "
-    "where leaving out one row hardly changes the fit; calibrate() on rows kept back gives one",
+    "where leaving out one row hardly changes the fit, as with so many; the rows that lengthscales "
+    "were compared on take no part; calibrate() on rows kept back gives a guarantee",
 }
 
 
@@ -43,11 +44,8 @@ class Conformal:
 
     @staticmethod
     def of(errors: Float[Array, "m t"], deviation: Float[Array, "m t"], source: str) -> "Conformal":
-        """Return the scores of these errors; an error where none is expected counts as infinite."""
-        scores = np.full(errors.shape, np.inf)
-        scores[errors == 0] = 0.0
-        np.divide(np.abs(errors), deviation, out=scores, where=deviation > 0)
-        return Conformal(np.sort(scores, axis=0), source)
+        """Return the scores of these errors."""
+        return Conformal(np.sort(scores_of(errors, deviation), axis=0), source)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -67,15 +65,33 @@ class Conformal:
 
     def quantile(self, coverage: float) -> Float[Array, " t"]:
         """Return the ⌈(m + 1) coverage⌉-th smallest score of each target."""
-        m = len(self)
-        place = ceil((m + 1) * coverage * (1 - 1e-12))
-        if place > m:
-            raise InvalidInput(
-                f"predict_interval: {m} rows cannot calibrate a coverage of {coverage:g}, which "
-                f"takes {ceil(coverage / (1 - coverage) - 1e-9)}. Call calibrate with more rows, "
-                "or ask for calibrated=False."
-            )
-        return self.scores[place - 1]
+        return self.scores[place_of(len(self), coverage) - 1]
+
+    def bounds(
+        self, mean: Float[Array, "b t"], deviation: Float[Array, "b t"], coverage: float
+    ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the interval of each row."""
+        half = self.quantile(coverage) * deviation
+        return mean - half, mean + half
+
+
+def scores_of(errors: Float[Array, "m t"], deviation: Float[Array, "m t"]) -> Float[Array, "m t"]:
+    """Return |error|/sd; an error where none is expected counts as infinite."""
+    scores = np.full(errors.shape, np.inf)
+    scores[errors == 0] = 0.0
+    return np.divide(np.abs(errors), deviation, out=scores, where=deviation > 0)
+
+
+def place_of(m: int, coverage: float) -> int:
+    """Return ⌈(m + 1) coverage⌉, the place of the score that m rows are calibrated by."""
+    place = ceil((m + 1) * coverage * (1 - 1e-12))
+    if place > m:
+        raise InvalidInput(
+            f"predict_interval: {m} rows cannot calibrate a coverage of {coverage:g}, which "
+            f"takes {ceil(coverage / (1 - coverage) - 1e-9)}. Call calibrate with more rows, "
+            "or ask for calibrated=False."
+        )
+    return place
 
 
 def as_coverage(coverage: object) -> float:
