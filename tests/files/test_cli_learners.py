@@ -93,7 +93,7 @@ def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(folder, 
     assert np.average(right, weights=weights) > np.mean(right) + 0.01
 
 
-def test_probabilities_and_deviations_are_columns_of_their_own(folder, capsys):
+def test_probabilities_are_columns_of_their_own(folder, capsys):
     _, model = fitted(folder, "logistic", capsys)
     words = ["predict", f"{folder}/logistic.bochner", f"{folder}/rows.parquet"]
     run([*words, "--out", f"{folder}/p.csv", "--quiet"])
@@ -102,11 +102,47 @@ def test_probabilities_and_deviations_are_columns_of_their_own(folder, capsys):
     names = ["probability_high", "probability_low", "probability_mid"]
     assert list(found) == ["prediction", *names]
     assert found[names].to_numpy() == pytest.approx(model.predict_proba(rows))
-    _, model = fitted(folder, "gp", capsys)
-    words[1] = f"{folder}/gp.bochner"
-    run([*words, "--out", f"{folder}/p.csv", "--quiet"])
+
+
+def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_gives(
+    folder, capsys
+):
+    facts, model = fitted(folder, "gp", capsys)
+    assert facts["intervals"] == model.calibration_.guarantee
+    rows = pd.read_parquet(folder / "rows.parquet")[["a", "c"]]
+    words = ["predict", f"{folder}/gp.bochner", f"{folder}/rows.parquet", "--out"]
+    assert run([*words, f"{folder}/p.csv"]) == 0
+    assert "of new observations. Cross-validation" in " ".join(capsys.readouterr().out.split())
     found = pd.read_csv(folder / "p.csv")
-    assert found.deviation.tolist() == pytest.approx(model.predict(rows, return_std=True)[1])
+    assert list(found) == ["prediction", "low_90", "high_90", "deviation_of_mean"]
+    expected = [*model.predict_interval(rows, 0.9), model.predict(rows, return_std=True)[1]]
+    assert found.to_numpy().T == pytest.approx(np.array(expected))
+    assert run([*words, f"{folder}/p.csv", "--coverage", "0.975", "--json"]) == 0
+    found = pd.read_csv(folder / "p.csv")
+    assert list(found)[1:3] == ["low_97.5", "high_97.5"]
+    assert found["high_97.5"].tolist() == pytest.approx(model.predict_interval(rows, 0.975)[2])
+    assert json.loads(capsys.readouterr().out)["intervals"] == model.calibration_.guarantee
+
+
+def test_a_coverage_that_rows_cannot_calibrate_is_that_of_the_normal_law_and_said_to_be(
+    folder, capsys
+):
+    _, model = fitted(folder, "gp", capsys)
+    words = ["predict", f"{folder}/gp.bochner", f"{folder}/rows.parquet"]
+    code = run([*words, "--out", f"{folder}/p.csv", "--coverage", "0.995", "--json"])
+    assert code == 0
+    told = json.loads(capsys.readouterr().out)["intervals"]
+    assert told.startswith("Gaussian, true if the model is")
+    rows = pd.read_parquet(folder / "rows.parquet")[["a", "c"]]
+    expected = model.predict_interval(rows, 0.995, calibrated=False)[1]
+    assert pd.read_csv(folder / "p.csv")["low_99.5"].tolist() == pytest.approx(expected)
+
+
+def test_a_coverage_of_a_learner_without_intervals_is_refused(folder, capsys):
+    fitted(folder, "ridge", capsys)
+    words = ["predict", f"{folder}/ridge.bochner", f"{folder}/rows.parquet"]
+    assert run([*words, "--out", f"{folder}/p.csv", "--coverage", "0.9"]) == 2
+    assert "KernelRidge has no intervals; gp has." in capsys.readouterr().err
 
 
 def test_settings_reach_the_learner(folder, capsys):

@@ -226,11 +226,21 @@ def plan(**options: Any) -> None:
     type=Destination((".parquet", ".pq", ".csv")),
     help="Table to write: .parquet or .csv.",
 )
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Of new observations that intervals of gp hold; 0.9 if not given.",
+)
 @_separator
 @_json
 @_quiet
 def predict(**options: Any) -> None:
-    """Write the predictions of MODEL for the rows of FILES, in their order."""
+    """Write the predictions of MODEL for the rows of FILES, in their order.
+
+    Of a Gaussian process (gp) also the bounds of a new observation, low_90 and high_90, and
+    deviation_of_mean: that of the function without noise, which is no bound of observations.
+    """
     from bochner.cli.predict import run_predict  # noqa: PLC0415
 
     run_predict(**options)

@@ -11,7 +11,7 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.files import find_files
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
-from bochner.cli.learners import learner, needs_target
+from bochner.cli.learners import intervals_of, learner, needs_target
 from bochner.cli.models import certified
 from bochner.cli.reading import reading, working
 from bochner.cli.show import number, show
@@ -59,6 +59,10 @@ def run_fit(
         fitted.fit_blocks(watched)
     with clock.phase("certify"), working("Measuring how far the features are", quiet):
         numbers, words = certified(fitted, blocks)
+    held = None
+    if hasattr(fitted, "predict_interval"):
+        with clock.phase("intervals"), working("Calibrating intervals", quiet):
+            held = intervals_of(fitted)
     with clock.phase("write"):
         save(fitted, out)
     facts = {
@@ -66,12 +70,14 @@ def run_fit(
         **_facts(fitted, blocks),
         "certificate": numbers,
         "certificate_words": words,
+        **({} if held is None else {"intervals": held}),
         "seconds": clock.seconds,
         "out": str(out),
     }
     lines = [
         *_lines(facts),
         ("certificate", words),
+        *([] if held is None else [("intervals", held)]),
         ("seconds", str(clock)),
         ("model", str(out)),
     ]

@@ -13,8 +13,13 @@ from bochner import estimators
 from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner.cli.names import LEARNERS
+from bochner.errors import InvalidInput
+from bochner.estimators.gaussian_process.intervals import place_of
 
-__all__ = ["learner", "needs_target", "outputs"]
+__all__ = ["Output", "intervals_of", "learner", "needs_target", "outputs"]
+
+#: Share of new observations that intervals hold.
+COVERAGE = 0.9
 
 #: Learners that have no target.
 WITHOUT_TARGET = ("one-class", "kmeans", "pca")
@@ -52,8 +57,15 @@ def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
 Output = Callable[[Blocks], dict[str, np.ndarray]]
 
 
-def outputs(model: Any) -> Output:
-    """Return what gives the columns of predictions of a few rows."""
+def outputs(model: Any, coverage: float | None = None) -> Output:
+    """Return what gives the columns of predictions of a few rows.
+
+    ``coverage`` is that of intervals, of learners that have them; 0.9 if not given.
+    """
+    if coverage is not None and not hasattr(model, "predict_interval"):
+        raise click.BadParameter(
+            f"{type(model).__name__} has no intervals; gp has.", param_hint="'--coverage'"
+        )
     if is_classifier(model):
         return lambda rows: _classes(model, rows)
     if hasattr(model, "cluster_centers_"):
@@ -61,7 +73,7 @@ def outputs(model: Any) -> Output:
     if not hasattr(model, "predict"):
         return lambda rows: _columns("component", model.transform(rows))
     if hasattr(model, "sample_functions"):
-        return lambda rows: _process(model, rows)
+        return _process(model, COVERAGE if coverage is None else coverage)
     if hasattr(model, "offset_"):
         return lambda rows: {
             "prediction": to_numpy(model.predict(rows)),
@@ -78,9 +90,39 @@ def _classes(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
     return found
 
 
-def _process(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
-    mean, deviation = model.predict(rows, return_std=True)
-    return _named(model, "prediction", mean) | _named(model, "deviation", deviation)
+def intervals_of(model: Any, coverage: float | None = None) -> str | None:
+    """Return what holds of a model's intervals, in a sentence; None if it has none."""
+    if not hasattr(model, "predict_interval"):
+        return None
+    if _calibrates(model, COVERAGE if coverage is None else coverage):
+        return model.calibration_.guarantee
+    return f"Gaussian, true if the model is: {len(model.calibration_)} rows calibrate none."
+
+
+def _calibrates(model: Any, coverage: float) -> bool:
+    """Whether the model's rows are enough for intervals of this coverage."""
+    try:
+        place_of(len(model.calibration_), coverage)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _process(model: Any, coverage: float) -> Output:
+    """Return what gives means, bounds of new observations, and the deviation of the mean."""
+    calibrated, percent = _calibrates(model, coverage), f"{100 * coverage:g}"
+
+    def columns(rows: Blocks) -> dict[str, np.ndarray]:
+        mean, low, high = model.predict_interval(rows, coverage, calibrated)
+        deviation = model.predict(rows, return_std=True)[1]
+        return (
+            _named(model, "prediction", mean)
+            | _named(model, f"low_{percent}", low)
+            | _named(model, f"high_{percent}", high)
+            | _named(model, "deviation_of_mean", deviation)
+        )
+
+    return columns
 
 
 def _named(model: Any, what: str, values: Any) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from bochner._ground.files import find_files
 from bochner._ground.writers import write_table
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
-from bochner.cli.learners import outputs
+from bochner.cli.learners import Output, intervals_of, outputs
 from bochner.cli.models import open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import show
@@ -25,6 +25,7 @@ def run_predict(
     model: str,
     files: Sequence[str],
     out: Path,
+    coverage: float | None,
     separator: str | None,
     as_json: bool,
     quiet: bool,
@@ -37,21 +38,25 @@ def run_predict(
         fitted = open_model(model)
         blocks = open_rows(fitted, paths, separator, truth=False)
     names: dict[str, None] = {}
+    columns, held = outputs(fitted, coverage), intervals_of(fitted, coverage)
     with clock.phase("predict"), reading(blocks, quiet) as watched:
-        rows = write_table(out, _chunks(fitted, watched, names))
+        rows = write_table(out, _chunks(fitted, watched, columns, names))
     facts = {"rows": rows, "columns": list(names), "seconds": clock.seconds, "out": str(out)}
+    facts |= {} if held is None else {"intervals": held}
     lines = [
         ("rows", f"{rows:,}"),
         ("columns", ", ".join(names)),
+        *([] if held is None else [("intervals", f"of new observations. {held}")]),
         ("seconds", str(clock)),
         ("table", str(out)),
     ]
     show(facts, lines, as_json, quiet)
 
 
-def _chunks(model: Any, blocks: Blocks, names: dict[str, None]) -> Iterator[dict[str, np.ndarray]]:
+def _chunks(
+    model: Any, blocks: Blocks, columns: Output, names: dict[str, None]
+) -> Iterator[dict[str, np.ndarray]]:
     """Give the predictions of one block after the other, and note the columns' names."""
-    columns = outputs(model)
     for block in blocks.with_rows(block_rows(model.map_.n_features)):
         chunk = columns(Blocks.from_arrays(block.X))
         names.update(dict.fromkeys(chunk))
