@@ -38,7 +38,7 @@ def table(n=160, K=2, seed=0):
 
 
 def options(**changes):
-    return dict(method="orthogonal", n_features=64, random_state=0, tol=1e-8) | changes
+    return dict(method="orthogonal", n_features=64, random_state=0, tol=1e-8, C=1.0) | changes
 
 
 def exact(cls, n=160, **changes):

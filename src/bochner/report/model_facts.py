@@ -119,7 +119,8 @@ def _penalty(model: Any) -> str:
     if criterion is not None:
         return f"alpha = {_numbers(model.alpha_)}, {CRITERIA[criterion]}"
     if hasattr(model, "C"):
-        return f"C = {_numbers(model.C)}, as given"
+        how = "chosen on rows left out" if isinstance(model.C, str) else "as given"
+        return f"C = {_numbers(model.C_)}, {how}"
     if hasattr(model, "nu"):
         return f"nu = {_numbers(model.nu)}, as given"
     if isinstance(getattr(model, "alpha_", None), float):

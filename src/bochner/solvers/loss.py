@@ -83,6 +83,15 @@ class Loss(ABC):
         """Return the width to start smoothing from: the mean of |y − f|."""
         return float(np.abs(y - f).mean())
 
+    @property
+    def degree(self) -> int:
+        """p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0."""
+        return 0
+
+    def in_units(self, units: Float[Array, " t"]) -> "Loss":  # noqa: ARG002
+        """Return the loss whose numbers are in these units, one for each column."""
+        return self
+
     def settled(self, intercept: Float[Array, " t"]) -> Float[Array, " t"]:
         """Return the intercepts; where only their differences matter, about their mean."""
         return intercept

@@ -43,6 +43,10 @@ LARGEST_EXPONENT = 600.0
 class Squared(Loss):
     """(y − f)²/2: then alpha is the penalty of ridge regression."""
 
+    @property
+    def degree(self) -> int:
+        return 2
+
     def value(self, y: Array, f: Array) -> Array:
         return (y - f) ** 2 / 2
 
@@ -58,6 +62,13 @@ class Huber(Loss):
     """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one a column."""
 
     threshold: float | tuple[float, ...] = 1.0
+
+    @property
+    def degree(self) -> int:
+        return 2
+
+    def in_units(self, units: Array) -> "Huber":
+        return Huber(_divided(self.threshold, units))
 
     def value(self, y: Array, f: Array) -> Array:
         r = np.abs(y - f)
@@ -81,6 +92,10 @@ class Quantile(Loss):
 
     level: float | tuple[float, ...] = 0.5
     width: float = 0.0
+
+    @property
+    def degree(self) -> int:
+        return 1
 
     @property
     def kinked(self) -> bool:
@@ -120,6 +135,10 @@ class Absolute(Loss):
     width: float = 0.0
 
     @property
+    def degree(self) -> int:
+        return 1
+
+    @property
     def kinked(self) -> bool:
         return self.width == 0
 
@@ -140,49 +159,69 @@ class Absolute(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(Loss):
-    """max(0, |y − f| − ε): the loss of support vector regression."""
+    """max(0, |y − f| − ε): the loss of support vector regression; one ε, or one a column."""
 
-    epsilon: float = 0.1
+    epsilon: float | tuple[float, ...] = 0.1
     width: float = 0.0
+
+    @property
+    def degree(self) -> int:
+        return 1
+
+    def in_units(self, units: Array) -> "EpsilonInsensitive":
+        return replace(self, epsilon=_divided(self.epsilon, units))
 
     @property
     def kinked(self) -> bool:
         return self.width == 0
 
     def value(self, y: Array, f: Array) -> Array:
-        return ramp(np.abs(y - f) - self.epsilon, self.width)
+        return ramp(np.abs(y - f) - np.asarray(self.epsilon), self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
-        return np.sign(f - y) * ramp_slope(np.abs(y - f) - self.epsilon, self.width)
+        return np.sign(f - y) * ramp_slope(np.abs(y - f) - np.asarray(self.epsilon), self.width)
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return ramp_curvature(np.abs(y - f) - self.epsilon, self.width)
+        return ramp_curvature(np.abs(y - f) - np.asarray(self.epsilon), self.width)
 
     def smooth(self, width: float) -> "EpsilonInsensitive":
         return replace(self, width=width)
 
+    def at(self, columns: Array) -> "EpsilonInsensitive":
+        return replace(self, epsilon=_of(self.epsilon, columns))
+
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(Loss):
-    """max(0, |y − f| − ε)²."""
+    """max(0, |y − f| − ε)²; one ε, or one a column."""
 
-    epsilon: float = 0.1
+    epsilon: float | tuple[float, ...] = 0.1
+
+    @property
+    def degree(self) -> int:
+        return 2
+
+    def in_units(self, units: Array) -> "SquaredEpsilonInsensitive":
+        return SquaredEpsilonInsensitive(_divided(self.epsilon, units))
+
+    def at(self, columns: Array) -> "SquaredEpsilonInsensitive":
+        return SquaredEpsilonInsensitive(_of(self.epsilon, columns))
 
     @property
     def local(self) -> bool:
         return True
 
     def value(self, y: Array, f: Array) -> Array:
-        return positive(np.abs(y - f) - self.epsilon) ** 2
+        return positive(np.abs(y - f) - np.asarray(self.epsilon)) ** 2
 
     def slope(self, y: Array, f: Array) -> Array:
-        return 2 * np.sign(f - y) * positive(np.abs(y - f) - self.epsilon)
+        return 2 * np.sign(f - y) * positive(np.abs(y - f) - np.asarray(self.epsilon))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return 2.0 * (np.abs(y - f) > self.epsilon)
+        return 2.0 * (np.abs(y - f) > np.asarray(self.epsilon))
 
     def distance(self, y: Array, f: Array) -> Array:
-        return self.epsilon - np.abs(y - f)
+        return np.asarray(self.epsilon) - np.abs(y - f)
 
 
 @dataclass(frozen=True)
@@ -218,6 +257,12 @@ def _of(numbers: float | tuple[float, ...], columns: Array) -> float | tuple[flo
     if not isinstance(numbers, tuple):
         return numbers
     return tuple(numbers[i] for i in columns.tolist())
+
+
+def _divided(numbers: float | tuple[float, ...], units: Array) -> float | tuple[float, ...]:
+    """Return numbers in these units: one where all are equal, else one a column."""
+    values = np.atleast_1d(np.asarray(numbers) / units).tolist()
+    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def _exp(f: Array) -> Array:

@@ -21,7 +21,7 @@ hand the length of the step is found on n numbers, without features.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,21 +70,24 @@ class Problem:
         Weights, zero or above; with t columns each target has its own, as in cross-validation.
     loss : Loss
         Elementwise, convex in f.
-    alpha : float
-        Above zero.
+    alpha : float or (t,)
+        Above zero; one for all targets or one each.
     fit_intercept : bool
         Whether b is fitted, or zero.
     drift : float
         Slope of the objective in b.
+    value : float or (t,)
+        What one is worth in the objective that is reported, where y is in other units.
     """
 
     features: Features
     y: Float[Array, "n t"]
     w: Float[Array, "n t"]
     loss: Loss
-    alpha: float
+    alpha: Any
     fit_intercept: bool = True
     drift: float = 0.0
+    value: Any = 1.0
 
 
 class Step(NamedTuple):
@@ -134,15 +137,20 @@ def minimise(
     return optimum(problem, descend(problem, at, tol=tol, max_iter=max_iter))
 
 
-def optimum(problem: Problem, found: State) -> Optimum:
-    """Return what a descent found, without the rows' numbers."""
+def optimum(problem: Problem, found: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
+    """Return what a descent found, without the rows' numbers.
+
+    Where its targets are in ``units``, coefficients are for those in units of one, at this alpha.
+    """
     local = _local(problem, found)
+    with np.errstate(over="ignore"):
+        gap = float((problem.value * found.gap * local.size).sum())
     return Optimum(
-        found.coef,
-        found.intercept,
-        problem.alpha,
+        units * found.coef,
+        units * found.intercept,
+        problem.alpha if alpha is None else alpha,
         _objective(problem, found, local),
-        float((found.gap * local.size).sum()),
+        gap,
         found.outcome,
         NewtonHistory(*np.array(found.steps, dtype=float).reshape(-1, len(Step._fields)).T),
     )
@@ -189,14 +197,17 @@ def descend(
 
 
 def _objective(problem: Problem, at: State, local: "_Local") -> float:
-    return float((local.size + problem.drift * at.intercept).sum())
+    with np.errstate(over="ignore"):
+        return float((problem.value * (local.size + problem.drift * at.intercept)).sum())
 
 
 def _step(problem: Problem, at: State, before: "_Local", after: "_Local", gain: Array) -> Step:
     width = at.width if problem.loss.kinked else 0.0
     bending = float(np.count_nonzero(before.curvature) / before.curvature.size)
     objective = _objective(problem, at, after)
-    return Step(objective, float((gain * before.size).sum()), 0, bending, width)
+    with np.errstate(over="ignore"):
+        decrease = float((problem.value * gain * before.size).sum())
+    return Step(objective, decrease, 0, bending, width)
 
 
 # --- the objective on n numbers ------------------------------------------------------------------
@@ -242,11 +253,12 @@ def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Flo
     pull, hessians = _derivatives(problem, local)
     pull[:-1] += problem.alpha * at.coef
     pull[-1] = pull[-1] + problem.drift if problem.fit_intercept else 0.0
+    alphas = np.broadcast_to(problem.alpha, len(hessians))
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
     steps = np.stack(
         [
-            direction(H, g, problem.alpha, far, problem.fit_intercept)
-            for H, g, far in zip(hessians, pull.T, farthest, strict=True)
+            direction(H, g, alpha, far, problem.fit_intercept)
+            for H, g, alpha, far in zip(hessians, pull.T, alphas, farthest, strict=True)
         ],
         axis=1,
     )

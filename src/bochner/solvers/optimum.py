@@ -1,7 +1,8 @@
 """What the minimisation of a convex loss returns: a value, an outcome whose text is the remedy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,8 @@ class Optimum:
     coef : (D, t) float64
         β.
     intercept : (t,) float64
-    alpha : float
+    alpha : float or (t,)
+        One for all columns, or one each.
     objective : float
         Its value there, summed over columns; of the loss itself, kinks and all.
     gap : float
@@ -87,7 +89,7 @@ class Optimum:
 
     coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
-    alpha: float
+    alpha: Any
     objective: float
     gap: float
     outcome: Convergence
@@ -97,6 +99,21 @@ class Optimum:
     def theta(self) -> Float[Array, "t p"]:
         """Coefficients and intercept, a row for each column of the problem."""
         return np.column_stack([self.coef.T, self.intercept])
+
+    def scaled(self, weights: float) -> "Optimum":
+        """Return the minimum where all weights are so many times as large, and alpha too."""
+        if weights == 1:
+            return self
+        log = self.history
+        return replace(
+            self,
+            alpha=weights * self.alpha,
+            objective=weights * self.objective,
+            gap=weights * self.gap,
+            history=replace(
+                log, objective=weights * log.objective, decrease=weights * log.decrease
+            ),
+        )
 
     def __repr__(self) -> str:
         """Return one line."""

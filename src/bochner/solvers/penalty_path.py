@@ -11,7 +11,13 @@ import numpy as np
 
 from bochner._ground.shapes import Array, Float
 from bochner.solvers.lengths import best_constant
-from bochner.solvers.losses import Huber, Loss, Quantile
+from bochner.solvers.losses import (
+    EpsilonInsensitive,
+    Huber,
+    Loss,
+    Quantile,
+    SquaredEpsilonInsensitive,
+)
 from bochner.solvers.nonsmooth import Problem, State, descend, spread, start
 
 __all__ = ["HeldOutPath", "largest_penalty", "path_of", "tiled"]
@@ -84,7 +90,7 @@ def path_of(
     y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
     held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
     loss = tiled(problem.loss, folds)
-    inner = replace(problem, y=y, w=w, loss=loss)
+    inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
     at = first = start(inner)
     constant = _errors(loss, y, held, at.fitted)
     alphas: list[float] = []
@@ -129,6 +135,10 @@ def tiled(loss: Loss, times: int) -> Loss:
         return replace(loss, level=times * loss.level)
     if isinstance(loss, Huber) and isinstance(loss.threshold, tuple):
         return Huber(times * loss.threshold)
+    if isinstance(loss, EpsilonInsensitive | SquaredEpsilonInsensitive) and isinstance(
+        loss.epsilon, tuple
+    ):
+        return replace(loss, epsilon=times * loss.epsilon)
     return loss
 
 

@@ -6,28 +6,41 @@ A model here has the parameters ``C``, ``precision``, ``fit_intercept``, ``tol``
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._ground.blocks import Blocks
-from bochner._ground.checks import positive
+from bochner._ground.checks import integer, positive
 from bochner._ground.shapes import Array, Float
 from bochner._ground.warned import warn_user
 from bochner.errors import InvalidInput, InvalidType
+from bochner.estimators.convex import iterated
 from bochner.estimators.convex.calibration import Calibration, Rest, calibrate, folds_of
 from bochner.estimators.convex.iterated import check_steps
+from bochner.estimators.convex.penalty import (
+    FIRST,
+    Learned,
+    chosen_kernel,
+    chosen_penalty,
+    sampled,
+)
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.estimators.fitting.labels import indicators
+from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.fitting.state import INPUTS, forget
+from bochner.features.draw import as_method
+from bochner.planning.width import as_enough
+from bochner.solvers.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.hessian import forward
 from bochner.solvers.loss import Loss
 from bochner.solvers.newton import minimise
 from bochner.solvers.optimum import Optimum
+from bochner.solvers.penalty_path import HeldOutPath
 
-__all__ = ["calibrated", "chosen", "decided", "decisions", "encoder", "fit", "penalty"]
+__all__ = ["Fitted", "calibrated", "chosen", "decided", "decisions", "encoder", "fit", "penalty"]
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
 #: need no more than float32: where it would blur coefficients, features hardly move decisions.
@@ -37,22 +50,38 @@ SMALL = 1e8
 CALIBRATION_ROWS = 50_000
 
 
-def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
-    """Choose what is open, sweep the features until the loss is least; return the features.
+class Fitted(NamedTuple):
+    """What a fit was made of, its weights in a unit, and the minimum for those."""
 
-    Sets ``solution_``, ``n_iter_`` and ``feature_dtype_`` beside what ``engine.choose`` sets.
+    features: Features
+    blocks: Blocks
+    found: Optimum
+    unit: float
+
+
+def fit(model: Any, blocks: Blocks, loss: Loss) -> Fitted:
+    """Choose what is open, sweep the features until the loss is least; return them.
+
+    Sets ``solution_``, ``path_``, ``n_iter_`` and ``feature_dtype_`` beside what
+    ``engine.choose`` sets. Weights are counted in a unit near the largest.
     """
     alpha = penalty(model)
     check_steps(model)
+    blocks, unit = iterated.in_units(model, blocks)
+    learned = Learned(_compared(loss), len(model.classes_), bool(model.fit_intercept))
     start = _started(model)
-    if start is None:
-        _choose(model, blocks, alpha)
+    near = _choose(model, blocks, None if alpha is None else alpha / unit, learned, start)
+    model.path_ = None
+    if alpha is None:
+        alpha = unit
+        if (tried := _path(model, blocks, learned, near)) is not None:
+            path, end = tried
+            model.path_, start, alpha = path, start or end, unit * path.alpha
     features = Features(model.map_, blocks, model.feature_dtype_)
-    _require_weight(model, features)
-    model.solution_ = minimise(
+    found = minimise(
         features,
         loss,
-        alpha,
+        alpha / unit,
         fit_intercept=model.fit_intercept,
         start=start,
         moments=None if features.cached or loss.kinked else _moments(model, blocks),
@@ -60,14 +89,21 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Features:
         tol=model.tol,
         max_iter=model.max_iter,
     )
+    model.solution_ = found.scaled(unit)
     model.n_iter_ = max(1, len(model.solution_.history))
     if not model.solution_.outcome.good:
         warn_user(str(model.solution_.outcome))
-    return features
+    return Fitted(features, blocks, found, unit)
 
 
-def penalty(model: Any) -> float:
-    """Return alpha = 1/C; an infinite C is no penalty."""
+def penalty(model: Any) -> float | None:
+    """Return alpha = 1/C, None where C is chosen; an infinite C is no penalty."""
+    if isinstance(model.C, str):
+        if model.C == "auto":
+            return None
+        raise InvalidInput(
+            f'{type(model).__name__}: C must be "auto" or a positive number; got {model.C!r}.'
+        )
     if isinstance(model.C, float) and math.inf == model.C:
         return 0.0
     return 1 / positive(model.C, type(model).__name__, "C")
@@ -102,23 +138,52 @@ def _asked(model: Any) -> tuple[str, ...]:
     return tuple(map(repr, (*asked, model.classes_.tolist())))
 
 
-def _choose(model: Any, blocks: Blocks, alpha: float) -> None:
+def _choose(
+    model: Any, blocks: Blocks, alpha: float | None, learned: Learned, start: Optimum | None
+) -> int:
+    """Choose what is open unless a start has it; return the step of the penalty to look near."""
+    found = FIRST
+
+    def search(kernel: Any, sample: RowSample) -> Any:
+        nonlocal found
+        rows = sampled(blocks, model.seed_, learned.n_classes)
+        open_ = as_enough(model.n_features) is not None
+        width = engine.SEARCHED if open_ else integer(model.n_features, "bochner", "n_features", 1)
+        chosen, found = chosen_kernel(
+            kernel, sample, rows, learned, width, model.seed_, as_method(model.method)
+        )
+        return chosen
+
+    if start is not None:
+        return found
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
-    share = engine.share_of(model, blocks, alpha / 2 if alpha > 0 else None)
-    engine.choose(model, blocks, n_classes=len(model.classes_), share=share)
+    share = engine.share_of(model, blocks, alpha / 2 if alpha else None)
+    by_loss = alpha is None and isinstance(model.kernel, str) and not engine.learns_metric(model)
+    engine.choose(
+        model,
+        blocks,
+        n_classes=learned.n_classes,
+        share=share,
+        search=search if by_loss else None,
+    )
     small = engine.count_rows(blocks) * model.map_.n_features**2 <= SMALL
     double = small if model.precision == "auto" else model.precision == "float64"
     model.feature_dtype_ = "float64" if double else "float32"
+    return found
 
 
-def _require_weight(model: Any, features: Features) -> None:
-    """Read all rows once, so that features are kept where they fit."""
-    weight = sum(float(weights_of(b).sum()) for b in features)
-    if not weight > 0:
-        raise InvalidInput(
-            f"{type(model).__name__}: at least one row must have a positive weight; the sum of all "
-            f"weights is {weight:g}. Check sample_weight and class_weight."
-        )
+def _path(
+    model: Any, blocks: Blocks, learned: Learned, near: int
+) -> tuple[HeldOutPath, Optimum] | None:
+    rows = sampled(blocks, model.seed_, learned.n_classes)
+    return chosen_penalty(model.map_, rows, learned, near)
+
+
+def _compared(loss: Loss) -> Loss:
+    """Return the loss that penalties are compared by: in the place of a slow one its like."""
+    if isinstance(loss, CrammerSinger):
+        return SquaredHinge() if loss.squared else Hinge()
+    return loss
 
 
 def _moments(model: Any, blocks: Blocks) -> Any:
@@ -146,10 +211,10 @@ def decided(model: Any, X: Array) -> Array:
     return model.classes_[codes]
 
 
-def calibrated(model: Any, features: Features, blocks: Blocks, loss: Loss) -> Calibration:
+def calibrated(model: Any, fitted: Fitted, loss: Loss) -> Calibration:
     """Return the calibration on decision values of rows held out, fold by fold."""
-    rests = folds_of(features, blocks, model.seed_, len(model.classes_))
-    parts = [_held_out(model, rest, loss) for rest in rests]
+    rests = folds_of(fitted.features, fitted.blocks, model.seed_, len(model.classes_))
+    parts = [_held_out(model, rest, loss, fitted.found) for rest in rests]
     if not parts:
         raise InvalidInput(
             f"{type(model).__name__}: probability=True needs some different rows of each class, to "
@@ -157,17 +222,17 @@ def calibrated(model: Any, features: Features, blocks: Blocks, loss: Loss) -> Ca
         )
     f, codes, w = map(np.concatenate, zip(*parts, strict=True))
     step = -(-len(f) // CALIBRATION_ROWS)
-    return calibrate(f[::step], codes[::step], w[::step])
+    return calibrate(f[::step], codes[::step], fitted.unit * w[::step])
 
 
-def _held_out(model: Any, rest: Rest, loss: Loss) -> tuple[Array, Array, Array]:
+def _held_out(model: Any, rest: Rest, loss: Loss, start: Optimum) -> tuple[Array, Array, Array]:
     """Fit to the rest, from the fit to all; return decisions, codes and weights of the fold."""
     found = minimise(
         rest,
         loss,
-        model.solution_.alpha,
+        start.alpha,
         fit_intercept=model.fit_intercept,
-        start=model.solution_,
+        start=start,
         targets=encoder(len(model.classes_), loss),
         tol=model.tol,
         max_iter=model.max_iter,

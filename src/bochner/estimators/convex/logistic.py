@@ -1,5 +1,6 @@
 """Logistic regression at any number of rows."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from bochner.kernels import Kernel
 from bochner.planning.width import Enough
 from bochner.solvers.class_losses import Logistic, Multinomial
 from bochner.solvers.optimum import Optimum
+from bochner.solvers.penalty_path import HeldOutPath
 
 __all__ = ["LogisticRegression"]
 
@@ -43,8 +45,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
         rows; see :class:`bochner.KernelRidge`.
-    C : float, default 1.0
-        Weight of the losses, as in scikit-learn; ``inf`` is no penalty.
+    C : "auto" or float, default "auto"
+        Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
+        rows that were left out of a sample of some thousand lose the least, and where the kernel
+        is a name, its lengthscale is compared with those an octave away by the same loss.
     multinomial : bool, default True
         Several classes: one softmax, or (False) each against the rest, normalised.
     class_weight : dict, "balanced" or None, default None
@@ -70,6 +74,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     intercept_ : (1,) or (K,)
     solution_ : Optimum
         Coefficients, objective, outcome (its text is the remedy) and history.
+    C_ : float
+        The one used.
+    path_ : HeldOutPath or None
+        With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
+        where rows are too few to leave some of a class out: C is then 1.
     n_iter_ : int
         Newton steps.
     kernel_, map_, choice_, search_
@@ -94,6 +103,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     """
 
     solution_: Optimum
+    path_: HeldOutPath | None
 
     def __init__(
         self,
@@ -102,7 +112,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         method: Method | str = "auto",
         n_features: int | str | Enough = 1024,
         metric: str | None = None,
-        C: float = 1.0,
+        C: float | str = "auto",
         multinomial: bool = True,
         class_weight: Any = None,
         fit_intercept: bool = True,
@@ -195,6 +205,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         return apart - logsumexp(apart, axis=1, keepdims=True)
 
     # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def C_(self) -> float:
+        """The weight of the losses that was used."""
+        return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
     @property
     def coef_(self) -> Float[Array, "t D"]:

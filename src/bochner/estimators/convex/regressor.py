@@ -97,7 +97,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Coefficients, duality gap, outcome, and what every step did.
     path_ : HeldOutPath or None
         Penalties and what the rows left out lost.
-    alpha_ : float
+    alpha_ : float or (t,)
+        The penalty used; one for each target where the loss is not quadratic and their units
+        differ.
     coef_ : (D,) or (t, D)
     intercept_ : float or (t,)
     n_iter_ : int
@@ -110,6 +112,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
+    Targets are fitted in a unit near their spread, a power of two, so that s y is fitted as y is
+    for every s, but with losses of a log link and custom ones.
+
     Time O(steps (n D + a D²)), a the rows that bend the loss: all for smooth losses, few for
     others. Five folds share their sweeps, not their Hessians.
     """
@@ -177,22 +182,30 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._fit(blocks)
 
     def _fit(self, blocks: Blocks) -> Self:
-        loss, alpha = by_name(self.loss, self.quantiles), _as_alpha(self.alpha)
-        features = iterated.prepare(self, blocks, self._like_ridge(loss, alpha, blocks))
+        asked, alpha = by_name(self.loss, self.quantiles), _as_alpha(self.alpha)
+        rows = iterated.scaled(self, blocks, asked.degree)
+        features = iterated.prepare(self, rows.blocks, self._like_ridge(asked, alpha, rows))
         y, w = iterated.targets_of(self, features)
-        y = self._columns(loss, np.where(w > 0, y, y[w[:, 0] > 0][0]))
-        _check_targets(loss, y, w)
-        problem = Problem(features, y, w, loss, 0.0, bool(self.fit_intercept))
+        y = self._columns(asked, np.where(w > 0, y, y[w[:, 0] > 0][0]))
+        rows = rows.repeated(y.shape[1] // len(rows.units))
+        _check_targets(asked, y, w)
+        loss, intercept = asked.in_units(rows.units), bool(self.fit_intercept)
+        problem = Problem(features, y, w, loss, 0.0, intercept, value=rows.value)
         if self.loss == "huber":
             problem = replace(problem, loss=_first_huber(problem))
         self.path_: HeldOutPath | None = None
         self.n_iter_ = 0
+        alpha = alpha if isinstance(alpha, str) else rows.penalty(alpha)
         if self.early_stopping:
             alpha = 0.0 if isinstance(alpha, str) else alpha
-            problem, found = self._stopped(replace(problem, alpha=alpha), blocks)
+            problem, found = self._stopped(replace(problem, alpha=alpha), rows.blocks)
         else:
-            problem, found = self._descended(problem, alpha, blocks)
-        self.loss_, self.solution_ = problem.loss, optimum(problem, found)
+            problem, found = self._descended(problem, alpha, rows.blocks)
+        if self.path_ is not None:
+            first = np.atleast_1d(rows.original(1.0))[0]
+            self.path_ = replace(self.path_, alphas=first * self.path_.alphas)
+        self.loss_ = problem.loss.in_units(1 / rows.units) if self.loss == "huber" else asked
+        self.solution_ = optimum(problem, found, rows.units, rows.original(problem.alpha))
         iterated.warn(self.solution_.outcome)
         return self
 
@@ -213,15 +226,14 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.target_shape_ = (len(levels),)
         return np.repeat(y, len(levels), axis=1)
 
-    def _like_ridge(self, loss: Loss, alpha: float | str, blocks: Blocks) -> float | None:
+    def _like_ridge(self, loss: Loss, alpha: float | str, rows: iterated.Scaled) -> float | None:
         """Return a given penalty as that of squares, where the two compare."""
         if isinstance(alpha, str) or self.early_stopping or isinstance(loss, LOG_LINK):
             return None
-        return alpha * (iterated.spread_of(blocks) if loss.kinked else 1.0)
+        spread = iterated.spread_of(rows.blocks) if loss.kinked else 1.0
+        return spread * float(np.mean(rows.penalty(alpha)))
 
-    def _descended(
-        self, problem: Problem, alpha: float | str, blocks: Blocks
-    ) -> tuple[Problem, State]:
+    def _descended(self, problem: Problem, alpha: Any, blocks: Blocks) -> tuple[Problem, State]:
         """Return the problem with its penalty, and the minimum."""
         at = None
         if isinstance(alpha, str):
@@ -283,10 +295,13 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y = np.asarray(y, np.float64).reshape(len(fitted), -1)
         y = np.broadcast_to(y, fitted.shape)
         w = np.ones((len(y), 1)) if sample_weight is None else np.asarray(sample_weight)[:, None]
-        w = np.broadcast_to(w, y.shape)
-        lost = (w * self.loss_.value(y, fitted)).sum(axis=0)
-        best = np.broadcast_to(best_constant(self.loss_, y, w), y.shape)
-        most = (w * self.loss_.value(y, best)).sum(axis=0)
+        w = np.broadcast_to(w / iterated.unit_of(float(np.max(w))), y.shape)
+        units = np.array([iterated.unit_of(m) for m in np.abs(y).max(axis=0)])
+        units, loss = units if self.loss_.degree else units / units, self.loss_.in_units(units)
+        y, fitted = y / units, fitted / units
+        lost = (w * loss.value(y, fitted)).sum(axis=0)
+        best = np.broadcast_to(best_constant(loss, y, w), y.shape)
+        most = (w * loss.value(y, best)).sum(axis=0)
         return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
 
     def _fitted(self, X: Array) -> Float[Array, "n t"]:
@@ -297,7 +312,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def alpha_(self) -> float:
+    def alpha_(self) -> Any:
         """The penalty used."""
         return self.solution_.alpha
 

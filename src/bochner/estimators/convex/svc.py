@@ -1,5 +1,6 @@
 """Support vector classification at any number of rows."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from bochner.planning.width import Enough
 from bochner.solvers.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.loss import Loss
 from bochner.solvers.optimum import Optimum
+from bochner.solvers.penalty_path import HeldOutPath
 
 __all__ = ["SVC"]
 
@@ -55,8 +57,10 @@ class SVC(ClassifierMixin, BaseEstimator):
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
         rows; see :class:`bochner.KernelRidge`.
-    C : float, default 1.0
-        Weight of the losses, as in scikit-learn; ``inf`` is no penalty.
+    C : "auto" or float, default "auto"
+        Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
+        rows that were left out of a sample of some thousand lose the least, and where the kernel
+        is a name, its lengthscale is compared with those an octave away by the same loss.
     loss : {"squared_hinge", "hinge"}, default "squared_hinge"
         max(0, 1 − yf)² is the faster; max(0, 1 − yf) is that of scikit-learn's SVC.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
@@ -91,6 +95,11 @@ class SVC(ClassifierMixin, BaseEstimator):
     intercept_ : (1,) or (K,)
     solution_ : Optimum
         Coefficients, objective, outcome (its text is the remedy) and history.
+    C_ : float
+        The one used.
+    path_ : HeldOutPath or None
+        With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
+        where rows are too few to leave some of a class out: C is then 1.
     n_iter_ : int
         Newton steps.
     calibration_ : Calibration
@@ -120,6 +129,7 @@ class SVC(ClassifierMixin, BaseEstimator):
     """
 
     solution_: Optimum
+    path_: HeldOutPath | None
 
     def __init__(
         self,
@@ -128,7 +138,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         method: Method | str = "auto",
         n_features: int | str | Enough = 1024,
         metric: str | None = None,
-        C: float = 1.0,
+        C: float | str = "auto",
         loss: str = "squared_hinge",
         multi_class: str = "ovr",
         probability: bool = False,
@@ -188,9 +198,9 @@ class SVC(ClassifierMixin, BaseEstimator):
     def _fit(self, blocks: Blocks) -> Self:
         loss = self._loss()
         self.__dict__.pop("calibration_", None)  # a warm start keeps the rest
-        features = classification.fit(self, blocks, loss)
+        fitted = classification.fit(self, blocks, loss)
         if self.probability:
-            self.calibration_ = classification.calibrated(self, features, blocks, loss)
+            self.calibration_ = classification.calibrated(self, fitted, loss)
         return self
 
     def _loss(self) -> Loss:
@@ -232,6 +242,11 @@ class SVC(ClassifierMixin, BaseEstimator):
         return self.calibration_
 
     # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def C_(self) -> float:
+        """The weight of the losses that was used."""
+        return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
     @property
     def coef_(self) -> Float[Array, "t D"]:

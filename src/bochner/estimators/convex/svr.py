@@ -1,29 +1,42 @@
 """Support vector regression at any number of rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from bochner._ground.arrays import to_numpy
 from bochner._ground.blocks import Blocks
 from bochner._ground.checks import nonnegative, one_of, positive
 from bochner._ground.random import Seed
 from bochner._ground.shapes import Array, Float
+from bochner.errors import InvalidInput
 from bochner.estimators.convex import iterated
 from bochner.estimators.fitting import engine
+from bochner.estimators.fitting.alike import N_FOLDS, row_marks
+from bochner.estimators.fitting.feature_blocks import FeatureBlock, Kept
 from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.estimators.fitting.named import accepts_sparse, set_kernel_params
 from bochner.estimators.fitting.state import all_or_nothing
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.planning.width import Enough
-from bochner.solvers.losses import EpsilonInsensitive, SquaredEpsilonInsensitive
-from bochner.solvers.nonsmooth import Problem, minimise
+from bochner.solvers.losses import EpsilonInsensitive, Loss, SquaredEpsilonInsensitive
+from bochner.solvers.nonsmooth import Problem, descend, optimum
 from bochner.solvers.optimum import Optimum
+from bochner.solvers.penalty_path import HeldOutPath, path_of
 
 __all__ = ["SVR"]
+
+#: epsilon="auto", as a share of the mean distance of y from its median.
+AUTO_EPSILON = 0.05
+
+#: Rows that penalties are compared on, and from how many on one fold of five is enough.
+PATH_ROWS, ONE_FOLD = 4096, 1000
 
 _LOSSES = {
     "epsilon_insensitive": EpsilonInsensitive,
@@ -48,10 +61,13 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
         rows; see :class:`bochner.KernelRidge`.
-    C : float, default 1.0
-        Weight of the loss against the penalty, above zero.
-    epsilon : float, default 0.1
-        Errors up to this cost nothing; zero or above, in the units of y.
+    C : "auto" or float, default "auto"
+        Weight of the loss against the penalty, above zero; a number means what it does in
+        scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
+        sample of some thousand lose the least.
+    epsilon : "auto" or float, default "auto"
+        Errors up to this cost nothing; zero or above, in the units of y. "auto" is a twentieth of
+        the mean distance of y from its median.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
         The squared one is smooth, and faster to fit.
     precision : {"auto", "float32", "float64"}, default "auto"
@@ -71,6 +87,11 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The kernel with its numbers, φ, and how both were chosen.
     solution_ : Optimum
         Coefficients, duality gap, outcome, and what every step did.
+    C_, epsilon_ : float or (t,)
+        Those used, in the units of y; one for each target where these differ.
+    path_ : HeldOutPath or None
+        With C="auto": the penalties 1/C that were compared, of the first target, and what rows
+        left out lost.
     coef_ : (D,) or (t, D)
     intercept_ : float or (t,)
     n_iter_ : int
@@ -80,12 +101,16 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
+    Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
+    fitted as y is, for every s.
+
     Time O(steps (n D + a D²)), a the rows near a kink, few at the end; see
     :mod:`bochner.solvers.nonsmooth`. Features are kept where a quarter of the free memory holds
     them, and made anew in every step otherwise.
     """
 
     solution_: Optimum
+    path_: HeldOutPath | None
 
     def __init__(
         self,
@@ -94,8 +119,8 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         method: Method | str = "auto",
         n_features: int | str | Enough = 1024,
         metric: str | None = None,
-        C: float = 1.0,
-        epsilon: float = 0.1,
+        C: float | str = "auto",
+        epsilon: float | str = "auto",
         loss: str = "epsilon_insensitive",
         precision: str = "auto",
         fit_intercept: bool = True,
@@ -142,18 +167,39 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._fit(blocks)
 
     def _fit(self, blocks: Blocks) -> Self:
-        alpha = 1 / positive(self.C, "SVR", "C")
-        loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))](
-            nonnegative(self.epsilon, "SVR", "epsilon")
-        )
-        squared = self.loss == "squared_epsilon_insensitive"
-        like_ridge = alpha / 2 if squared else alpha * iterated.spread_of(blocks)
-        features = iterated.prepare(self, blocks, like_ridge)
+        kind = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
+        C, epsilon = _number(self.C, "C", positive), _number(self.epsilon, "epsilon", nonnegative)
+        rows = iterated.scaled(self, blocks, kind().degree)
+        tube = AUTO_EPSILON * rows.spread if epsilon is None else epsilon / rows.units
+        loss, alpha = kind(iterated.one_or_each(tube)), None if C is None else rows.penalty(1 / C)
+        features = iterated.prepare(self, rows.blocks, _like_ridge(loss, alpha, rows))
+        self.path_ = None
+        if alpha is None:
+            self.path_, alpha = self._path(loss, rows)
         y, w = iterated.targets_of(self, features)
-        problem = Problem(features, y, w, loss, alpha, bool(self.fit_intercept))
-        self.solution_ = minimise(problem, tol=self.tol, max_iter=self.max_iter)
+        y, intercept = np.where(w > 0, y, y[w[:, 0] > 0][0]), bool(self.fit_intercept)
+        problem = Problem(features, y, w, loss, alpha, intercept, value=rows.value)
+        found = descend(problem, tol=self.tol, max_iter=self.max_iter)
+        self.solution_ = optimum(problem, found, rows.units, rows.original(alpha))
+        self.epsilon_ = iterated.one_or_each(rows.units * tube)
         iterated.warn(self.solution_.outcome)
         return self
+
+    def _path(self, loss: Loss, rows: iterated.Scaled) -> tuple[HeldOutPath | None, float]:
+        """Return what rows left out lost on the path, and the best penalty in the rows' units."""
+        sample = engine.presample(rows.blocks, self.seed_).lowest(PATH_ROWS)
+        marks = row_marks(sample.X, self.seed_)
+        different = np.unique(marks)
+        if len(different) < 2:
+            return None, 1.0
+        folds = 1 if len(different) >= ONE_FOLD else min(N_FOLDS, len(different))
+        numbers = np.searchsorted(different, marks)[:, None] % N_FOLDS
+        Z = to_numpy(engine.as_features(self.map_, sample.X, self.feature_dtype_))
+        kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
+        problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, bool(self.fit_intercept))
+        path, _ = path_of(problem, np.equal(numbers, np.arange(folds)), self.max_iter)
+        first = np.atleast_1d(rows.original(1.0))[0]
+        return replace(path, alphas=first * path.alphas), path.alpha
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X) β + b, (n,) or (n, t), in the array library of X and float64."""
@@ -164,6 +210,11 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Give the predictions of one block of rows after the other."""
         for X, fitted in iterated.fitted_blocks(self, blocks):
             yield iterated.shaped(fitted, self.target_shape_, like=X)
+
+    @property
+    def C_(self) -> Any:
+        """The weight of the loss that was used."""
+        return 1 / self.solution_.alpha
 
     @property
     def coef_(self) -> Float[Array, " D"]:
@@ -190,3 +241,20 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         return tags
+
+
+def _number(given: object, name: str, check: Callable[[Any, str, str], float]) -> float | None:
+    """Return a parameter that is a number, None where it is to be chosen."""
+    if given == "auto":
+        return None
+    if isinstance(given, str):
+        raise InvalidInput(f'SVR: {name} must be "auto" or a number; got {given!r}.')
+    return check(given, "SVR", name)
+
+
+def _like_ridge(loss: Loss, alpha: Any, rows: iterated.Scaled) -> float | None:
+    """Return a given penalty as that of squares."""
+    if alpha is None:
+        return None
+    times = iterated.spread_of(rows.blocks) if loss.kinked else 0.5
+    return times * float(np.mean(alpha))

@@ -177,7 +177,7 @@ def _penalties(model: Any, n: int, m: int) -> dict[str, float]:
     fitted = getattr(getattr(model, "moments_", None), "rows", n)
     given: dict[str, float] = {}
     if "C" in model.get_params(deep=False):
-        given["C"] = float(model.C) * n / m
+        given["C"] = float(np.min(model.C_)) * n / m
     alpha = getattr(model, "alpha", None)
     if isinstance(alpha, int | float) and not hasattr(model, "learning_rate"):
         given["alpha"] = float(alpha) * m / fitted

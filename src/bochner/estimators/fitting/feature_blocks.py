@@ -13,7 +13,7 @@ from bochner.features import FeatureMap
 from bochner.features.nystrom import Rounded
 from bochner.planning.sizes import block_rows
 
-__all__ = ["FeatureBlock", "Features", "Watcher", "weights_of"]
+__all__ = ["FeatureBlock", "Features", "Kept", "Watcher", "weights_of"]
 
 
 class Watcher(Protocol):
@@ -29,6 +29,25 @@ class FeatureBlock(NamedTuple):
     y: Array | None
     w: Array | None
     start: int
+
+
+class Kept(NamedTuple):
+    """Rows of features in memory, as solvers read them."""
+
+    block: FeatureBlock
+
+    @property
+    def cached(self) -> bool:
+        """They are."""
+        return True
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.block.Z.shape[1]
+
+    def __iter__(self) -> Iterator[FeatureBlock]:
+        return iter((self.block,))
 
 
 def weights_of(block: FeatureBlock) -> Float[Array, " b"]:

@@ -50,7 +50,7 @@ def ridge_penalty(model: Any, X: Any, n: int) -> float:
     Without a penalty (k-means, principal components): a thousandth of k(x, x) a row.
     """
     if hasattr(model, "C"):
-        return 1 / (2 * float(model.C))
+        return 1 / (2 * float(np.min(model.C_)))
     if hasattr(model, "learning_rate"):
         return float(model.alpha) * n / 2
     if hasattr(model, "alpha_"):
