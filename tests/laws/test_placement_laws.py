@@ -3,17 +3,20 @@
 Placements that are never formed, and weighted ones, are in test_structured_laws.py.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from gallery import PLACEMENTS
 from scipy.special import hyp1f1
-from scipy.stats import ks_2samp, norm
+from scipy.stats import beta, ks_2samp, kstest, norm
 from scipy.stats import t as student
 from sklearn.kernel_approximation import RBFSampler
 from tolerance import assert_close, bar
 
 from bochner.errors import InvalidInput
 from bochner.features import IID, QMC, Fastfood, Fourier, Orthogonal, Structured, draw
+from bochner.features.placements import orthonormal_rows
 from bochner.kernels import (
     Exponential,
     ExponentialPower,
@@ -107,6 +110,50 @@ def test_blocks_of_orthogonal_frequencies_are_orthogonal_and_differ(d):
         assert not np.allclose(np.abs(directions[:, :d]), np.abs(directions[:, d : 2 * d]))
 
 
+@pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
+def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
+    """By a Cholesky factor (m ≤ d/2), by reflections, and with whole blocks before."""
+    d = 150
+    W = Orthogonal().place(Matern(1.5).spectral_measure(d), m, np.random.default_rng(0))
+    directions = W / np.linalg.norm(W, axis=0)
+    for start in range(0, m, d):
+        block = directions[:, start : start + d]
+        assert_close(block.T @ block, np.eye(block.shape[1]))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("count", [30, 70])
+def test_parts_of_wide_blocks_are_uniform_in_every_direction(count):
+    """(1 + u)/2 of one coordinate of the last row is Beta((d − 1)/2, (d − 1)/2).
+
+    Kolmogorov-Smirnov over 400 draws; the alarm rate is 1e-6 of all four. Planted fault: rows of
+    reflections whose signs are left as they come, of which the first never has a positive number
+    in the first place.
+    """
+    d, draws, law = 100, 400, beta(99 / 2, 99 / 2)
+
+    def coordinates(rows):
+        return [(1 + rows(np.random.default_rng(seed))) / 2 for seed in range(draws)]
+
+    for place in (0, 17):
+        right = coordinates(lambda rng, k=place: orthonormal_rows(d, count, rng)[-1, k])
+        assert kstest(right, law.cdf).pvalue > 1e-6 / 4
+    wrong = coordinates(lambda rng: np.linalg.qr(rng.standard_normal((d, count)))[0][0, 0])
+    assert kstest(wrong, law.cdf).pvalue < 1e-6 / 4
+
+
+def test_few_frequencies_of_many_columns_take_little_memory():
+    """16 of 20,000 columns: a (d, d) matrix is 3.2 GB, the frequencies are 2.6 MB."""
+    measure = Gaussian().spectral_measure(20_000)
+    for placement in (Orthogonal(), Structured(), Fastfood()):
+        tracemalloc.start()
+        W = placement.place(measure, 16, np.random.default_rng(0))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert W.shape == (20_000, 16)
+        assert peak < 20 * W.nbytes, placement
+
+
 def test_orthogonal_blocks_are_stretched_by_the_lengthscales():
     scales = (0.5, 2.0, 8.0)
     kernel = Gaussian(scales)
@@ -136,7 +183,7 @@ def test_any_number_of_frequencies_is_placed(placement, m):
     [Gaussian(), Matern(1.5, 2.0), RationalQuadratic(0.8), ExponentialPower(power=1.2)],
     ids=repr,
 )
-@pytest.mark.parametrize("d", [1, 4, 40])
+@pytest.mark.parametrize("d", [1, 4, 40, 130])
 def test_twice_the_width_begins_with_the_frequencies_of_the_narrow_map(placement, kernel, d):
     measure = kernel.spectral_measure(d)
     few, many, whole = (

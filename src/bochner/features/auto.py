@@ -10,6 +10,7 @@ import numpy as np
 
 from bochner._ground.arrays import dense, is_sparse, to_numpy
 from bochner._ground.blas import product
+from bochner._ground.different import different_rows
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.arccosine import ReLU, Sign
@@ -210,8 +211,9 @@ def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
     n, d = X.shape
     if n > 4 * width or (is_sparse(X) and n * d > MOST_CELLS):
         return None
-    rows = np.unique(to_numpy(X).astype(np.float64, copy=False), axis=0)
-    return rows if len(rows) <= width else None
+    rows = to_numpy(X)
+    different = different_rows(rows)
+    return rows[different].astype(np.float64) if len(different) <= width else None
 
 
 @draw_map.register

@@ -10,6 +10,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.request import Request
 
 __all__ = [
+    "axes_of_rows",
     "dense_blocks",
     "mean_and_covariance",
     "principal_axes",
@@ -20,6 +21,9 @@ __all__ = [
 
 #: Cells of a block of rows that is made dense, in float64.
 CELLS = 1 << 22
+
+#: Columns whose covariance is made; of more, axes are those of as many rows at most.
+MOST_COLUMNS = 2048
 
 #: Numbers up to this can be squared and summed.
 LARGEST = 1e150
@@ -63,6 +67,28 @@ def mean_and_covariance(
         mean = mean + shift * (m / (n + m))
         n += m
     return mean, scatter / n
+
+
+def axes_of_rows(
+    X: Float[Array, "n d"], scales: Float[Array, " d"], centred: bool, count: int
+) -> Float[Array, "d c"]:
+    """Return at most ``count`` principal axes of the rows of scales · X, the largest first.
+
+    Of their second moments where not ``centred``. Of more than 2048 columns, from the inner
+    products of at most as many rows, which span no more axes: O(2048 n d), no (d, d) matrix.
+    """
+    n, d = X.shape
+    if d <= MOST_COLUMNS:
+        mean, moments = mean_and_covariance(X)
+        if not centred:
+            moments = moments + np.outer(mean, mean)
+        return principal_axes(moments * np.outer(scales, scales))[1][:, :count]
+    rows = dense(X[:: -(-n // MOST_COLUMNS)]).astype(np.float64) * scales
+    rows -= rows.mean(axis=0) if centred else 0.0
+    values, vectors = principal_axes(rows @ rows.T)
+    kept = min(count, int((values > values[0] * len(rows) * np.finfo(float).eps).sum()) or 1)
+    axes = np.linalg.qr(rows.T @ vectors[:, :kept])[0]
+    return axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
 
 
 def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:

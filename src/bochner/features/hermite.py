@@ -61,6 +61,9 @@ FARTHEST, OUTSIDE = 1e6, 1e12
 #: recurrence starts from above minus that: no product then overflows, none loses its digits.
 FEW, NEAR = 64, 40.0
 
+#: Principal axes take d³ operations, and d² numbers: of more columns there are too many.
+MOST_COLUMNS = 2048
+
 #: Rows whose coordinates are held at a time by the compiled recurrence.
 ROWS = 4096
 
@@ -93,9 +96,9 @@ class HermiteMercer(Method):
     against 7e-2). :class:`Nystrom` follows clusters and curved supports, which products of axes do
     not; random features serve data whose spectrum is flat.
 
-    Cost of drawing: O(n d² + d³). Cost of φ(X): O(n d² + n D), no transcendental function but one
-    exponential for each axis. Source: Mehler (1866); Rasmussen and Williams (2006),
-    section 4.3.1; Fasshauer and McCourt (2012).
+    Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D), no transcendental
+    function but one exponential for each axis. Source: Mehler (1866); Rasmussen and Williams
+    (2006), section 4.3.1; Fasshauer and McCourt (2012).
     """
 
     scale: float | None = None
@@ -324,6 +327,12 @@ def _scaled_hermite_functions(
 
 @leaf_map.register
 def _(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
+    if ask.n_inputs > MOST_COLUMNS:
+        raise UnsupportedKernel(
+            f"HermiteMercer serves at most {MOST_COLUMNS} columns, whose principal axes it needs; "
+            f"got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), Nystrom() or "
+            "Fourier()."
+        )
     return hermite_mercer(kernel, method, ask)
 
 

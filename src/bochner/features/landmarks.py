@@ -9,6 +9,7 @@ import numpy as np
 
 from bochner._ground.arrays import as_matrix, dense, is_sparse, to_numpy
 from bochner._ground.checks import integer, one_of, positive
+from bochner._ground.different import different_rows
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.leverage import leverage_rows
@@ -225,7 +226,8 @@ class KMeans(Landmarks):
         if (few := _different(pool, count)) is not None:
             return Chosen(few)
         centres = self._centres(in_units(pool, kernel), min(count, pool.shape[0]), rng)
-        return Chosen(np.unique(centres, axis=0) * lengthscales(kernel, X.shape[1]))
+        centres = centres[different_rows(centres)]
+        return Chosen(centres * lengthscales(kernel, X.shape[1]))
 
     def _centres(
         self, rows: Float[Array, "m d"], count: int, rng: np.random.Generator
@@ -249,10 +251,10 @@ class KMeans(Landmarks):
 
 def _different(X: Float[Array, "n d"], most: int) -> Float[Array, "m d"] | None:
     """Return the different rows, sorted, in float64; None if they are more than this, or sparse."""
-    if is_sparse(X) or len(np.unique(X[: 2 * most], axis=0)) > most:
+    if is_sparse(X) or len(different_rows(X[: 2 * most])) > most:
         return None
-    rows = np.unique(X, axis=0)
-    return rows.astype(np.float64) if len(rows) <= most else None
+    different = different_rows(X)
+    return X[different].astype(np.float64) if len(different) <= most else None
 
 
 def _from_random_rows(

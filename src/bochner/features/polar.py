@@ -46,7 +46,7 @@ class Polar:
         d = len(self.scales)
         if count == d:
             return self
-        axes = np.eye(d) if self.axes is None else self.axes
+        axes = np.eye(d, count) if self.axes is None else self.axes
         return replace(self, axes=np.ascontiguousarray(axes[:, :count]))
 
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:

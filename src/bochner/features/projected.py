@@ -11,8 +11,7 @@ from bochner._ground.checks import integer, one_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.axes import (
-    mean_and_covariance,
-    principal_axes,
+    axes_of_rows,
     required_rows,
     some_rows,
 )
@@ -191,11 +190,8 @@ def _projection(
         P = ask.stream("projection").standard_normal((ask.n_inputs, size)) / size**0.5
         return scales[:, None] * P
     X = required_rows(ask, 'Projected(how="pca")', "principal axes")
-    mean, moments = mean_and_covariance(X)
-    if not is_stationary(kernel):
-        moments = moments + np.outer(mean, mean)
-    _, axes = principal_axes(moments * np.outer(scales, scales))
-    return np.ascontiguousarray(scales[:, None] * axes[:, :size])
+    axes = axes_of_rows(X, scales, is_stationary(kernel), size)
+    return np.ascontiguousarray(scales[:, None] * axes)
 
 
 def _distortion(kernel: Kernel, plain: Kernel, P: Float[Array, "d d'"], ask: Request) -> float:

@@ -1,5 +1,6 @@
 """Means and deviations of columns, of dense and sparse rows alike; lengthscales as written."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ __all__ = ["column_means", "column_spread", "rounded", "significant"]
 
 #: Significant digits of a lengthscale that was found: far above rounding, and as many as it merits.
 DIGITS = 4
+
+#: Cells that are looked at together.
+CELLS = 1 << 20
 
 
 def significant(x: float) -> float:
@@ -36,6 +40,17 @@ def column_spread(X: Array, w: Float[Array, " n"]) -> tuple[Float[Array, " d"], 
     """
     if is_sparse(X):
         return _sparse_spread(X, w)
+    parts = [_dense_spread(X[:, columns], w) for columns in _slices(*X.shape)]
+    sizes, shares = zip(*parts, strict=True)
+    return np.concatenate(sizes), np.concatenate(shares)
+
+
+def _slices(n: int, d: int) -> Iterator[slice]:
+    step = max(1, CELLS // max(n, 1))
+    return (slice(start, start + step) for start in range(0, d, step))
+
+
+def _dense_spread(X: Array, w: Array) -> tuple[Array, Array]:
     size = np.maximum(np.abs(X).max(axis=0), 1e-300).astype(np.float64)
     scaled = X / size
     return size, np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())

@@ -9,6 +9,7 @@ rescaled and not drawn anew, and the errors are comparable.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from bochner.estimators.fitting.state import all_or_nothing
 from bochner.estimators.tuning.search import tune_kernel
 from bochner.estimators.tuning.tuned import Tuning
 from bochner.features import IID, Fourier, Method, Orthogonal
+from bochner.features.fourier import FourierMap
 from bochner.features.judging import left_out
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (
@@ -81,6 +83,10 @@ FEW = 64
 
 #: Rows and features of the search.
 SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
+
+#: Pairs of rows that a median distance is of: so many, or as many as have these cells together,
+#: but no fewer than the last. Cells that are looked at together.
+MOST_PAIRS, MOST_CELLS, FEWEST_PAIRS, CELLS = 20000, 20_000_000, 500, 1 << 20
 
 
 def as_kernel(kernel: object) -> Kernel | str:
@@ -185,7 +191,11 @@ def _scaled(scale: Scale, factor: float) -> Scale:
 
 
 class _Errors:
-    """Leave-one-out error of a lengthscale, remembered."""
+    """Leave-one-out error of a lengthscale, remembered.
+
+    Of rows with more columns than there are frequencies the angles xᵀω are remembered too: at
+    another multiple of the same lengthscales they are the same but for a factor.
+    """
 
     def __init__(
         self, family: Family, sample: RowSample, n_features: int, seed: int, share: float | None
@@ -193,75 +203,91 @@ class _Errors:
         self._family, self._sample, self._seed, self._share = family, sample, seed, share
         self._width = max(2, n_features - n_features % 2)
         self.tried: dict[Scale, float] = {}
+        self._angles: dict[Scale, Array] = {}
 
     def __call__(self, start: Scale, half_octaves: float) -> float:
         scale = _times(start, half_octaves)
         if scale not in self.tried:
-            self.tried[scale] = self._error(self._family(scale))
+            self.tried[scale] = self._error(start, half_octaves)
         return self.tried[scale]
 
-    def _error(self, kernel: Kernel) -> float:
+    def _error(self, start: Scale, half_octaves: float) -> float:
         sample = self._sample
-        ask = Request(sample.X.shape[1], self._width, self._seed, ("lengthscale",))
-        try:
-            phi = draw_map(Fourier(Orthogonal()), kernel, ask)
-        except UnsupportedKernel:
-            phi = draw_map(Fourier(IID()), kernel, ask)
-        Z = phi(sample.X.astype(np.float64, copy=False))
+        Z = self._features(start, half_octaves)
         found = left_out(Z, sample.y, sample.w, self._share)
         power, weight = found.moments.power, found.moments.weight
         least = float(found.errors[best_of(found.errors, "loo")])
         return max(least, ROUNDING * float(power.max()) / weight)
 
+    def _features(self, start: Scale, half_octaves: float) -> Float[Array, "n D"]:
+        X, m = self._sample.X.astype(np.float64, copy=False), self._width // 2
+        if X.shape[1] <= m:
+            return self._map(_times(start, half_octaves))(X)
+        if start not in self._angles:
+            W = self._unit.frequencies / np.reshape(start, (-1, 1))
+            self._angles[start] = X @ W
+        factors = np.diag(np.full(m, 2.0 ** (-half_octaves / 2)))
+        phi = FourierMap(self._unit.kernel, factors, self._unit.amplitude)
+        return phi.features(self._angles[start])
+
+    @cached_property
+    def _unit(self) -> Any:
+        """The map at lengthscale 1, whose frequencies are those of all others times 1/ℓ."""
+        return self._map(1.0)
+
+    def _map(self, scale: Scale) -> Any:
+        kernel = self._family(scale)
+        ask = Request(self._sample.X.shape[1], self._width, self._seed, ("lengthscale",))
+        try:
+            return draw_map(Fourier(Orthogonal()), kernel, ask)
+        except UnsupportedKernel:
+            return draw_map(Fourier(IID()), kernel, ask)
+
 
 def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
     """Return the median distance of rows, for one lengthscale and for one a column."""
     X = sample.X
-    pairs = _pairs(X.shape[0], seed)
-    differences = X[pairs[0]] - X[pairs[1]]
+    pairs = _pairs(*X.shape, seed)
     weights = sample.w[pairs[0]] * sample.w[pairs[1]]
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
-    differences = abs(differences / np.float64(unit))
-    deviations = _deviations(X / np.float64(unit), sample.w)
-    scales: list[Scale] = [
-        _median(_lengths(differences, coordinatewise), weights),
-        *_by_column(differences, deviations, coordinatewise, weights),
-    ]
+    scales: list[Scale] = [_median(_lengths(X, pairs, (unit,), coordinatewise), weights)]
+    deviations = _deviations(X, unit, sample.w)
+    if deviations.max() > 1.05 * deviations.min():  # one a column, in proportion to these
+        median = _median(_lengths(X, pairs, (unit, deviations), coordinatewise), weights)
+        scales.append(tuple((median * deviations).tolist()))
     return [_scaled(scale, unit) for scale in scales]
 
 
-def _by_column(
-    differences: Array, deviations: Array, coordinatewise: bool, weights: Array
-) -> list[tuple[float, ...]]:
-    """Return lengthscales in proportion to the columns' deviations, if those differ."""
-    if deviations.max() <= 1.05 * deviations.min():
-        return []
-    scaled = _divided(differences, deviations)
-    median = _median(_lengths(scaled, coordinatewise), weights)
-    return [tuple((median * deviations).tolist())]
-
-
-def _pairs(n: int, seed: int) -> tuple[Array, Array]:
-    """All pairs of up to 200 rows, otherwise 20,000 at random."""
-    if n <= 200:
+def _pairs(n: int, d: int, seed: int) -> tuple[Array, Array]:
+    """All pairs of up to 200 rows, otherwise 20,000 at random; fewer of very wide rows."""
+    most = min(MOST_PAIRS, max(FEWEST_PAIRS, MOST_CELLS // d))
+    if n <= 200 and n * (n - 1) // 2 <= most:
         return np.triu_indices(n, 1)
     rng = stream(seed, "pairs")
-    return rng.integers(n, size=20000), rng.integers(n, size=20000)
+    return rng.integers(n, size=most), rng.integers(n, size=most)
 
 
-def _divided(differences: Array, deviations: Float[Array, " d"]) -> Array:
-    if is_sparse(differences):
-        return differences.multiply(1 / deviations[None, :]).tocsr()
-    return differences / deviations
+def _lengths(
+    X: Float[Array, "n d"],
+    pairs: tuple[Array, Array],
+    units: tuple[float | Array, ...],
+    coordinatewise: bool,
+) -> Float[Array, " p"]:
+    """Euclidean lengths, or sums of absolute differences for coordinatewise kernels.
 
-
-def _lengths(differences: Float[Array, "p d"], coordinatewise: bool) -> Float[Array, " p"]:
-    """Euclidean lengths, or sums of absolute differences for coordinatewise kernels."""
-    if coordinatewise:
-        return np.asarray(differences.sum(axis=1)).reshape(-1)
-    if is_sparse(differences):
-        return np.sqrt(np.asarray(differences.power(2).sum(axis=1))).reshape(-1)
-    return np.sqrt(np.einsum("ij,ij->i", differences, differences))
+    Of rows divided by each of ``units``, one number or one a column; a block of pairs at a time.
+    """
+    step = max(1, CELLS // X.shape[1])
+    order = 1 if coordinatewise else 2
+    lengths = np.empty(len(pairs[0]))
+    for start in range(0, len(lengths), step):
+        i, j = (side[start : start + step] for side in pairs)
+        D = abs(X[i] - X[j]).astype(np.float64)
+        for unit in units:
+            D = D.multiply(1 / np.reshape(unit, (1, -1))).tocsr() if is_sparse(D) else D / unit
+        powers = D.power(order) if is_sparse(D) else D**order
+        lengths[start : start + step] = np.asarray(powers.sum(axis=1)).reshape(-1) ** (1 / order)
+    return lengths
 
 
 def _median(lengths: Float[Array, " p"], weights: Float[Array, " p"]) -> float:
@@ -275,11 +301,10 @@ def _median(lengths: Float[Array, " p"], weights: Float[Array, " p"]) -> float:
     return float(lengths[order][np.searchsorted(below, 0.5 * below[-1])])
 
 
-def _deviations(X: Float[Array, "n d"], w: Float[Array, " n"]) -> Float[Array, " d"]:
-    """Weighted standard deviations; 1 for constant columns, which no kernel of x − y sees."""
-    size, deviations = column_spread(X, w)
-    constant = deviations <= 1e-12
-    deviations = deviations * size
-    return np.where(
-        constant, max(float(deviations.max()), 1e-300) if np.any(~constant) else 1.0, deviations
-    )
+def _deviations(X: Float[Array, "n d"], unit: float, w: Float[Array, " n"]) -> Float[Array, " d"]:
+    """Weighted standard deviations in this unit; 1 for constant columns, which no kernel sees."""
+    size, shares = column_spread(X, w)
+    constant = shares <= 1e-12
+    deviations = shares * (size / unit)
+    other = max(float(deviations.max()), 1e-300) if np.any(~constant) else 1.0
+    return np.where(constant, other, deviations)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,16 +182,29 @@ class Objective:
 
     def __call__(self, dials: Dials) -> tuple[float, Float[Array, " q"]]:
         """Return the criterion, less the log prior a row, and the gradient; O(n D (D + d))."""
-        X, y, w = self.rows.X, self.rows.y, self.rows.w
-        W = self.rescaled.frequencies(self.logs(dials), dials.shape)
-        Z = self.rescaled.features(X, W)
+        y, w = self.rows.y, self.rows.w
+        rescaled, X, logs = self._seen(dials)
+        W = rescaled.frequencies(logs, dials.shape)
+        Z = rescaled.features(X, W)
         score = CRITERIA[self.criterion](Z, y, w, float(np.exp(dials.share) * w.sum()))
-        by_logs, by_shape = self.rescaled.through(X, W, Z, score.by_features, dials.shape)
+        by_logs, by_shape = rescaled.through(X, W, Z, score.by_features, dials.shape)
         lengths = by_logs if len(dials.lengths) > 1 else by_logs.sum(keepdims=True)
         shape = [] if dials.shape is None else [by_shape]
         known, by_known = (0.0, 0.0) if self.prior is None else self.prior.of(dials.lengths)
         gradient = np.concatenate([lengths + by_known, shape, [score.by_log_alpha]])
         return score.value + known, gradient
+
+    def _seen(self, dials: Dials) -> tuple[Rescaled, Array, Float[Array, " p"]]:
+        """Return base, rows and log ℓ: with one ℓ for more columns than frequencies, of angles."""
+        d, m = self.rescaled.base.shape
+        if len(dials.lengths) > 1 or d <= m:
+            return self.rescaled, self.rows.X, self.logs(dials)
+        rescaled, angles = self._angles
+        return rescaled, angles, np.full(m, dials.lengths[0])
+
+    @cached_property
+    def _angles(self) -> tuple[Rescaled, Array]:
+        return self.rescaled.angles(self.rows.X, self.offsets)
 
     def kernel(self, dials: Dials) -> Kernel:
         """Return the kernel at these dials, in the units of the data."""

@@ -28,8 +28,9 @@ __all__ = ["Rescaled", "Rows", "family_of", "in_numbers", "shape_name"]
 #: Step in log ν of the quantiles' central difference.
 STEP = 1e-4
 
-#: Pairs of rows that a median distance is of.
-PAIRS = 4096
+#: Pairs of rows that a median distance is of: so many, or as many as have these cells together,
+#: but no fewer than the last. Cells that are looked at together.
+PAIRS, MOST_CELLS, FEWEST_PAIRS, CELLS = 4096, 20_000_000, 500, 1 << 20
 
 
 def family_of(kernel: Kernel) -> Stationary:
@@ -109,17 +110,23 @@ class Rows:
 
         Of order 2 the distance is Euclidean, of order 1 the sum of columns.
         """
-        i, j = stream(seed, "pairs").integers(len(self), size=(2, PAIRS))
-        difference = self.X[i] - self.X[j]
-        if is_sparse(difference):
-            factors = np.broadcast_to(np.exp(-logs), difference.shape[1:])
-            sums = abs(difference.multiply(factors[None, :])).power(order).sum(axis=1)
-            lengths = np.asarray(sums).ravel() ** (1 / order)
-        else:
-            lengths = (np.abs(difference * np.exp(-logs)) ** order).sum(axis=1) ** (1 / order)
+        d = self.X.shape[1]
+        count = min(PAIRS, max(FEWEST_PAIRS, MOST_CELLS // d))
+        pairs = stream(seed, "pairs").integers(len(self), size=(2, count))
+        step, factors = max(1, CELLS // d), np.exp(-np.broadcast_to(logs, d))[None, :]
+        blocks = (pairs[:, start : start + step] for start in range(0, count, step))
+        sums = [_powers(self.X[i] - self.X[j], factors, order) for i, j in blocks]
+        lengths = np.concatenate(sums) ** (1 / order)
         if not np.any(lengths > 0):
             return 0.0
         return round(float(np.log(np.median(lengths[lengths > 0]))), 6)
+
+
+def _powers(differences: Array, factors: Float[Array, "1 d"], order: int) -> Float[Array, " p"]:
+    """Return Σ_j |δ_j f_j|^order of each row."""
+    if is_sparse(differences):
+        return np.asarray(abs(differences.multiply(factors)).power(order).sum(axis=1)).reshape(-1)
+    return (np.abs(differences * factors) ** order).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +170,14 @@ class Rescaled:
             P = X @ W.astype(X.dtype)
             return scale * np.hstack([np.cos(P), np.sin(P)])
         return native.cos_sin(X, np.ascontiguousarray(W / (2 * np.pi), dtype=X.dtype), scale)
+
+    def angles(self, X: Array, logs: Float[Array, " d"]) -> tuple["Rescaled", Array]:
+        """Return rows as their angles x·b_j/ℓ, in their precision, and the family's base for these.
+
+        Where one number is tuned for all columns, this is all that it multiplies.
+        """
+        P = X @ (self.base * np.exp(-logs)[:, None]).astype(X.dtype)
+        return replace(self, base=np.eye(P.shape[1])), P
 
     def through(
         self, X: Array, W: Array, Z: Array, gradient: Array, log_shape: float | None

@@ -78,11 +78,12 @@ SMOOTHNESS: tuple[tuple[float, Kernel], ...] = (
 )
 SMOOTHEST_FIRST = tuple(family for _, family in reversed(SMOOTHNESS))
 
+#: Lengthscales are sought one a column for so many columns at most: a step costs n D d, and few
+#: rows tell little of many columns.
+MOST_COLUMNS = 2048
+
 #: Steps of √2 in the last search of the scale, at most, each way.
 SCALES = 4
-
-#: From this many columns on there is one lengthscale for all.
-MOST_COLUMNS = 1024
 
 
 def tune_kernel(
@@ -129,8 +130,9 @@ def tune_kernel(
 
     Notes
     -----
-    A step of a descent is O(n D² + n D d) with n ≤ 2048, D ≤ 256. One lengthscale a column is
-    taken only if its error on rows held out is below that of one for all by more than a standard
+    A step of a descent is O(n D² + n D d) with n ≤ 2048, D ≤ 256, or O(n D²) for one lengthscale
+    of more than D/2 columns. One lengthscale a column is sought for at most 2048 columns, and taken
+    only if its error on rows held out is below that of one for all by more than a standard
     deviation of the difference.
     """
     one_of(criterion, "tune", "criterion", ("loo", "evidence"))
@@ -199,7 +201,7 @@ class Search:
         explored = train.first(ROWS)
         one = self._one(explored)
         candidates = [*self._untuned(explored), self._simple(one)]
-        if 1 < rows.X.shape[1] < MOST_COLUMNS:
+        if 1 < rows.X.shape[1] <= MOST_COLUMNS:
             candidates += self._many(one, explored, train.first(MORE_ROWS))
         width = trial_width(self.n_features, len(train), WIDTH)
         held = train.first(TRIAL_ROWS), test

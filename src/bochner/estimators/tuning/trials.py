@@ -5,7 +5,8 @@ are put into folds, and the errors of each fold are those of what is best on the
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
@@ -15,7 +16,7 @@ from bochner._ground.lapack import cho_factor
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.tuning.descent import LOWEST, Clock
 from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
-from bochner.kernels import Kernel
+from bochner.kernels import Kernel, Radial
 
 __all__ = ["Candidate", "Court", "Trial", "crossed", "first_least", "trial_width"]
 
@@ -133,7 +134,7 @@ class Trial:
 class Court:
     """Rows to fit and rows to err on, the width, and the seed of the frequencies: alike for all.
 
-    Where the penalty is given, ``pinned``, it is the same for all too.
+    Where the penalty is given, ``pinned``, it is the same for all too. ``angles`` are remembered.
     """
 
     train: Rows
@@ -141,6 +142,7 @@ class Court:
     width: int
     seed: int
     pinned: bool = False
+    angles: dict[tuple[Any, ...], tuple[Rescaled, list[Array]]] = field(default_factory=dict)
 
     def hear(self, candidate: Candidate) -> Trial:
         """Return the trial of a candidate: one product of n D² and a Cholesky factor a penalty."""
@@ -173,10 +175,30 @@ class Court:
 
     def _system(self, candidate: Candidate) -> "_System":
         d = len(candidate.logs)
+        if d > self.width // 2:
+            return _System.of(*self._from_angles(candidate), self.train)
         rescaled = Rescaled.draw(candidate.family, d, self.width, self.seed)
         W = rescaled.frequencies(candidate.logs, None)
         Z, rest = (rescaled.features(rows.X, W) for rows in (self.train, self.test))
         return _System.of(Z, rest, self.train)
+
+    def _from_angles(self, candidate: Candidate) -> tuple[Array, Array]:
+        """Return the features of both, from angles that multiples of the lengthscales share.
+
+        Kernels of the Euclidean distance share them too, but for the radii of their frequencies.
+        """
+        shared = candidate.logs - candidate.logs[0]
+        family = Radial if isinstance(candidate.family, Radial) else type(candidate.family)
+        kept = self.angles.get((family, shared.tobytes()))
+        if kept is None:
+            drawn = Rescaled.draw(candidate.family, len(shared), self.width, self.seed)
+            both = [drawn.angles(rows.X, shared) for rows in (self.train, self.test)]
+            kept = both[0][0], [angles for _, angles in both]
+            self.angles[family, shared.tobytes()] = kept
+        base, angles = kept
+        rescaled = replace(base, family=candidate.family)
+        W = rescaled.frequencies(np.full(len(base.base), candidate.logs[0]), None)
+        return tuple(rescaled.features(X, W) for X in angles)
 
     def _trial(self, system: "_System", share: float) -> tuple[float, Array]:
         share = max(share, LOWEST["float64"])
