@@ -103,7 +103,7 @@ def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
     rows, logs = rows_in_float64(60, 40), 1.0 + np.linspace(-0.3, 0.3, 40)
     court = Court(rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True)
     for factor in (0.0, 0.5):  # the second from the angles of the first
-        candidate = Candidate(family, logs + factor, 1e-3, simple=False)
+        candidate = Candidate(family, logs + factor, 1e-3, tuned=1)
         rescaled = Rescaled.draw(family, 40, 24, 0)
         W = rescaled.frequencies(candidate.logs, None)
         both = (rescaled.features(part.X, W) for part in (court.train, court.test))

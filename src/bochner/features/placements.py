@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import cholesky
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.special import ndtri, roots_hermitenorm
 
+from bochner._ground.lapack import cholesky
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.spectral import (

@@ -11,8 +11,8 @@ weight w > 1, that is w rows, one is left out.
 """
 
 import numpy as np
-from scipy.linalg import eigh
 
+from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.gaussian_process.posterior import Posterior
 
