@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -747,6 +748,53 @@ def test_stopping_a_fit_leaves_nothing_half_written(folder, tmp_path, pause, num
     assert running.returncode == code
     assert out.read_bytes() == b"as before"
     assert [p.name for p in tmp_path.iterdir()] == ["m.bochner"]
+
+
+def in_shell(folder, out, ending, **environment):
+    """Fit in a shell with streams as ``ending`` leaves them."""
+    package = str(Path(bo.__file__).parents[1])
+    command = (
+        f"'{sys.executable}' -c '{MAIN}' fit \"$0\" --target y --out \"$1\" --features 16 {ending}"
+    )
+    return subprocess.run(
+        ["bash", "-c", command, str(folder / "train.parquet"), str(out)],
+        env=os.environ | {"PYTHONPATH": package} | environment,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+@pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-"])
+def test_a_closed_stream_loses_no_fit(folder, tmp_path, ending):
+    done = in_shell(folder, tmp_path / "m", ending)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bo.load(tmp_path / "m").n_features_in_ == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+@pytest.mark.parametrize(
+    ("environment", "epsilon"),
+    [
+        ({"PYTHONIOENCODING": "cp1252"}, b"\\u03b5"),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "ε".encode()),
+    ],
+)
+def test_an_encoding_without_greek_letters_is_no_error(folder, tmp_path, environment, epsilon):
+    done = in_shell(folder, tmp_path / "m", "", **environment)  # click takes ASCII for UTF-8
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert epsilon in done.stdout
+    done = in_shell(folder, tmp_path / "m", "--json", **environment)
+    assert "ε" in json.loads(done.stdout.decode("ascii"))["certificate_words"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
+def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model(folder, tmp_path):
+    done = in_shell(folder, tmp_path / "m", "2>&1 | true")
+    assert done.stderr == b""
+    assert bo.load(tmp_path / "m").n_features_in_ == 3
 
 
 def test_a_reader_that_goes_away_is_no_error(folder):

@@ -4,13 +4,18 @@ import csv
 import errno
 import os
 import stat
+import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+import bochner as bo
+from bochner._ground import writers
 from bochner._ground.blocks import Blocks
 from bochner._ground.writers import atomic, write_table
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
@@ -101,8 +106,13 @@ def test_nothing_is_left_and_nothing_lost_when_writing_is_cut_off(tmp_path, suff
 
 def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
     path, age = tmp_path / "x[1].csv", 86_400
-    mine = [".x[1].csv.0123abcd.part", ".x[1].csv.89ab0123.part"]
-    others = [".x1.csv.0123abcd.part", ".y.csv.0123abcd.part", ".x[1].csv.part", "x[1].csv.part"]
+    mine = [".x[1].csv.0123abcd0123abcd.part", ".x[1].csv.89ab012389ab0123.part"]
+    others = [
+        ".x1.csv.0123abcd0123abcd.part",
+        ".y.csv.0123abcd0123abcd.part",
+        ".x[1].csv.part",
+        "x[1].csv.part",
+    ]
     for name in (*mine, *others):
         (tmp_path / name).write_text("half")
         os.utime(tmp_path / name, (0, 0))
@@ -110,6 +120,73 @@ def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
     os.utime(tmp_path / mine[1], (now - age + 600,) * 2)  # another process may be at it
     write_table(path, {"a": [1]})
     assert {p.name for p in tmp_path.iterdir()} == {path.name, mine[1], *others}
+
+
+WRITER = """
+import sys, time
+from bochner._ground.writers import atomic
+with atomic(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("here", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def writer(path):
+    """Another process that has half of a file written."""
+    package = str(Path(bo.__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        env=os.environ | {"PYTHONPATH": package},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout.readline() == "here\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file has no other name there")
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_a_living_one_is_let_be(tmp_path):
+    path = tmp_path / "x.csv"
+    with writer(path) as living, writer(path) as killed:
+        killed.kill()
+        killed.wait()
+        assert len(list(tmp_path.iterdir())) == 2
+        write_table(path, {"a": [1]})
+        assert len(list(tmp_path.iterdir())) == 2  # the table, and what is being written
+        write_table(path, {"a": [2]})
+        living.communicate("\n", timeout=60)
+        assert living.returncode == 0
+    assert path.read_text() == "half"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_parts_of_another_system_are_let_be_for_a_day(tmp_path, monkeypatch):
+    """Two machines that share a folder do not see each other's locks."""
+    path = tmp_path / "x.csv"
+    monkeypatch.setattr(writers, "_system", lambda: "0" * 8)
+    with atomic(path) as file:
+        monkeypatch.setattr(writers, "_system", lambda: "1" * 8)
+        write_table(path, {"a": [1]})
+        assert len(list(tmp_path.iterdir())) == 2
+        file.write(b"all")
+    assert path.read_text() == "all"
+
+
+def test_a_disk_without_locks_keeps_parts_for_a_day(tmp_path, monkeypatch):
+    path = tmp_path / "x.csv"
+    monkeypatch.setattr(writers, "_lock", lambda _: None)
+    with atomic(path) as file:
+        write_table(path, {"a": [1]})
+        assert len(list(tmp_path.iterdir())) == 2
+        file.write(b"all")
+    assert path.read_text() == "all"
 
 
 def test_a_disk_that_fills_at_the_end_is_named(tmp_path, monkeypatch):

@@ -5,12 +5,13 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
 
 from bochner.cli.commands import bochner
+from bochner.cli.streams import open_streams, tell
 from bochner.errors import BochnerError, BochnerWarning
 
 __all__ = ["run"]
@@ -28,11 +29,13 @@ def run(arguments: list[str]) -> int:
 
     With BOCHNER_DEBUG=1 in the environment errors pass through, with their traceback.
     """
+    open_streams()
     try:
         with _sentences(), _unwinding():
             return bochner.main(arguments, prog_name="bochner", standalone_mode=False) or 0
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
         return _say("Stopped; nothing was written.", STOPPED)
@@ -40,7 +43,10 @@ def run(arguments: list[str]) -> int:
         return _say("Stopped; nothing was written.", KILLED)
     except BrokenPipeError:
         # Whoever read our output is gone (as `| head`); leave nothing for Python to flush to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # a stream of a test has no number
+                os.dup2(nowhere, stream.fileno())
         return FAILED
     except Exception as error:
         if os.environ.get("BOCHNER_DEBUG") == "1":
@@ -49,7 +55,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
-    click.echo(sentence, err=True)
+    tell(sentence)
     return code
 
 
@@ -71,7 +77,7 @@ def _sentences() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", BochnerWarning)
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"Note: {message}", err=True)
+        warnings.showwarning = lambda message, *_, **__: tell(f"Note: {message}")
         yield
 
 

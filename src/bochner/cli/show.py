@@ -22,7 +22,8 @@ def show(
 ) -> None:
     """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
     if as_json:
-        click.echo(json.dumps(_plain(facts), ensure_ascii=False))
+        unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+        click.echo(json.dumps(_plain(facts), ensure_ascii=not unicode))
     elif not quiet and not sys.stdout.isatty():
         for label, text in lines:  # unbroken: for grep, and for paths that someone copies
             click.echo(f"{label:<{_LABELS}}  {text}")
