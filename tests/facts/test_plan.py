@@ -161,7 +161,7 @@ def test_seconds_are_counts_times_rates():
     assert_close(steps["decomposition"], D**3 * 1e-9)
     assert steps["forecast"] == 0
     path = 49 * 2 * D
-    assert_close(steps["leave-one-out"], 4096 * (1e-6 + (D**2 + path) * 2e-10))
+    assert_close(steps["leave-one-out"], 8192 * (1e-6 + (D**2 + path) * 2e-10))
     single = moments_cost(task, phi, "float32", FLAT).seconds
     assert_close(single["forecast"], 2048 * (1e-6 + 2 * D**2 * 1e-10) + 2 * D**3 * 1e-10)
 

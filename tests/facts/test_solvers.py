@@ -24,6 +24,7 @@ from bochner.solvers.direct import (
 )
 from bochner.solvers.forecast import limited
 from bochner.solvers.ridge import as_alpha, solve_ridge
+from bochner.solvers.sampled import left_out_path
 from bochner.solvers.solution import Outcome, Path, Solution
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
@@ -242,6 +243,97 @@ def test_leave_one_out_in_blocks_and_of_a_sample():
     assert np.all(np.abs(sample / whole - 1) < 0.5)
 
 
+# ---- all rows from a sample
+
+
+def heavy(n, D, seed=0):
+    """Targets with a few rows that make most of the variance."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, D)) * 10.0 ** -np.linspace(0, 2, D)
+    y = Z[:, :2] @ np.ones((2, 1)) + rng.standard_t(2.0, (n, 1))
+    return Z, y
+
+
+def part(rows, some):
+    return tuple(a[some] for a in rows)
+
+
+def test_of_all_rows_the_path_is_their_mean_and_weights_are_repeated_rows():
+    Z, y, w = table()
+    counts = w.astype(int)
+    found = []
+    for Zr, yr, wr in ((Z, y, w), (*(np.repeat(a, counts, axis=0) for a in (Z, y)), None)):
+        eigen, rows, _ = problem(Zr, yr, np.ones(len(Zr)) if wr is None else wr)
+        found.append(
+            left_out_path(eigen, [part(rows, slice(9)), part(rows, slice(9, None))], ALPHAS)
+        )
+        assert_close(found[-1].each, leave_one_out_each(eigen, [rows], ALPHAS)[0], factor=10)
+    assert_close(found[0].each, found[1].each, factor=1e3)
+    assert_close(found[0].deviation, found[1].deviation, factor=1e3)
+
+
+def test_residuals_of_all_rows_make_up_for_a_small_sample():
+    """Errors of 40 samples of 400 rows, against leave-one-out of all 4000: a third of the mean's.
+
+    And of the penalty that each would choose, which costs all rows less.
+    """
+    Z, y = heavy(4000, 60)
+    eigen, rows, _ = problem(Z, y, np.ones(4000))
+    alphas = penalties(eigen)[::3]
+    whole = leave_one_out(eigen, [rows], alphas)[0]
+    rng, off, lost = np.random.default_rng(1), [], []
+    for _ in range(40):
+        some = [part(rows, rng.permutation(4000)[:400])]
+        guesses = (
+            leave_one_out(eigen, some, alphas)[0],
+            left_out_path(eigen, some, alphas).each[:, 0],
+        )
+        off.append([np.mean((guess / whole - 1) ** 2) for guess in guesses])
+        lost.append([whole[guess.argmin()] / whole.min() - 1 for guess in guesses])
+    plain, ours = np.mean(off, axis=0) ** 0.5
+    assert ours < plain / 3
+    plain, ours = np.mean(lost, axis=0)
+    assert ours < plain / 2
+
+
+@pytest.mark.parametrize("m", [100, 400])
+@pytest.mark.parametrize("alpha", [1.0, 1e3])
+def test_the_standard_error_is_that_for_the_error_on_new_rows(alpha, m):
+    """200 tables of 400 rows: z-scores of variance one, within five of its deviations of 0.1.
+
+    For rows z ~ N(0, I) and noise of variance one the fit errs by 1 + |β|² on new rows.
+    """
+    scores = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        Z, y = rng.normal(size=(400, 10)), rng.normal(size=(400, 1))
+        eigen, rows, means = problem(Z, y, np.ones(400))
+        found = left_out_path(eigen, [part(rows, slice(m))], np.array([alpha]))
+        coef = eigen.coefficients(alpha)
+        truth = 1 + (coef**2).sum() + (means[1] - means[0] @ coef)[0] ** 2
+        scores.append((found.each[0, 0] - truth) / found.deviation[0])
+    assert 0.5 < np.mean(np.square(scores)) < 1.5
+    assert abs(np.mean(scores)) < 5 / 200**0.5
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_residuals_that_are_rounding_correct_nothing(precision):
+    """Without noise RSS is lost at small penalties: there the last known correction holds."""
+    Z = np.random.default_rng(1).normal(size=(300, 8))
+    y = Z.sum(axis=1, keepdims=True)
+    m = Moments.of(Z, y, None, precision)
+    eigen = decompose(m)
+    some = [(Z[:60] - m.feature_mean, y[:60] - m.target_mean, None)]
+    alphas = eigen.values[-1] * np.logspace(-14, 1, 61)
+    found = left_out_path(eigen, some, alphas).each[:, 0]
+    plain = leave_one_out(eigen, some, alphas)[0]
+    told = np.isfinite(plain)
+    ratio = found[told] / plain[told]
+    assert np.array_equal(told, np.isfinite(found))
+    assert ((ratio > 0.3) & (ratio < 3)).all()
+    assert np.abs(np.diff(np.log(ratio))).max() < 0.1
+
+
 @both
 def test_generalised_cross_validation_is_its_formula(centred):
     Z, y, w = table(t=1)
@@ -368,7 +460,7 @@ def test_a_path_prints_as_a_table_and_a_solution_as_a_line():
     eigen, rows, means = problem(Z, y, w)
     solution = solve_ridge(eigen, means, 0.1, [rows])
     lines = str(solution.path).splitlines()
-    assert lines[0].split() == ["alpha", "loo", "gcv", "evidence", "d_eff"]
+    assert lines[0].split() == ["alpha", "loo", "loo_error", "gcv", "evidence", "d_eff"]
     assert len(lines) == len(solution.path.alphas) + 1
     assert repr(solution) == "Solution(alpha=0.1 by given, D=8, outcome=SOLVED)"
 

@@ -12,7 +12,6 @@ from bochner.moments import FLUSH_ROWS
 from bochner.planning.machine import Machine
 from bochner.planning.sizes import (
     FEW,
-    LOO_ROWS,
     LOOK_ROWS,
     block_rows,
     kept_rows,
@@ -78,8 +77,8 @@ class Task:
 
     @property
     def judged(self) -> int:
-        """Rows that leave-one-out errors are the mean of."""
-        return self.n_rows if self.kept == self.n_rows else min(self.kept, LOO_ROWS)
+        """Rows that leave-one-out errors are computed for."""
+        return self.kept
 
 
 @dataclass(frozen=True)
@@ -273,10 +272,12 @@ def _decomposing(task: Task, D: int, precision: str) -> float:
 
 
 def _judging_bytes(task: Task, D: int, s: int) -> float:
-    """Return bytes of G and its vectors, these also in another precision, and four blocks."""
-    rows = task.judged
-    b = min(rows, block_rows(D))
-    return 2 * 8.0 * D**2 + (8 + s) * D**2 + (4 + (rows > b)) * b * D * s
+    """Return bytes of G and its vectors, these also in another precision, and four blocks.
+
+    In float32 leverages of float64 take another.
+    """
+    b = min(task.judged, block_rows(D))
+    return 2 * 8.0 * D**2 + (8 + s) * D**2 + (4 + (s < 8)) * b * D * s
 
 
 # --- landmarks and the exact kernel --------------------------------------------------------------

@@ -15,8 +15,7 @@ __all__ = [
 #: as fit in these bytes, but no fewer than the last.
 KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
 
-#: Rows of a sample that leave-one-out errors are the mean of, where the sample is not all rows:
-#: penalties are compared on the same rows, so that few decide.
+#: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
 LOO_ROWS = 4096
 
 #: Rows that a forecast of the precision looks at.

@@ -21,7 +21,7 @@ What little such a fit leaves of y is summed over directions, not taken as a dif
 P⊥ the part of P that no direction explains and r = min(D, n − 1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -273,6 +273,7 @@ def path_of(
     loo: Float[Array, " p"] | None = None,
     loo_rows: int = 0,
     kfold: Float[Array, " p"] | None = None,
+    loo_error: Float[Array, " p"] | None = None,
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
     evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
@@ -284,6 +285,7 @@ def path_of(
         _effective_dimension(eigen, alphas),
         loo_rows,
         kfold,
+        loo_error,
     )
 
 
@@ -357,28 +359,39 @@ def leave_one_out_each(
     Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of the
     smallest penalty change no slack by a larger share, and are left out.
     """
-    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    vectors = eigen.vectors[:, kept]
     total, weight, rows = np.zeros((len(alphas), len(eigen.power))), 0.0, 0
-    for Z, y, w in blocks:
-        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
-        weights = np.ones(len(y)) if w is None else w
-        total += _squared_errors(A, y, weights, kept, alphas, eigen)
-        weight += float(weights.sum())
-        rows += len(y)
+    for w, targets in squared_rows(eigen, blocks, alphas):
+        total += np.stack([w @ errors for _, errors in targets], axis=1)
+        weight += float(w.sum())
+        rows += len(w)
     return total / max(weight, np.finfo(float).tiny), rows
 
 
-def _squared_errors(
+def squared_rows(
+    eigen: Eigen,
+    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
+    alphas: Float[Array, " p"],
+) -> Iterator[tuple[Float[Array, " b"], Iterator[tuple[Array, Array]]]]:
+    """Give for each block its weights, and for each target squares of residuals and errors, (b, p).
+
+    The errors are those of leaving the row out; see :func:`leave_one_out_each`.
+    """
+    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    vectors = eigen.vectors[:, kept]
+    for Z, y, w in blocks:
+        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
+        weights = np.ones(len(y)) if w is None else w
+        yield weights, _squares(A, y, weights, kept, alphas, eigen)
+
+
+def _squares(
     A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
-) -> Float[Array, "p t"]:
+) -> Iterator[tuple[Array, Array]]:
     inverse = 1 / (eigen.values[kept, None] + alphas)
     slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
-    errors = []
     for target, c in enumerate(eigen.projected[kept].T):
-        fitted = product(A, (c[:, None] * inverse).astype(A.dtype))
-        errors.append(w @ left_out_errors(y[:, target, None] - fitted, slack) ** 2)
-    return np.stack(errors, axis=1)
+        residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
+        yield residuals**2, left_out_errors(residuals, slack) ** 2
 
 
 class RowsLeftOut(NamedTuple):

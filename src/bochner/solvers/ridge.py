@@ -13,11 +13,11 @@ from bochner.solvers.direct import (
     evidence_of,
     floor,
     gcv_of,
-    leave_one_out_each,
     path_of,
     penalties,
     pooled,
 )
+from bochner.solvers.sampled import left_out_path
 from bochner.solvers.solution import Outcome, Path, Solution, best_of
 
 __all__ = ["CRITERIA", "Alpha", "as_alpha", "least_alpha", "solve_ridge"]
@@ -83,7 +83,8 @@ def solve_ridge(
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}
         The penalty, or one for each target, or how to choose it.
     rows : iterable of (Z, y, w)
-        Rows about the means, for the leave-one-out errors; without rows "loo" is "gcv".
+        Rows about the means, for the leave-one-out errors: all, or a random sample of them.
+        Without rows "loo" is "gcv".
     kfold : callable, optional
         Gives the errors of cross-validation at these penalties, (p, t); without it "kfold" is
         "gcv".
@@ -100,11 +101,15 @@ def solve_ridge(
     alphas = penalties(eigen)
     if given is not None and np.any(given > 0):
         alphas = np.unique(np.append(alphas, given[given > 0]))
-    loo, loo_rows = leave_one_out_each(eigen, rows, alphas)
-    errors = {"loo": loo if loo_rows else None, "kfold": None if kfold is None else kfold(alphas)}
+    loo = left_out_path(eigen, rows, alphas)
+    errors = {
+        "loo": loo.each if loo.rows else None,
+        "kfold": None if kfold is None else kfold(alphas),
+    }
     power = eigen.power / eigen.weight
     shared = {name: None if e is None else pooled(e, power) for name, e in errors.items()}
-    path = path_of(eigen, alphas, shared["loo"], loo_rows, shared["kfold"])
+    deviation = loo.deviation if loo.rows else None
+    path = path_of(eigen, alphas, shared["loo"], loo.rows, shared["kfold"], deviation)
     criterion = _criterion(alpha, errors)
     if given is not None:
         chosen = given

@@ -90,10 +90,11 @@ class Path:
     alphas : (p,)
         Penalties.
     loo : (p,)
-        Leave-one-out mean squared error, exact for each of ``loo_rows`` rows; infinite where
-        rounding hides it, as in float32 where the fit passes through a row; NaN if none was asked
-        for. Several targets: the mean of their errors relative to their variances, times the mean
-        variance.
+        Leave-one-out mean squared error of all rows. Of a sample of ``loo_rows`` it is the mean,
+        exact for each row, times the mean squared residual of all rows over that of the sample.
+        Infinite where rounding hides it, as in float32 where the fit passes through a row; NaN if
+        none was asked for. Several targets: the mean of their errors relative to their variances,
+        times the mean variance.
     gcv : (p,)
         Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
     evidence : (p,)
@@ -101,10 +102,13 @@ class Path:
     effective_dimension : (p,)
         d_λ = Tr G(G + λI)⁻¹.
     loo_rows : int
-        Rows that the leave-one-out errors are a mean over.
+        Rows that the leave-one-out errors were computed for.
     kfold : (p,) or None
         Mean squared error of five folds, each predicted from the other four; several targets as
         in ``loo``. None if it was not asked for.
+    loo_error : (p,) or None
+        Standard error of ``loo``, as an estimate of the expected squared error on new rows: of the
+        sample, and of all rows as a sample of what there might be. None if there are none.
     """
 
     alphas: Float[Array, " p"]
@@ -114,11 +118,15 @@ class Path:
     effective_dimension: Float[Array, " p"]
     loo_rows: int = 0
     kfold: Float[Array, " p"] | None = None
+    loo_error: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
         """Return the path as a table."""
         names = ["alpha", "loo", "gcv", "evidence", "d_eff"]
         columns = [self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension]
+        if self.loo_error is not None:
+            names.insert(2, "loo_error")
+            columns.insert(2, self.loo_error)
         if self.kfold is not None:
             names, columns = [*names, "kfold"], [*columns, self.kfold]
         rows = zip(*columns, strict=True)

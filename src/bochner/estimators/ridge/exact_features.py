@@ -25,7 +25,7 @@ from bochner.solvers.solution import Solution
 
 __all__ = ["ALONE", "Prepared", "Rows", "gather", "peak", "prepare", "rounded"]
 
-#: Rows that leave-one-out errors are the mean of: all up to this, else half as many at random.
+#: Rows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
@@ -143,7 +143,7 @@ def _loo_rows(
     model: Any, rows: Rows, Z: Array, moments: Moments
 ) -> Iterator[tuple[Array, Array, Array]]:
     n = len(Z)
-    kept = chosen_rows(model.seed_, n, n if n <= MOST_LOO_ROWS else MOST_LOO_ROWS // 2)
+    kept = chosen_rows(model.seed_, n, min(n, MOST_LOO_ROWS))
     for some in np.array_split(kept, max(1, len(kept) // engine.block_rows(Z.shape[1]))):
         yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
 

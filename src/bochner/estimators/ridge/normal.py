@@ -126,7 +126,7 @@ def solve(model: Any, blocks: Blocks | None = None) -> Solution:
         eigen,
         (moments.feature_mean, moments.target_mean),
         alpha,
-        centred_rows(model, moments, judged_sample(model)) if alpha == "loo" else (),
+        centred_rows(model, moments, model.sample_) if alpha == "loo" else (),
         kfold=_kfold(model) if alpha == "kfold" else None,
         per_target=model.alpha_per_target,
     )
@@ -166,7 +166,7 @@ def _keeps_all(model: Any) -> bool:
 
 
 def judged_sample(model: Any) -> RowSample:
-    """Return the rows that leave-one-out errors are the mean of."""
+    """Return the rows that the law of a process is adapted to."""
     return model.sample_ if _keeps_all(model) else model.sample_.lowest(LOO_ROWS)
 
 

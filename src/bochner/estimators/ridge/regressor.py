@@ -57,11 +57,12 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
         tables whose columns matter unequally.
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
-        The penalty, or one for each target, or how to choose it: by exact leave-one-out errors
-        (of all rows up to 8192, else of 4096 random ones), generalised cross-validation, marginal
-        likelihood, or five folds, whose moments are taken out of the total one by one (memory
-        5 D²; folds go by row number, whatever the blocks). With "exact" it is chosen on the
-        features of the preconditioner. 0 is the solution of least norm.
+        The penalty, or one for each target, or how to choose it: by leave-one-out errors
+        (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
+        residuals of all), generalised cross-validation, marginal likelihood, or five folds, whose
+        moments are taken out of the total one by one (memory 5 D²; folds go by row number,
+        whatever the blocks). With "exact" it is chosen on the features of the preconditioner. 0 is
+        the solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has the penalty that is best for it alone; one factorisation serves
         all. ``alpha_`` is then (t,).
