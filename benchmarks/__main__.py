@@ -26,6 +26,7 @@ NAMES = (
     "hermite",
     "memory",
     "imports",
+    "busy",
     "one_class",
     "precision",
     "exact",

@@ -1,0 +1,88 @@
+"""Fits beside a processor that another process has, against the same fits alone.
+
+Threads that wait for one another at full speed are the danger: where one of two processors is
+taken, each wait takes until the other process is moved away, and decompositions that wait a few
+thousand times took 18 to 53 seconds in the place of one. "one thread" is the same fit, alone, with
+BLAS and the compiled loops on one thread: what threads gain, and what a busy processor may cost.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import bochner as bo
+from benchmarks.harness import Options, Row, interleaved, judged
+from bochner._ground import native
+from bochner._ground.lapack import eigh
+from bochner.kernels import Gaussian
+
+__all__ = ["run"]
+
+#: Times as long as alone that a fit may take beside a busy processor.
+ASKED = 4.0
+
+
+def run(options: Options) -> list[Row]:
+    """Time every fit alone, beside a busy processor, and alone on one thread, in turns."""
+    n, wide, repeats = options.pick((20_000, 2048, 3), (1_000, 128, 1))
+    return [_row(name, fit, repeats) for name, fit in _cases(n, wide).items()]
+
+
+def _cases(n: int, wide: int) -> dict[str, Callable[[], object]]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 8)).astype(np.float32)
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(n)
+    A = rng.standard_normal((2 * wide, wide))
+    G = A.T @ A
+    kernel = Gaussian(2.0)
+    ridge = bo.KernelRidge(kernel, method="orthogonal", n_features=wide, random_state=0)
+    process = bo.GaussianProcessRegressor(n_features=wide // 4, random_state=0)
+    machine = bo.SVC(kernel, n_features=wide // 4, random_state=0)
+    logistic = bo.LogisticRegression(kernel, n_features=wide // 4, random_state=0)
+    exact = bo.KernelRidge(kernel, method="exact", n_features=wide // 4, random_state=0)
+    return {
+        f"eigh, {wide} x {wide}": lambda: eigh(G, driver="evd"),
+        f"KernelRidge, D={wide}": lambda: ridge.fit(X, y),
+        f'KernelRidge, "exact", {n // 4:,} rows': lambda: exact.fit(X[: n // 4], y[: n // 4]),
+        f"GaussianProcessRegressor, D={wide // 4}": lambda: process.fit(X, y),
+        f"SVC, D={wide // 4}": lambda: machine.fit(X, y > 0),
+        f"LogisticRegression, D={wide // 4}": lambda: logistic.fit(X, y > 0),
+    }
+
+
+def _row(name: str, fit: Callable[[], object], repeats: int) -> Row:
+    def beside(_: int) -> None:
+        with _busy_processor():
+            fit()
+
+    def on_one_thread(_: int) -> None:
+        native.set_num_threads(1)
+        with threadpool_limits(1):
+            fit()
+        native.set_num_threads(None)
+
+    cases = {"alone": lambda _: fit(), "busy": beside, "one thread": on_one_thread}
+    times = interleaved(cases, repeats)
+    alone, busy = times["alone"].median, times["busy"].median
+    return {
+        "case": name,
+        "seconds": alone,
+        "beside a busy one": busy,
+        "one thread": times["one thread"].median,
+        "times as long": busy / alone,
+    } | judged(busy / alone, ASKED, least=False)
+
+
+@contextmanager
+def _busy_processor() -> Iterator[None]:
+    """Keep one processor busy by a process of its own."""
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        other.kill()
+        other.wait()
