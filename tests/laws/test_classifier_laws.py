@@ -17,6 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.estimators.convex.calibration import agreeing, calibrate
+from bochner.estimators.convex.penalty import sampled
 from bochner.estimators.fitting import engine, feature_blocks
 from bochner.estimators.fitting.alike import fold_numbers
 from bochner.features import Nystrom
@@ -362,7 +363,7 @@ def test_data_that_cannot_be_classified_are_refused(cls):
     with pytest.raises(ValueError, match=r"at least one non-zero number"):
         cls(KERNEL, **options()).fit(X, y, np.zeros(160))
     blocks = bo.Blocks.from_arrays(X, y, np.zeros(160))
-    with pytest.raises(InvalidInput, match=r"at least one row must have a positive weight"):
+    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight is required"):
         cls(KERNEL, **options()).fit_blocks(blocks)
     with pytest.raises(ValueError, match=r"requires y to be passed"):
         cls(KERNEL, **options()).fit(X, None)
@@ -405,3 +406,115 @@ def test_a_class_that_one_block_lacks_is_learned_all_the_same(cls):
     blocks = bo.Blocks.from_arrays(X[order], y[order], block_rows=30)
     model = cls(KERNEL, **options()).fit_blocks(blocks)
     assert model.score(X, y) == pytest.approx(cls(KERNEL, **options()).fit(X, y).score(X, y))
+
+
+# ---- the penalty that is chosen
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_path_is_that_of_refits_without_each_fold(K):
+    """scikit-learn's fits to the same features, each fold left out in turn."""
+    X, y = table(120, K)
+    model = bo.LogisticRegression(KERNEL, **options(C="auto", n_features=32)).fit(X, y)
+    Z, folds = model.map_(X), fold_numbers(bo.Blocks.from_arrays(X), np.ones(120), model.seed_)
+    lost = []
+    for alpha in model.path_.alphas:
+        theirs = Linear(C=1 / alpha, tol=1e-8, max_iter=5000)
+        fits = [(theirs.fit(Z[folds != k], y[folds != k]).predict_proba(Z), k) for k in range(5)]
+        lost.append(sum(-np.log(p[folds == k, y[folds == k]]).sum() for p, k in fits))
+    ratios = model.path_.errors / model.path_.errors[0]
+    np.testing.assert_allclose(ratios, np.divide(lost, lost[0]), rtol=5e-3)
+    assert model.C_ == pytest.approx(1 / model.path_.alpha)
+    assert model.path_.errors.min() < 1
+
+
+@BOTH
+def test_rows_of_a_rare_class_are_found(cls):
+    """One row in a hundred, in a disc: with C=1 none is found."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (4000, 2))
+    y = ((X - 1) ** 2).sum(axis=1) < 0.05
+    new, rare = X[2000:], y[2000:]
+    chosen, one = (
+        cls(KERNEL, **options(tol=1e-4, C=C)).fit(X[:2000], y[:2000]) for C in ("auto", 1.0)
+    )
+    assert chosen.predict(new)[rare].mean() > 0.7
+    assert (chosen.predict(new) != rare).mean() < 0.5 * rare.mean()
+    assert not one.predict(new)[rare].any()
+
+
+def test_the_penalty_chosen_is_next_to_the_best_on_new_rows():
+    X, y = table(6000)
+    train, new = slice(0, 1000), slice(1000, None)
+    wide = options(C="auto", n_features=128, tol=1e-5)
+    model = bo.LogisticRegression(KERNEL, **wide).fit(X[train], y[train])
+
+    def lost(C):
+        given = bo.LogisticRegression(KERNEL, **wide | dict(C=C)).fit(X[train], y[train])
+        return log_loss(y[new], given.predict_proba(X[new]))
+
+    grid = {C: lost(C) for C in 10.0 ** np.arange(-2, 5)}
+    assert lost(model.C_) < 1.02 * min(grid.values())
+    assert min(grid.values()) < 0.9 * min(grid[1.0], grid[1e4])
+
+
+@BOTH
+@pytest.mark.parametrize("C", ["auto", 3.0])
+def test_weights_in_another_unit_change_the_unit_of_c(cls, C):
+    X, y = table()
+    w = np.random.default_rng(0).uniform(0.2, 0.9, 160)
+    plain = cls(KERNEL, **options(C=C)).fit(X, y, w)
+    for unit in (2.0**-20, 2.0**-465):
+        other = cls(KERNEL, **options(C=C if C == "auto" else C / unit)).fit(X, y, unit * w)
+        np.testing.assert_array_equal(other.coef_, plain.coef_)
+        assert other.C_ == pytest.approx(plain.C_ / unit)
+        assert other.solution_.objective == pytest.approx(unit * plain.solution_.objective)
+
+
+@BOTH
+def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
+    X, y = table(80)
+    counts = np.random.default_rng(0).integers(0, 4, 80)
+    few = dict(method="orthogonal", n_features=32, random_state=0, tol=1e-10)
+    weighted = cls(**few).fit(X, y, counts)
+    copies = cls(**few).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    assert weighted.C_ == pytest.approx(copies.C_)
+    np.testing.assert_allclose(weighted.kernel_.lengthscale, copies.kernel_.lengthscale)
+
+
+def test_sample_keeps_rows_of_rare_classes_and_weighs_all_as_all_rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 1))
+    codes = (rng.uniform(size=20_000) < 0.01).astype(float)
+    rows = sampled(bo.Blocks.from_arrays(X, codes), seed=0, n_classes=2)
+    rare = rows.codes == 1
+    assert rare.sum() == codes.sum()
+    assert len(rare) < 5000
+    assert rows.w[rare].sum() == codes.sum()
+    assert rows.w[~rare].sum() == pytest.approx((codes == 0).sum())
+    assert 1 < rows.inflation < 1.2  # all slopes that matter are those of the rare class
+    even = sampled(bo.Blocks.from_arrays(X, 1.0 * (X[:, 0] > 0)), seed=0, n_classes=2)
+    assert even.inflation == pytest.approx(20_000 / 4096, rel=0.05)
+
+
+@BOTH
+def test_too_few_rows_to_leave_some_out_take_c_of_one(cls):
+    X, y = table(20)
+    y = np.arange(20) == 3
+    model = cls(KERNEL, **options(C="auto")).fit(X, y)
+    assert model.path_ is None
+    assert model.C_ == 1
+
+
+@BOTH
+def test_penalty_and_weights_are_refused_in_a_sentence(cls):
+    X, y = table()
+    with pytest.raises(InvalidInput, match=r'C must be "auto" or a positive number; got \'best\''):
+        cls(KERNEL, **options(C="best")).fit(X, y)
+
+
+def test_a_machine_of_all_classes_takes_the_penalty_of_one_against_the_rest():
+    X, y = table(120, K=3)
+    joint = bo.SVC(KERNEL, **options(C="auto", multi_class="crammer_singer", tol=1e-4)).fit(X, y)
+    apart = bo.SVC(KERNEL, **options(C="auto")).fit(X, y)
+    assert joint.C_ == apart.C_

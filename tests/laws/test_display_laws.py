@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
+from sklearn.base import clone
 from sklearn.calibration import calibration_curve
 from sklearn.kernel_ridge import KernelRidge as Exact
 
@@ -80,9 +81,16 @@ def test_path_of_rows_left_out_rises_in_alpha(data):
     assert shown.alpha[0] == model.alpha_
 
 
-def test_path_is_refused_where_there_is_none(logistic):
+def test_path_of_a_classifier_is_that_of_its_penalty(logistic):
+    shown = PathDisplay.from_estimator(logistic)
+    assert np.all(np.diff(shown.alphas) > 0)
+    assert shown.alpha[0] == pytest.approx(1 / logistic.C_)
+
+
+def test_path_is_refused_where_there_is_none(logistic, data):
+    given = clone(logistic).set_params(C=1.0).fit(data[0], data[1] > 0)
     with pytest.raises(InvalidInput, match=r"must have tried a path.*LogisticRegression has none"):
-        PathDisplay.from_estimator(logistic)
+        PathDisplay.from_estimator(given)
 
 
 def test_spectrum_is_that_of_the_centred_features(ridge, data):
@@ -98,7 +106,7 @@ def test_spectrum_without_moments_is_that_of_the_rows_given(logistic, data):
     shown = SpectrumDisplay.from_estimator(logistic, data[0])
     singular = np.linalg.svd(centred(logistic, data[0]), compute_uv=False)
     np.testing.assert_allclose(shown.eigenvalues, singular**2, atol=1e-9 * singular[0] ** 2)
-    assert shown.alpha == pytest.approx(1 / (2 * logistic.C))
+    assert shown.alpha == pytest.approx(1 / (2 * logistic.C_))
     with pytest.raises(InvalidInput, match=r"keeps no moments of its rows\. Pass rows"):
         SpectrumDisplay.from_estimator(logistic)
 

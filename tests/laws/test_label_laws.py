@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from bochner import Blocks, KernelRidge
+from bochner import (
+    SVC,
+    Blocks,
+    KernelRidge,
+    KernelRidgeClassifier,
+    KernelSGDClassifier,
+    LogisticRegression,
+)
 from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.labels import class_blocks, class_blocks_of, indicators
@@ -151,3 +158,58 @@ def test_regression_on_a_target_of_text_is_refused():
     table = pd.DataFrame({"a": X[:, 0], "label": NAMES["texts"][CODES]})
     with pytest.raises(InvalidInput, match=r"target 'label' must hold numbers; got text .*Code it"):
         KernelRidge(Gaussian()).fit_blocks(Blocks.from_table(table, "label"))
+
+
+# ---- quantities are no classes
+
+CLASSIFIERS = pytest.mark.parametrize(
+    "cls", [KernelRidgeClassifier, KernelSGDClassifier, LogisticRegression, SVC]
+)
+ROWS = np.random.default_rng(1).standard_normal((150, 2))
+
+
+def ways(cls, y):
+    """Every way to fit: to arrays, to blocks, and to a part of the rows."""
+    model = cls(Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
+    yield lambda: model.fit(ROWS, y)
+    if y.dtype.kind != "U":
+        yield lambda: model.fit_blocks(Blocks.from_arrays(ROWS, y))
+    else:
+        frame = pd.DataFrame({"a": ROWS[:, 0], "b": ROWS[:, 1], "y": y})
+        yield lambda: model.fit_blocks(Blocks.from_table(frame, target="y"))
+
+
+@CLASSIFIERS
+def test_numbers_that_are_not_whole_are_refused_as_classes(cls):
+    y = ROWS[:, 0] + ROWS[:, 1]
+    for fit in ways(cls, y):
+        with pytest.raises(InvalidInput, match=r"not whole, such as .* quantity take (Kernel|SVR)"):
+            fit()
+    if hasattr(cls, "partial_fit"):
+        with pytest.raises(InvalidInput, match=r"numbers that are not whole"):
+            cls(Gaussian(1.0), n_features=8).partial_fit(ROWS, y, classes=[0, 1])
+
+
+@CLASSIFIERS
+@pytest.mark.parametrize("kind", ["whole", "text", "text with a hole"])
+def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
+    y = np.random.default_rng(0).permutation(150)
+    if kind != "whole":
+        y = (y / 7).astype("U8")
+    if kind == "text with a hole":
+        y[3] = "?"
+    message = r"got 150 different numbers in 150 rows" + (
+        ", but for '\\?'" if kind == "text with a hole" else ""
+    )
+    for fit in ways(cls, y):
+        with pytest.raises(InvalidInput, match=message + r".* quantity take (Kernel|SVR)"):
+            fit()
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_many_classes_of_some_rows_each_are_classes():
+    y = np.arange(150) % 60
+    for fit in ways(KernelRidgeClassifier, y):
+        assert len(fit().classes_) == 60
+    model = KernelRidgeClassifier(Gaussian(1.0), method="orthogonal", n_features=8)
+    assert len(model.partial_fit(ROWS, np.arange(150), classes=np.arange(500)).classes_) == 500

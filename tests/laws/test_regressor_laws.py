@@ -382,3 +382,94 @@ def test_constant_targets_are_predicted():
             fitted = regressor(loss=loss, alpha=alpha).fit(X, np.full(N, 7.0))
             assert np.abs(fitted.predict(X) - 7).max() < 1e-6
     assert np.abs(bo.SVR(KERNEL, epsilon=0.0).fit(X, np.full(N, 7.0)).predict(X) - 7).max() < 1e-6
+
+
+# ---- units of targets and weights
+
+UNITS = [2.0**-7, 2.0**-990, 2.0**990]
+HOMOGENEOUS = {
+    "squared": regressor(loss="squared", alpha="holdout"),
+    "absolute": regressor(loss="absolute", alpha="holdout"),
+    "huber": regressor(loss="huber", alpha="holdout"),
+    "quantile": regressor(loss="quantile", alpha="kfold"),
+    "chosen lengthscale": regressor("gaussian", loss="huber", alpha="holdout"),
+    "stopped": regressor(loss="huber", early_stopping=True),
+    "svr": bo.SVR(KERNEL, method="orthogonal", n_features=24, random_state=0),
+    "squared svr": bo.SVR(
+        KERNEL,
+        loss="squared_epsilon_insensitive",
+        method="orthogonal",
+        n_features=24,
+        random_state=0,
+    ),
+}
+homogeneous = pytest.mark.parametrize("model", HOMOGENEOUS.values(), ids=HOMOGENEOUS)
+
+
+@homogeneous
+@pytest.mark.parametrize("unit", UNITS)
+def test_targets_in_another_unit_are_predicted_in_that_unit(model, unit):
+    X, y = table()
+    plain, other = clone(model).fit(X, y), clone(model).fit(X, unit * y)
+    np.testing.assert_array_equal(other.predict(X), unit * plain.predict(X))
+    assert other.solution_.outcome is plain.solution_.outcome
+    if not isinstance(model, bo.SVR):
+        assert other.score(X, unit * y) == pytest.approx(plain.score(X, y))
+
+
+@homogeneous
+def test_targets_side_by_side_are_each_in_their_unit(model):
+    X, y = table()
+    if model.loss == "quantile":
+        model = clone(model).set_params(quantiles=(0.3,))
+    f = clone(model).fit(X, np.column_stack([y, 2.0**-40 * y])).predict(X)
+    assert np.ptp(f[:, 0]) > 0.1
+    np.testing.assert_allclose(2.0**40 * f[:, 1], f[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
+def test_weights_in_another_unit_are_another_penalty(loss):
+    X, y = table()
+    w = np.random.default_rng(1).uniform(0.2, 0.9, N)
+    plain = regressor(loss=loss, alpha=0.3).fit(X, y, w)
+    for unit in (2.0**-20, 2.0**-465):
+        other = regressor(loss=loss, alpha=0.3 * unit).fit(X, y, unit * w)
+        np.testing.assert_array_equal(other.predict(X), plain.predict(X))
+        assert other.alpha_ == pytest.approx(plain.alpha_ * unit)
+    chosen = regressor(loss=loss, alpha="holdout")
+    f = clone(chosen).fit(X, y, w).predict(X)
+    np.testing.assert_array_equal(clone(chosen).fit(X, y, 2.0**-465 * w).predict(X), f)
+
+
+def test_a_constant_target_near_the_largest_number_is_predicted():
+    X, _ = table()
+    for loss in ("squared", "absolute", "huber"):
+        model = regressor(loss=loss, alpha="holdout").fit(X, np.full(N, 1e300))
+        np.testing.assert_allclose(model.predict(X), 1e300, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_numbers_given_to_svr_are_in_the_units_of_the_target(loss):
+    X, y = table()
+    options = dict(method="orthogonal", n_features=24, random_state=0, loss=loss)
+    plain = bo.SVR(KERNEL, C=3.0, epsilon=0.2, **options).fit(X, y)
+    C = 3.0 * 1024 if loss == "epsilon_insensitive" else 3.0
+    other = bo.SVR(KERNEL, C=C, epsilon=0.2 * 1024, **options).fit(X, 1024 * y)
+    np.testing.assert_array_equal(other.predict(X), 1024 * plain.predict(X))
+    assert (plain.C_, plain.epsilon_, plain.path_) == (3.0, 0.2, None)
+
+
+def test_svr_in_raw_units_predicts_new_rows():
+    X, y = table(600, noise=0.1)
+    model = bo.SVR(n_features=64, method="orthogonal", random_state=0).fit(X[:300], 1e5 * y[:300])
+    assert model.score(X[300:], 1e5 * y[300:]) > 0.8
+    deviation = np.abs(y[:300] - np.median(y[:300])).mean()
+    assert model.epsilon_ == pytest.approx(0.05 * 1e5 * deviation)
+    assert model.path_.errors.min() < 0.5
+
+
+def test_parameters_of_svr_are_refused_in_a_sentence():
+    X, y = table()
+    for name in ("C", "epsilon"):
+        with pytest.raises(InvalidInput, match=rf'SVR: {name} must be "auto" or a number; got'):
+            bo.SVR(KERNEL, **{name: "best"}).fit(X, y)

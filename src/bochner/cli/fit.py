@@ -150,11 +150,24 @@ def _other(model: Any) -> dict[str, Any]:
     outcome = getattr(getattr(model, "solution_", None), "outcome", None)
     classes = getattr(model, "classes_", None)
     return {
+        "penalty": _penalty(model),
         "classes": None if classes is None else classes.tolist(),
         "passes": getattr(model, "n_iter_", None),
         "outcome": None if outcome is None else outcome.name,
         "outcome_words": "done" if outcome is None else str(outcome),
     }
+
+
+def _penalty(model: Any) -> str | None:
+    """Return the penalty used, and what it was compared with."""
+    path = getattr(model, "path_", None)
+    if hasattr(model, "C"):
+        used = f"C = {number(float(np.min(model.C_)))}"
+    elif path is not None:
+        used = f"alpha = {number(float(np.min(model.alpha_)))}"
+    else:
+        return None
+    return used if path is None else f"{used}, {path.reason}"
 
 
 def _judge(solution: Solution) -> str:
@@ -205,4 +218,5 @@ def _other_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     classes = facts["classes"]
     named = [] if classes is None else [("classes", ", ".join(map(str, classes)))]
     passes = [] if facts["passes"] is None else [("passes", f"{facts['passes']}")]
-    return [*named, *passes, ("outcome", facts["outcome_words"])]
+    penalty = [] if facts["penalty"] is None else [("penalty", facts["penalty"])]
+    return [*named, *penalty, *passes, ("outcome", facts["outcome_words"])]

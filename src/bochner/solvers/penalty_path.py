@@ -64,6 +64,16 @@ class HeldOutPath:
         """The best penalty."""
         return float(self.alphas[self.best])
 
+    @property
+    def reason(self) -> str:
+        """How the choice was made, and what to do where it is the end of the path."""
+        place = f"the best of {len(self.alphas)} by rows left out"
+        if self.errors[self.best] >= 1:
+            return f"{place}, which a constant serves as well: try another kernel or lengthscale"
+        if self.best in (int(np.argmin(self.alphas)), int(np.argmax(self.alphas))):
+            return f"{place}, an end of the path"
+        return place
+
     def __str__(self) -> str:
         """Return the path as a table."""
         rows = (f"{a:13.5g}{e:13.5g}" for a, e in zip(self.alphas, self.errors, strict=True))
@@ -71,7 +81,10 @@ class HeldOutPath:
 
 
 def path_of(
-    problem: Problem, left_out: Float[Array, "n k"], max_iter: int = 200
+    problem: Problem,
+    left_out: Float[Array, "n k"],
+    max_iter: int = 200,
+    largest: float | None = None,
 ) -> tuple[HeldOutPath, State]:
     """Return the path, and the first fold's state at the best penalty.
 
@@ -83,6 +96,8 @@ def path_of(
         Rows that each fold leaves out.
     max_iter : int, default 200
         Newton steps a penalty, at most.
+    largest : float, optional
+        The penalty to start from; default :func:`largest_penalty`.
     """
     folds, t = left_out.shape[1], problem.y.shape[1]
     out = np.repeat(left_out, t, axis=1)
@@ -96,7 +111,7 @@ def path_of(
     alphas: list[float] = []
     errors: list[float] = []
     states: list[State] = []
-    alpha = largest_penalty(problem)
+    alpha = largest_penalty(problem) if largest is None else largest
     while len(alphas) < MOST and len(alphas) - _lowest(errors) <= PATIENCE:
         at = replace(at, width=WIDTH * first.width)
         at = descend(replace(inner, alpha=share * alpha), at, tol=TOL, max_iter=max_iter)
@@ -131,7 +146,7 @@ def _columns(at: State, t: int) -> State:
 
 def tiled(loss: Loss, times: int) -> Loss:
     """Return the loss of columns that are repeated."""
-    if isinstance(loss, Quantile) and isinstance(loss.level, tuple):
+    if isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1:
         return replace(loss, level=times * loss.level)
     if isinstance(loss, Huber) and isinstance(loss.threshold, tuple):
         return Huber(times * loss.threshold)

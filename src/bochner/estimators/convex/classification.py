@@ -78,6 +78,8 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Fitted:
             path, end = tried
             model.path_, start, alpha = path, start or end, unit * path.alpha
     features = Features(model.map_, blocks, model.feature_dtype_)
+    for _ in features:  # one pass keeps them, where they fit
+        pass
     found = minimise(
         features,
         loss,

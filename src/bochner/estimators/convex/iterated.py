@@ -112,7 +112,7 @@ class Scaled:
     def value(self) -> Float[Array, " t"]:
         """What one is worth of an objective in these units."""
         with np.errstate(over="ignore"):
-            return self.weight * self.units**self.degree
+            return np.minimum(self.weight * self.units**self.degree, np.finfo(np.float64).max)
 
     def penalty(self, alpha: float) -> Any:
         """Return a penalty in these units: a number, or one for each target."""

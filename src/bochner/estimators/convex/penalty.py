@@ -171,6 +171,7 @@ def _folds(
     serve = [fold for fold, many in zip(folds, left, strict=True) if fold.any() and many > 0]
     first = np.unique(marks, return_index=True)[1]
     beside = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
+    serve = serve if beside > 1 else []
     serve = serve[: max(1, -(-N_FOLDS * ENOUGH // max(beside, 1)))]
     return tuple(serve), len(np.unique(marks[np.logical_or.reduce(serve)])) if serve else 0
 

@@ -35,6 +35,9 @@ __all__ = ["SVR"]
 #: epsilon="auto", as a share of the mean distance of y from its median.
 AUTO_EPSILON = 0.05
 
+#: Least spread of targets, in their units, that penalties start from.
+NARROW = 1e-3
+
 #: Rows that penalties are compared on, and from how many on one fold of five is enough.
 PATH_ROWS, ONE_FOLD = 4096, 1000
 
@@ -171,7 +174,8 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         C, epsilon = _number(self.C, "C", positive), _number(self.epsilon, "epsilon", nonnegative)
         rows = iterated.scaled(self, blocks, kind().degree)
         tube = AUTO_EPSILON * rows.spread if epsilon is None else epsilon / rows.units
-        loss, alpha = kind(iterated.one_or_each(tube)), None if C is None else rows.penalty(1 / C)
+        loss = kind(tuple(tube.tolist()) if len(tube) > 1 else float(tube[0]))
+        alpha = None if C is None else rows.penalty(1 / C)
         features = iterated.prepare(self, rows.blocks, _like_ridge(loss, alpha, rows))
         self.path_ = None
         if alpha is None:
@@ -193,11 +197,15 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if len(different) < 2:
             return None, 1.0
         folds = 1 if len(different) >= ONE_FOLD else min(N_FOLDS, len(different))
-        numbers = np.searchsorted(different, marks)[:, None] % N_FOLDS
+        numbers = np.asarray(np.searchsorted(different, marks))[:, None] % N_FOLDS
         Z = to_numpy(engine.as_features(self.map_, sample.X, self.feature_dtype_))
         kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
         problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, bool(self.fit_intercept))
-        path, _ = path_of(problem, np.equal(numbers, np.arange(folds)), self.max_iter)
+        # As if all rows bent, for squares or over the spread: medians may be any in an interval.
+        bends = 2.0 if rows.degree == 2 else 1 / float(np.maximum(rows.spread, NARROW).mean())
+        largest = bends * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
+        out = np.equal(numbers, np.arange(folds))
+        path, _ = path_of(problem, out, self.max_iter, largest)
         first = np.atleast_1d(rows.original(1.0))[0]
         return replace(path, alphas=first * path.alphas), path.alpha
 

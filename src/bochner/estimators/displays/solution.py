@@ -62,7 +62,7 @@ class PathDisplay:
 
     @staticmethod
     def from_estimator(model: Any) -> "PathDisplay":
-        """Return the path of a fitted KernelRidge, KernelRidgeClassifier or KernelRegressor.
+        """Return the path of a fitted learner that chose its penalty.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class PathDisplay:
             )
         raise InvalidInput(
             f"PathDisplay: the model must have tried a path of penalties, as KernelRidge does; "
-            f"this {type(model).__name__} has none. Set alpha to a criterion, or take another "
+            f"this {type(model).__name__} has none. Let it choose alpha or C, or take another "
             "display."
         )
 

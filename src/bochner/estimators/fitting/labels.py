@@ -25,6 +25,19 @@ __all__ = ["class_blocks", "class_blocks_of", "indicators"]
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000
 
+#: So many are no quantity, whatever the number of rows.
+FEW_CLASSES = 50
+
+#: Labels that are text count as numbers with this share of others, such as "?".
+MOST_OTHERS = 0.05
+
+_REGRESSORS = {
+    "KernelRidgeClassifier": "KernelRidge",
+    "KernelSGDClassifier": "KernelSGDRegressor",
+    "LogisticRegression": "KernelRegressor",
+    "SVC": "SVR",
+}
+
 
 def class_blocks_of(
     model: BaseEstimator,
@@ -45,6 +58,7 @@ def class_blocks_of(
         raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
     labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=model)
     check_consistent_length(X, labels)
+    _refuse_quantity(who, labels, len(labels) if classes is None else None)
     check_classification_targets(labels)
     given = np.unique(labels) if classes is None else classes
     known = _classes(who, given) if reset else model.classes_
@@ -62,6 +76,8 @@ def class_blocks(model: BaseEstimator, blocks: Blocks, reset: bool = True) -> Bl
     note_columns(model, blocks, reset)
     text = () if blocks.schema is None else blocks.schema.classes
     found = np.array(text) if text else _found(who, blocks)
+    if len(text) > FEW_CLASSES:
+        _refuse_quantity(who, found, sum(len(block.y) for block in blocks))
     if reset:
         model.classes_ = _classes(who, found)
     known = model.classes_
@@ -77,6 +93,45 @@ def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def _refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
+    """Refuse numbers that are not whole, and numbers of which most rows have their own.
+
+    Numbers may be text. Without a number of rows only the first is refused.
+    """
+    if labels.dtype.kind == "f":
+        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
+        if len(broken):
+            raise InvalidInput(
+                f"{who}: y must hold classes; got numbers that are not whole, such as "
+                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                "classes by whole numbers or text."
+            )
+    if rows is None or rows <= 2 * FEW_CLASSES:
+        return
+    classes = np.unique(labels)
+    if len(classes) <= max(FEW_CLASSES, rows / 2):
+        return
+    others = [label for label in classes.tolist() if not _is_number(label)]
+    if len(others) <= MOST_OTHERS * len(classes):
+        but = f", but for {listed(others)}" if others else ""
+        raise InvalidInput(
+            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
+            f"rows{but}. {_remedy(who)}."
+        )
+
+
+def _remedy(who: str) -> str:
+    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
+
+
+def _is_number(label: object) -> bool:
+    try:
+        float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _classes(who: str, classes: Any) -> Array:
@@ -106,18 +161,21 @@ def _codes(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
 def _found(who: str, blocks: Blocks) -> Array:
     """Return the distinct labels of a pass."""
     seen: Array = np.empty(0)
+    rows = 0
     for block in blocks:
         y = required_targets(who, block.y)
         if y.ndim != 1:
             raise InvalidInput(
                 f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
             )
-        seen = np.union1d(seen, to_numpy(y))
+        seen, rows = np.union1d(seen, to_numpy(y)), rows + len(y)
+        _refuse_quantity(who, seen, None)
         if len(seen) > MOST_CLASSES:
             raise InvalidInput(
                 f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
-                "numbers. For a target that is a quantity take a regressor."
+                f"numbers. {_remedy(who)}."
             )
+    _refuse_quantity(who, seen, rows)
     check_classification_targets(seen)
     return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
 
