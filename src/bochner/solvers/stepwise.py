@@ -64,8 +64,8 @@ def _tridiagonal(A: Float[Array, "m m"]) -> tuple[Float[Array, " m"], Float[Arra
         if 8 * first > len(rest):  # what is done is carried along for a while, and then dropped
             rest, first = np.array(rest[first:, first:], order="F"), 0
         count = min(PANEL, left - 2)
-        *diagonals, rest = _panel(rest, first, count)
-        found.append(diagonals)
+        diagonal, off, rest = _panel(rest, first, count)
+        found.append((diagonal, off))
         first += count
     _, diagonal, off, _, _ = dsytrd(rest[first:, first:], lower=1)
     diagonals, offs = zip(*found, (diagonal, off), strict=True)
