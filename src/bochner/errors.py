@@ -13,6 +13,7 @@
     └── MissingDependency (ImportError) an optional package is needed; says how to install it
 
     BochnerWarning (UserWarning)
+    ├── FeatureWarning                  features leave out what no number of them gives back
     ├── PurePythonWarning               the compiled loops are not there: slower; said once
     └── SolutionWarning                 the outcome asks for attention; its text is the remedy
 
@@ -24,6 +25,7 @@ __all__ = [
     "BochnerError",
     "BochnerWarning",
     "DataFileError",
+    "FeatureWarning",
     "IncompatibleModels",
     "InvalidInput",
     "InvalidType",
@@ -74,6 +76,10 @@ class MissingDependency(BochnerError, ImportError):
 
 class BochnerWarning(UserWarning):
     """Root of everything bochner warns."""
+
+
+class FeatureWarning(BochnerWarning):
+    """Features leave out so much of the kernel that a fit can miss it; more of them do not help."""
 
 
 class PurePythonWarning(BochnerWarning):

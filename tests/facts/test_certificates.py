@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.features.bias import left_out
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
 from bochner.planning import (
     certify,
@@ -179,6 +180,56 @@ def test_split_half_is_unbiased_for_the_squared_error():
     standard_error = off.std(ddof=1) / 150**0.5
     assert abs(off.mean()) < ALARM_BAR * standard_error
     assert true.mean() > ALARM_BAR * standard_error
+
+
+CUT = [
+    (bo.Gegenbauer(order=1, degree=2), r"leave out \d+ % of its trace in every draw"),
+    (bo.Projected(bo.Fourier(), 2), "ProjectedMap, whose error is not noise alone"),
+]
+
+
+def pair_of(method, kernel, X):
+    return [bo.draw(kernel, method, n_features=300, X=X, random_state=s) for s in (0, 1)]
+
+
+@pytest.mark.parametrize(("method", "words"), CUT, ids=["series", "projection"])
+def test_split_half_refuses_maps_whose_draws_are_off_in_the_mean(method, words):
+    X, kernel = rows(), Gaussian()
+    a, b = pair_of(method, kernel, X)
+    A, B, K = a(X) @ a(X).T, b(X) @ b(X).T, kernel(X)
+    # What two draws show is below half of the truth.
+    assert np.linalg.norm(A - B) / 2**0.5 < 0.5 * np.linalg.norm(A - K)
+    with pytest.raises(InvalidInput, match=words):
+        split_half_error(a, b, X)
+    certificate = certify(a, X, alpha=1.0)
+    assert certificate.features_to_halve is None
+    assert "1/√D." not in str(certificate) or "does not fall" in str(certificate)
+
+
+def test_split_half_serves_a_series_of_which_nothing_is_left_out():
+    """On a sphere the default degree leaves nothing, of a polynomial its own degree does."""
+    X = rows()
+    on_sphere = X / np.linalg.norm(X, axis=1, keepdims=True)
+    for kernel, table in ((Gaussian(), on_sphere), (bo.kernels.Polynomial(3), X)):
+        a, b = pair_of(bo.Gegenbauer(), kernel, table)
+        true = np.linalg.norm(a(table) @ a(table).T - kernel(table)) / np.linalg.norm(kernel(table))
+        assert split_half_error(a, b, table).error_each == pytest.approx(true, rel=0.3)
+        assert certify(a, table, alpha=1.0).features_to_halve == 4 * a.n_features
+
+
+def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
+    X = rows(60)
+    cut = bo.Gegenbauer(order=1, degree=2)
+    one = bo.draw(Gaussian(1.5), cut, n_features=64, X=X, random_state=0)
+    e = left_out(one, X)
+    assert (e > 0).all()
+    for kernel, factor in ((2.0 * Gaussian(1.5), 2.0), (Gaussian(1.5) + bo.kernels.Linear(), 1.0)):
+        phi = bo.draw(kernel, cut, n_features=64, X=X, random_state=0)
+        np.testing.assert_allclose(left_out(phi, X), factor * e, rtol=1e-9)
+    known = bo.draw(Gaussian(1.5), bo.Fourier(), n_features=64, X=X, random_state=0)
+    assert (left_out(known, X) == 0).all()
+    below = bo.draw(Gaussian(1.5), "nystrom", n_features=20, X=X, random_state=0)
+    np.testing.assert_allclose(left_out(below, X), below.residual(X), atol=1e-11)
 
 
 # ---- residuals

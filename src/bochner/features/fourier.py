@@ -8,9 +8,9 @@ m frequencies ω_j give
     complex: z(x) = √(k(0)/m) [exp(i ω_j·x)]_j,                     D = m.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from bochner._ground.arrays import array_namespace, is_numpy, moved
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.far import reach_of, with_far_rows
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, parts_of
 from bochner.features.method import Method
 from bochner.features.placements import Grid, Orthogonal, Placement
 from bochner.kernels import Kernel
@@ -259,6 +259,11 @@ class FourierGridMap(FeatureMap):
         """Radians that a middling frequency turns along a step of length one."""
         return self._even.reach
 
+    @property
+    def unbiased(self) -> bool:
+        """Nodes are no draws."""
+        return False
+
     @cached_property
     def _even(self) -> FourierMap:
         return FourierMap(self.kernel, self.frequencies, self.amplitude * len(self.weights))
@@ -317,14 +322,8 @@ def require_real(phi: object, who: str) -> None:
             f'{who} requires real features; got complex ones. Use Fourier(form="pair"), which '
             "holds the same numbers."
         )
-    for part in _parts(phi) if is_dataclass(phi) else []:
+    for part in parts_of(phi):
         require_real(part, who)
-
-
-def _parts(phi: Any) -> list[FeatureMap]:
-    values = [getattr(phi, f.name) for f in fields(phi)]
-    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
-    return [v for v in flat if isinstance(v, FeatureMap)]
 
 
 def _in_turns(angles: Array) -> tuple[Array, Array]:

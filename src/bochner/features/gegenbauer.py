@@ -45,8 +45,10 @@ class Gegenbauer(Method):
         s, functions for each degree. Default: the one with the least error predicted, of bias
         and of noise s/D.
     degree : int, optional
-        q, the largest l. Default: the first after which less than 0.1/√D of k(x, x) is left out
-        at all but the 1 % longest rows (theorems 11 and 12 have constants; this is the exact tail).
+        q, the largest l, and of monomials the largest total degree l + 2i. Default: the first after
+        which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows (theorems 11
+        and 12 have constants; this is the exact tail, at the least penalty a fit can have); with
+        optimal functions 48 at most.
     directions : {"iid", "orthogonal", "sobol", "fibonacci"}, default "iid"
         Independent, as published; orthogonal blocks; scrambled Sobol points through the normal
         law; a randomly turned Fibonacci spiral (three columns), 7 to 400 times less error than
@@ -62,8 +64,11 @@ class Gegenbauer(Method):
 
     Notes
     -----
-    Unbiased for the kernel cut at degree q and order s, for any rows. The error falls like 1/√D,
-    as that of :class:`Fourier`; on the sphere its spectral error at small penalties is lower. Take
+    Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D,
+    as that of :class:`Fourier`, and on the sphere the spectral error at small penalties is lower.
+    What is cut off comes back with no number of directions: where a default leaves out more than
+    one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column there are
+    two directions, ±1, which come in turn: with an even number nothing is random. Take
     it to reproduce published numbers; :class:`MercerHarmonic` replaces the random directions by
     exact harmonics, with 5 to 10⁸ times less error where α_l is moderate. Cost of φ(X):
     O(n m (d + (3 + 2 s) q)), without elementary functions; memory, the result alone.
@@ -135,7 +140,12 @@ class GegenbauerMap(FeatureMap):
 
     @property
     def below_kernel(self) -> bool:
-        """Unbiased, so errors have both signs."""
+        """Random, so errors have both signs."""
+        return False
+
+    @property
+    def unbiased(self) -> bool:
+        """Only for the kernel cut at its degree and order: ``left_out`` says what that lacks."""
         return False
 
     @property

@@ -84,6 +84,11 @@ class HistogramMap(FeatureMap):
         """Errors have both signs."""
         return False
 
+    @property
+    def unbiased(self) -> bool:
+        """A sum in the place of an integral, nothing random."""
+        return False
+
     @cached_property
     def _waves(self) -> tuple[Array, Array]:
         """Frequencies jL and root weights, of cosines and of sines."""

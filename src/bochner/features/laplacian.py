@@ -146,6 +146,11 @@ class SineMap(FeatureMap):
         """Where the expansion is exact; that of a stationary kernel errs to both sides."""
         return isinstance(self.kernel, Brownian | BrownianBridge)
 
+    @property
+    def unbiased(self) -> bool:
+        """A series that is cut, nothing random."""
+        return False
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the weighted products, (n, D)."""
         Z = products_of_rows(self._how, self.n_features, self._table, X)

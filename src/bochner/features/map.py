@@ -1,7 +1,7 @@
 """Feature maps: values that turn rows into columns, and their combinations."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, singledispatch
 from typing import Any
 
@@ -22,6 +22,7 @@ __all__ = [
     "ScaledMap",
     "TensorProduct",
     "inner_inputs",
+    "parts_of",
     "same_arrays",
 ]
 
@@ -55,6 +56,17 @@ class FeatureMap(ABC):
         """Radians that features turn along a step of length one; 0 where rows are not turned so."""
         return 0.0
 
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
+
+        Not so below the kernel, nor where a series is cut, an integral is a sum, or rows are
+        projected: more features of the kind do not mend that. Of a map made of maps: whether all
+        are, or are below their kernels.
+        """
+        parts = parts_of(self)
+        return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
+
     @abstractmethod
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ of checked rows: floating point, two-dimensional, d columns."""
@@ -81,6 +93,13 @@ class FeatureMap(ABC):
                 f"got {X.shape[1]}."
             )
         return self.features(X)
+
+
+def parts_of(phi: Any) -> list[FeatureMap]:
+    """Return the maps that a map is made of."""
+    values = [getattr(phi, f.name) for f in fields(phi)] if is_dataclass(phi) else []
+    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
+    return [v for v in flat if isinstance(v, FeatureMap)]
 
 
 @dataclass(frozen=True, eq=False)

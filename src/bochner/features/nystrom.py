@@ -233,6 +233,11 @@ class LandmarkValues(FeatureMap):
         """Its products are not those of the kernel."""
         return False
 
+    @property
+    def unbiased(self) -> bool:
+        """Its products are not those of the kernel."""
+        return False
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return k(X, S), (n, D)."""
         return self.inner.values(X)

@@ -121,6 +121,11 @@ class ProjectedMap(FeatureMap):
         """The kernel of projected rows is another: only where nothing is lost, and not then."""
         return False
 
+    @property
+    def unbiased(self) -> bool:
+        """The kernel of projected rows is another."""
+        return False
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ′(X P), (n, D)."""
         projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))

@@ -4,13 +4,17 @@ Degree and order are where truncation stops to matter beside the noise of random
 """
 
 import math
+import warnings
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtri
 
+from bochner._ground.arrays import to_numpy
 from bochner._ground.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.features.bias import left_out
 from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
 from bochner.features.map import FeatureMap
 from bochner.features.placements import IID, QMC, Orthogonal, haar, unit_directions
@@ -32,10 +36,18 @@ from bochner.kernels.radial import Radial, monomials, radial_kernels
 
 __all__ = ["draw_directions"]
 
-#: What truncation may leave out of k(x, x), beside the noise 1/√D of D random features.
-BIAS = 0.1
+#: What the degree may leave out of k(x, x). Noise averages over rows, and what is cut does not: it
+#: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
+#: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
+NEGLIGIBLE = 1e-12
 
-#: Series that fall slowly are cut here: the noise of random directions is larger anyway.
+#: Share of k(x, x) that defaults may leave out in silence.
+LOUD = 0.01
+
+#: Terms of a power series that are looked at.
+TERMS = 4096
+
+#: Radial kernels are factored up to here where no degree is given.
 LARGEST_DEGREE = 48
 
 #: A width that no search over degrees can fill.
@@ -73,19 +85,22 @@ class Radials(NamedTuple):
 @leaf_map.register
 def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
+    if ask.n_inputs == 1:  # both directions serve all components alike, and leave nothing to chance
+        method = replace(method, allocation="equal")
     radial = radial_kernels(plain, ask.n_inputs)
     centred = method.radial == "optimal" and is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     choose = _monomial if _by_monomials(method, radial, r) else _optimal
     radials = choose(method, plain, radial, r, ask.n_features)
-    if method.order is None and method.allocation == "equal" and len(radials.energies) > 1:
+    if _order_is_open(method, radials, ask.n_inputs):
         radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
     counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
+    counts -= _odd(method, ask.n_inputs, counts)
     radials = radials.first(len(counts))
     shared = method.allocation == "equal"
     directions = draw_directions(method, ask.n_inputs, counts, ask.stream("directions"))
-    return GegenbauerMap(
+    phi = GegenbauerMap(
         kernel,
         polar,
         directions,
@@ -96,6 +111,38 @@ def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
         method.parity,
         method.alternating,
     )
+    if ask.X is not None and (method.degree is None or method.order is None):
+        _warn_of_what_is_cut(phi, ask.X)
+    return phi
+
+
+def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
+    """Warn where degree and order, not both asked for, leave out what a fit can miss."""
+    rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
+    rest, whole = left_out(phi, rows), to_numpy(phi.kernel.diag(rows))
+    assert rest is not None
+    share = float(rest.sum() / whole.sum()) if whole.any() else 0.0
+    if share > LOUD:
+        warnings.warn(
+            f"Gegenbauer: degree {phi.degree} and order {len(phi.counts)} at {phi.n_features} "
+            f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
+            "more directions do not give back. Ask for a larger order= (or degree=) with more "
+            "features, or use MercerHarmonic() or Nystrom().",
+            FeatureWarning,
+            stacklevel=2,
+        )
+
+
+def _order_is_open(method: Gegenbauer, radials: Radials, d: int) -> bool:
+    """Whether the order is weighed against noise; of one column there is no noise."""
+    open_ = method.order is None and method.allocation == "equal" and d > 1
+    return open_ and len(radials.energies) > 1
+
+
+def _odd(method: Gegenbauer, d: int, counts: np.ndarray) -> np.ndarray:
+    """Return what is to be left away so that both directions of one column come equally often."""
+    paired = d == 1 and not method.parity
+    return np.where(paired & (counts > 1), counts % 2, 0)
 
 
 def _by_monomials(method: Gegenbauer, radial: Radial, r: Array | None) -> bool:
@@ -164,31 +211,37 @@ def _best_order(
 def _monomial(
     method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
 ) -> Radials:
-    """Return monomial radial functions: as many as asked for, or as can matter."""
-    q = _monomial_degree(method, radial, r, D)
+    """Return monomial radial functions: as many as asked for, or as can matter.
+
+    h_{l,i} is of degree l + 2i in the radius: orders go up to half of the total degree, whatever
+    the largest l. Of one column there are l = 0 and 1 only, and all orders.
+    """
+    total = _total_degree(method, radial, r)
+    q = _capped(total, radial.n_inputs)
     sample = np.ones(1) if r is None and method.order else _required(r)
-    s = min(q // 2 + 1, MOST_ORDERS, D) if method.order is None else method.order
+    most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
+    s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
     h = monomials(radial, q, s, sample[:: -(-len(sample) // ROWS)])
     energies = (h * h).sum(axis=0).mean(axis=1)
     return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices, energies)
 
 
-def _monomial_degree(method: Gegenbauer, radial: Radial, r: Array | None, D: int) -> int:
-    """Return q: the total degree N with less than BIAS/√D of k(x, x) beyond it."""
+def _total_degree(method: Gegenbauer, radial: Radial, r: Array | None) -> int:
+    """Return N: the first total degree with next to nothing of k(x, x) beyond it."""
     series = radial.power_series
     assert series is not None
     if method.degree is not None:
-        return _capped(method.degree, radial.n_inputs)
-    if series.degree is not None and r is None:
-        return _capped(series.degree, radial.n_inputs)
+        return method.degree
+    if series.degree is not None:
+        return series.degree
     t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
-    n = np.arange(4096)
+    n = np.arange(TERMS)
     logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
     terms = np.exp(logs - logs.max())
-    beyond = np.cumsum(terms[::-1])[::-1] - terms  # what is left out when n is the last
-    enough = beyond <= BIAS / D**0.5 * terms.sum()
-    return _capped(int(np.argmax(enough)), radial.n_inputs)
+    beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
+    enough = beyond <= NEGLIGIBLE * terms.sum()
+    return int(np.argmax(enough)) if enough.any() else TERMS - 1
 
 
 def _capped(q: int, d: int) -> int:
@@ -212,7 +265,7 @@ def _optimal(
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
     q = _capped(LARGEST_DEGREE if method.degree is None else method.degree, d)
     blocks = spectrum(radial, nodes, total, EVERYTHING, q)
-    q = _optimal_degree(method, blocks, total, D, q)
+    q = _optimal_degree(method, blocks, total, q)
     blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
     degrees = np.array([b.degree for b in blocks])
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
@@ -225,12 +278,12 @@ def _optimal(
     return found.first(min(MOST_ORDERS if method.order is None else method.order, len(energies)))
 
 
-def _optimal_degree(method: Gegenbauer, blocks: list[Block], total: float, D: int, q: int) -> int:
-    """Return the first degree beyond which less than BIAS/√D of the energy is left."""
+def _optimal_degree(method: Gegenbauer, blocks: list[Block], total: float, q: int) -> int:
+    """Return the first degree beyond which next to nothing of the energy is left."""
     if method.degree is not None:
         return q
     energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
-    enough = total - np.cumsum(energies) <= BIAS / D**0.5 * total
+    enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
     return int(np.argmax(enough)) if enough.any() else q
 
 
@@ -249,7 +302,9 @@ def draw_directions(
 def _directions(
     method: Gegenbauer, d: int, m: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "d m"]:
-    """Return m unit columns, each uniform on the sphere."""
+    """Return m unit columns, each uniform on the sphere; of one column 1 and −1 in turn."""
+    if d == 1:
+        return rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
     if method.directions == "fibonacci":
         return _fibonacci(d, m, method.parity, rng)
     if method.directions == "sobol" and not method.parity:

@@ -11,14 +11,21 @@ from bochner._ground.memory import require_room
 from bochner._ground.random import seed_of, stream
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.bias import left_out
 from bochner.features.fourier import require_real
+from bochner.features.map import FeatureMap
 from bochner.planning import words
 from bochner.planning.lanczos import AllRows, measure, operator_ratio, refuse_part
 from bochner.planning.pencil import Pencil, excess_count
-from bochner.planning.sample import Sample, frobenius, kernel_of, rows_of, sample
+from bochner.planning.sample import Sample, double, frobenius, kernel_of, rows_of, sample
 from bochner.planning.spectral_distance import GROUPS, Distance, distance
 
 __all__ = ["Certificate", "certify"]
+
+#: Bias up to this share of ε leaves it a matter of noise.
+SMALL = 0.1
+
+TINY = float(np.finfo(float).tiny)
 
 #: Fewest rows that speak for others: eight groups of eight.
 _LEAST = 8 * GROUPS
@@ -59,11 +66,16 @@ class Certificate:
         Whether the sample can show the effective dimension. If not, the upper end is only the
         coarse bound ‖Z Zᵀ − K‖/alpha.
     features_to_halve : int or None
-        Features that would about halve ε; None where ε is zero up to rounding.
+        Features that would about halve ε; None where ε is zero up to rounding, and where it is no
+        matter of their number.
     operator_norm : float
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, largest eigenvalues, to about 1 %.
     how : {"sample", "lanczos"}
         Densely on a sample, or on all rows by Lanczos.
+    left_out : float or None
+        Share of tr K that the features lack in the mean over draws, however many there are: of a
+        series that is cut. Zero for unbiased maps; None where it is not known (quadrature,
+        projections).
     """
 
     epsilon: float
@@ -83,6 +95,7 @@ class Certificate:
     features_to_halve: int | None
     operator_norm: float
     how: str = "sample"
+    left_out: float | None = 0.0
 
     @property
     def exact(self) -> bool:
@@ -264,9 +277,10 @@ def certify(
         refuse_part(n_rows, given)
     n = _n_rows(n_rows, given, rows.shape[0])
     s = sample(phi, rows, kernel)
+    rest = _left_out(phi, rows, s)
     found = distance(s.K, s.E, n, alpha, confidence)
     start = stream(seed_of(random_state), "lanczos")
-    c = _dense(phi, s, found, n, alpha, confidence, start)
+    c = _dense(phi, s, rest, found, n, alpha, confidence, start)
     if how == "sample":
         return c
     exact = kernel_of(phi, kernel, "certify")
@@ -276,6 +290,7 @@ def certify(
 def _dense(
     phi: Any,
     s: Sample,
+    rest: Float[Array, " m"] | None,
     found: Distance,
     n: int,
     alpha: float,
@@ -299,9 +314,20 @@ def _dense(
         n_features=s.n_features,
         below_kernel=below,
         resolved=found.resolved,
-        features_to_halve=_to_halve(s, found, n, below),
+        features_to_halve=_to_halve(s, rest, found, n, below),
         operator_norm=operator_ratio(s.K, s.E, start),
+        left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
     )
+
+
+def _left_out(phi: Any, rows: Array, s: Sample) -> Float[Array, " m"] | None:
+    """Return what the mean of the features lacks of k(x, x); a user's own map is taken at its word.
+
+    That is, as unbiased, unless it says that it stays below its kernel.
+    """
+    if getattr(phi, "below_kernel", False):
+        return np.maximum(-np.diagonal(s.E), 0.0)
+    return left_out(phi, double(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
 
 
 def _matrix_free(c: Certificate, found: AllRows, confidence: float) -> Certificate:
@@ -333,11 +359,18 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
     return n
 
 
-def _to_halve(s: Sample, found: Distance, n: int, below: bool) -> int | None:
-    """4D where the error falls like 1/√D; else D and the directions still above ε/2."""
+def _to_halve(
+    s: Sample, rest: Float[Array, " m"] | None, found: Distance, n: int, below: bool
+) -> int | None:
+    """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
+
+    None for others whose bias may be a tenth of ε: it is Σ e/alpha at most, on the rows measured.
+    """
     if found.epsilon == 0:
         return None
     if not below:
-        return 4 * s.n_features
+        alpha = found.alpha * len(s.K) / n
+        noise = rest is not None and float(rest.sum()) <= SMALL * found.epsilon * alpha
+        return 4 * s.n_features if noise else None
     pencil = Pencil(s.K, s.E, found.alpha * len(s.K) / n, 0.0)
     return s.n_features + max(1, excess_count(pencil, found.epsilon / 2))

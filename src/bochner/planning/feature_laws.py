@@ -29,6 +29,9 @@ ROUNDING = {"float64": 1e-10, "float32": 1e-3}
 #: Draws of a random map whose mean is compared with the kernel, and pairs it is compared on.
 DRAWS, PAIRS = 100, 30
 
+#: Share of rows that features may hold less than half of.
+LOST = 0.1
+
 #: Chance that an unbiased map is called biased.
 ALARM = 1e-6
 
@@ -148,8 +151,10 @@ def check_features(
     Notes
     -----
     Laws: shape, dtype, finite, deterministic, arguments, alone (a row's features are its own),
-    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, below (of
-    maps that claim Z Zᵀ ⪯ K) and unbiased (of maps that can be drawn again; called biased by
+    precision (float32 and float64 agree), refusal (of other columns), pickled, kernel, length (no
+    more than a tenth of the rows has less than half of k(x, x) in |φ(x)|²: a row that is lost
+    costs little of ‖K‖, and all that is predicted of it), below (of maps that claim Z Zᵀ ⪯ K) and
+    unbiased (of maps that can be drawn again; called biased by
     mistake once in a million checks, if the draws' products are about normal).
 
     Examples
@@ -333,6 +338,17 @@ def _kernel(subject: Subject) -> FeatureLaw:
     return _judged("kernel", required, error, subject.tolerance)
 
 
+def _length(subject: Subject) -> FeatureLaw:
+    required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
+    if subject.kernel is None:
+        return _without_kernel("length", required)
+    if getattr(subject.phi, "below_kernel", False):
+        return FeatureLaw("length", "not applicable", f"{required}; this map says it stays below.")
+    Z, whole = _features(subject, subject.X), np.diag(_matrix(subject))
+    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * whole
+    return _judged("length", required, float(lost.mean()), LOST)
+
+
 def _below(subject: Subject) -> FeatureLaw:
     required = "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖"
     if subject.kernel is None:
@@ -370,4 +386,4 @@ def _unbiased(subject: Subject) -> FeatureLaw:
     return _judged("unbiased", required, float((off / spread).max()), bar)
 
 
-MEANING = (_kernel, _below, _unbiased)
+MEANING = (_kernel, _length, _below, _unbiased)

@@ -7,6 +7,9 @@ Independent unbiased maps A and B err independently, so E‖K_A − K_B‖² = E
     ‖K_A − K_B‖² = ‖Z_Aᵀ Z_A‖² + ‖Z_Bᵀ Z_B‖² − 2‖Z_Aᵀ Z_B‖²,
 
 one pass over rows of any number; ‖K‖² is ‖Z_Aᵀ Z_B‖² in the mean.
+
+That shows noise alone. What a series that is cut leaves out is the same in both draws, and their
+difference does not show it: such maps are refused, unless its trace is small beside the noise.
 """
 
 from dataclasses import dataclass
@@ -16,13 +19,18 @@ import numpy as np
 from bochner._ground.arrays import as_matrix, to_numpy
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
+from bochner.features.bias import left_out
 from bochner.features.fourier import require_real
 from bochner.features.map import FeatureMap
+from bochner.planning.sample import double
 
 __all__ = ["SplitHalf", "split_half_error"]
 
 #: Rows whose features are made together.
 BLOCK = 4096
+
+#: Bias up to this share of the error is left unsaid: squares add up, so it is half a per cent.
+SMALL = 0.1
 
 #: ‖K_A − K_B‖² below this share of ‖K_A‖² is rounding of a difference of sums.
 ROUNDING = 1e-12
@@ -73,7 +81,9 @@ def split_half_error(first: FeatureMap, second: FeatureMap, X: Float[Array, "n d
     Raises
     ------
     InvalidInput
-        If the maps are of different kernels, are not random, or are one and the same.
+        If the maps are of different kernels, are not random, are one and the same, or if their
+        mean over draws is off the kernel: a series cut short (``Gegenbauer`` of too low a degree
+        or order), quadrature, a projection.
 
     Notes
     -----
@@ -110,6 +120,7 @@ def split_half_error(first: FeatureMap, second: FeatureMap, X: Float[Array, "n d
         )
     width = first.n_features + second.n_features
     each = float(np.sqrt(apart / 2 / cross)) if cross else float("inf")
+    _require_noise(first, X, SMALL * each * cross**0.5)
     return SplitHalf(each, each / 2**0.5, int(X.shape[0]), width)
 
 
@@ -121,6 +132,28 @@ def _require_random(phi: FeatureMap) -> None:
         raise InvalidInput(
             "split_half_error requires random, unbiased features (Fourier, sketches); got "
             f"{type(phi).__name__}, which stays below its kernel. trust(phi, X) has its error."
+        )
+
+
+def _require_noise(phi: FeatureMap, X: Array, most: float) -> None:
+    """Refuse a map of which more is left out than this: ‖K − K̃‖_F ≤ Σ e(x_i)."""
+    e, k = 0.0, 0.0
+    for start in range(0, X.shape[0], BLOCK):
+        rows = double(X[start : start + BLOCK])
+        rest = left_out(phi, rows)
+        if rest is None:
+            raise InvalidInput(
+                "split_half_error requires features whose mean over draws is the kernel; got "
+                f"{type(phi).__name__}, whose error is not noise alone. certify(phi, X, alpha=...) "
+                "measures all of it."
+            )
+        e, k = e + float(rest.sum()), k + float(to_numpy(phi.kernel.diag(rows)).sum())
+    if e > most:
+        raise InvalidInput(
+            "split_half_error requires features whose mean over draws is the kernel; these leave "
+            f"out {100 * e / k:.2g} % of its trace in every draw, which two draws cannot show. Ask "
+            "for a higher degree or order, or use certify(phi, X, alpha=...), which measures all "
+            "of it."
         )
 
 

@@ -58,8 +58,10 @@ def _meaning(c: Any) -> str:
 
 
 def _more(c: Any) -> str:
-    if c.features_to_halve is None:
+    if c.epsilon == 0:
         return "That is zero up to rounding."
+    if c.features_to_halve is None:
+        return _biased(c)
     if c.below_kernel:
         return (
             f"Halving ε takes about {c.features_to_halve:,} features or more: the error of these "
@@ -68,6 +70,18 @@ def _more(c: Any) -> str:
     return (
         f"Halving ε takes about {c.features_to_halve:,} features: the error of random features "
         "falls like 1/√D."
+    )
+
+
+def _biased(c: Any) -> str:
+    if c.left_out is None:
+        return (
+            "How many features halve ε cannot be told: the error of these features is not noise, "
+            "and does not fall like 1/√D."
+        )
+    return (
+        f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % of "
+        "the kernel's trace, whatever their number. Raise their degree or order."
     )
 
 

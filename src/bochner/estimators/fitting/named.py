@@ -247,7 +247,7 @@ class _Errors:
 def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
     """Return the median distance of rows, for one lengthscale and for one a column."""
     X = sample.X
-    pairs = _pairs(*X.shape, seed)
+    pairs = _pairs(X.shape[0], X.shape[1], seed)
     weights = sample.w[pairs[0]] * sample.w[pairs[1]]
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
     scales: list[Scale] = [_median(_lengths(X, pairs, (unit,), coordinatewise), weights)]

@@ -15,7 +15,7 @@ from bochner._ground.blas import add_gram, mirror
 from bochner._ground.lapack import cho_factor
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.tuning.descent import LOWEST, Clock
-from bochner.estimators.tuning.rescaled import Rescaled, Rows, in_numbers
+from bochner.estimators.tuning.rescaled import Rescaled, Rows, family_of, in_numbers
 from bochner.kernels import Kernel, Radial
 
 __all__ = ["Candidate", "Court", "Trial", "crossed", "first_least", "trial_width"]
@@ -196,7 +196,7 @@ class Court:
             kept = both[0][0], [angles for _, angles in both]
             self.angles[family, shared.tobytes()] = kept
         base, angles = kept
-        rescaled = replace(base, family=candidate.family)
+        rescaled = replace(base, family=family_of(candidate.family))
         W = rescaled.frequencies(np.full(len(base.base), candidate.logs[0]), None)
         return tuple(rescaled.features(X, W) for X in angles)
 
