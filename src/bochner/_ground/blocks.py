@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from bochner._ground.arrays import array_namespace
 from bochner._ground.cells import Types
 from bochner._ground.checks import integer
 from bochner._ground.files import Paths, find_files
@@ -244,14 +245,21 @@ class Blocks:
         return None if self.schema is None else self.schema.target_names
 
     def __iter__(self) -> Iterator[Block]:
-        start = 0
+        start, weighty = 0, False
         for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
-            yield Block(*self._changed(piece), start)
+            block = Block(*self._changed(piece), start)
+            weighty = weighty or _has_weight(block.w)
+            yield block
             rows = piece.X.shape[0]
             start += rows
             for watcher in self.watchers:
                 watcher(rows)
         self._count(start)
+        if not weighty:
+            raise InvalidInput(
+                f"Blocks: sample_weight must be above zero for at least one row; got zero for all "
+                f"{start} rows of {self.source}. Leave the weights out, or bring other rows."
+            )
 
     def _changed(self, piece: Piece) -> Piece:
         X, y, w = piece
@@ -323,6 +331,10 @@ class Blocks:
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows a block)"
         )
+
+
+def _has_weight(w: Any) -> bool:
+    return w is None or bool(array_namespace(w).any(w > 0))
 
 
 def _raw(schema: Schema) -> str:

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,9 +25,9 @@ def open_streams() -> None:
 
 
 def _lenient(stream: Any) -> Any:
-    """Return the stream, writing letters that its encoding lacks as ``\\u03b5``."""
+    """Return the stream, writing letters that its encoding lacks as escapes."""
     if stream is None or stream.closed:
-        return open(os.devnull, "w", encoding="utf-8")
+        return Path(os.devnull).open("w", encoding="utf-8")
     if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
     return stream

@@ -5,6 +5,7 @@ import numpy as np
 import bochner.features.rules_fourier
 import bochner.features.rules_gegenbauer  # noqa: F401  its rule
 from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
+from bochner._ground.checks import integer
 from bochner._ground.random import Seed, seed_of
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -80,4 +81,5 @@ def _request(
         n_inputs = X.shape[1]
     if n_inputs is None:
         raise InvalidInput("draw: pass X (rows of data) or n_inputs (their number of columns).")
-    return Request(int(n_inputs), int(n_features), seed_of(random_state), X=X)
+    n_inputs = integer(n_inputs, "draw", "n_inputs", 1)
+    return Request(n_inputs, int(n_features), seed_of(random_state), X=X)

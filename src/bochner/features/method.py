@@ -4,6 +4,8 @@ from abc import ABC
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 __all__ = ["Method"]
 
 
@@ -27,11 +29,17 @@ class Method(ABC):  # noqa: B024  what a method does is a rule of the table
 
 
 def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<array {value.shape}>"
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     held = ((f, getattr(value, f.name)) for f in fields(value))
-    shown = (f"{f.name}={_brief(v)}" for f, v in held if v != _default(f))
+    shown = (f"{f.name}={_brief(v)}" for f, v in held if not _is(v, _default(f)))
     return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _is(value: Any, default: Any) -> bool:
+    return default is not MISSING and bool(value == default)
 
 
 def _default(field: Field[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
+from bochner._ground.arrays import as_matrix, to_numpy
 from bochner._ground.checks import integer, positive, share
 from bochner._ground.memory import free_bytes
 from bochner._ground.random import Seed, seed_of
@@ -227,6 +227,7 @@ def enough(
     alpha, seed = positive(alpha, "enough", "alpha"), seed_of(random_state)
     if wanted.excess is not None and y is None:
         raise InvalidInput("enough: Enough(excess=...) compares errors of predictions; pass y.")
+    X = as_matrix(X, "enough")
     n = int(X.shape[0]) if n_rows is None else n_rows
     search = _Search(kernel, as_method(method), X, y, alpha, n, seed, wanted)
     low, high = search.double()

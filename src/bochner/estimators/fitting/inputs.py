@@ -15,9 +15,9 @@ from bochner._ground.arrays import (
     refuse_masked,
 )
 from bochner._ground.blocks import Blocks
-from bochner._ground.schema import listed
+from bochner._ground.schema import listed, repeated
 from bochner._ground.shapes import Array
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType
 from bochner.estimators.fitting.named import accepts_sparse
 from bochner.estimators.fitting.state import forget
 
@@ -32,6 +32,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
     """
     for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
         refuse_masked(array, type(model).__name__, name)
+    _require_switch(model)
+    _refuse_odd_tables(X, type(model).__name__)
     if reset:
         _start_anew(model)
     if _has_text(X):
@@ -64,6 +66,7 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
         _check_width(model, X.n_columns)
         return X
     refuse_masked(X, type(model).__name__)
+    _refuse_odd_tables(X, type(model).__name__)
     schema = getattr(model, "schema_", None)
     if schema is not None and _is_table(X):
         return Blocks.from_table(X, schema=schema.features_only())
@@ -83,6 +86,7 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
 
 def note_columns(model: BaseEstimator, blocks: Blocks, reset: bool) -> None:
     """Set, or compare with, what the model was fitted on."""
+    _require_switch(model)
     if reset:
         _start_anew(model)
     schema = blocks.schema
@@ -110,6 +114,30 @@ def _start_anew(model: BaseEstimator) -> None:
     """Forget the fit before, unless a warm start may go on from it; it forgets where it cannot."""
     if not getattr(model, "warm_start", False):
         forget(model)
+
+
+def _require_switch(model: BaseEstimator) -> None:
+    """Refuse an intercept that is neither wanted nor not."""
+    given = getattr(model, "fit_intercept", True)
+    if not isinstance(given, bool | np.bool_):
+        raise InvalidType(
+            f"{type(model).__name__}: fit_intercept must be True or False; got {given!r}."
+        )
+
+
+def _refuse_odd_tables(X: Any, who: str) -> None:
+    """Refuse a single column of a table, and tables with a name twice."""
+    if hasattr(X, "to_frame") and hasattr(X, "dtype"):
+        raise InvalidInput(
+            f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
+            "is one column. Pass X.to_frame()."
+        )
+    if _is_pandas(X) and not X.columns.is_unique:
+        raise InvalidInput(
+            f"{who}: the columns of X must have different names; got "
+            f"{listed(repeated(X.columns.tolist()))} more than once. Rename or drop the repeated "
+            "ones."
+        )
 
 
 def _check_width(model: BaseEstimator, columns: int) -> None:

@@ -58,6 +58,7 @@ def class_blocks_of(
         raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
     labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=model)
     check_consistent_length(X, labels)
+    _require_sortable(who, labels)
     _refuse_quantity(who, labels, len(labels) if classes is None else None)
     check_classification_targets(labels)
     given = np.unique(labels) if classes is None else classes
@@ -93,6 +94,25 @@ def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+def _require_sortable(who: str, labels: Any) -> None:
+    """Refuse labels that are missing, and numbers among texts."""
+    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
+        return
+    first: dict[bool, Any] = {}
+    for row, label in enumerate(np.ravel(labels)):
+        if label is None or label != label:  # noqa: PLR0124  NaN
+            raise InvalidInput(
+                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
+                "0). Drop such rows, or give them a label of their own."
+            )
+        first.setdefault(isinstance(label, str), label)
+    if len(first) > 1:
+        raise InvalidInput(
+            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
+            f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
+        )
 
 
 def _refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
@@ -135,7 +155,9 @@ def _is_number(label: object) -> bool:
 
 
 def _classes(who: str, classes: Any) -> Array:
-    classes = np.unique(np.asarray(classes))
+    classes = np.asarray(classes)
+    _require_sortable(who, classes)
+    classes = np.unique(classes)
     if len(classes) < 2:
         raise InvalidInput(
             f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."

@@ -255,7 +255,13 @@ def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[S
     if deviations.max() > 1.05 * deviations.min():  # one a column, in proportion to these
         median = _median(_lengths(X, pairs, (unit, deviations), coordinatewise), weights)
         scales.append(tuple((median * deviations).tolist()))
-    return [_scaled(scale, unit) for scale in scales]
+    scales = [_scaled(scale, unit) for scale in scales]
+    if np.min(scales[0]) < np.finfo(np.float64).tiny:
+        raise InvalidInput(
+            "X must hold numbers whose differences float64 holds to all its digits; got columns "
+            f"of {unit:.3g} at most. Multiply them by a power of ten."
+        )
+    return scales
 
 
 def _pairs(n: int, d: int, seed: int) -> tuple[Array, Array]:

@@ -27,6 +27,7 @@ from bochner.estimators.unsupervised import choice
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.moments import Accumulator, Moments
+from bochner.solvers.ridge import as_alpha
 
 __all__ = ["KernelPCA"]
 
@@ -211,6 +212,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         engine.check_precision(self)
         if self.n_components is not None:
             integer(self.n_components, "KernelPCA", "n_components", 1)
+        as_alpha(self.alpha)
         choice.choose(self, blocks)
         width = self.map_.n_features
         self.feature_dtype_ = choice.precision_of(self, blocks.n_rows, width)
