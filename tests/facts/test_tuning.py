@@ -1,5 +1,7 @@
 """Criteria and their gradients, the search of a kernel, and its path."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ import bochner as bo
 from bochner._ground.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.estimators.fitting import engine
-from bochner.estimators.tuning.descent import LOWEST, Clock, Dials, Objective, descend
+from bochner.estimators.tuning.descent import LOWEST, Clock, Dials, Objective, Prior, descend
 from bochner.estimators.tuning.rescaled import Rescaled, Rows
 from bochner.estimators.tuning.screening import screen
 from bochner.estimators.tuning.search import rows_of, tune_kernel
+from bochner.estimators.tuning.trials import FOLDS, crossed, first_least
 from bochner.estimators.tuning.tune import tune
 from bochner.kernels import (
     Cauchy,
@@ -200,6 +203,50 @@ def test_a_descent_never_ends_above_its_start_and_stops_when_told():
     assert again == heard[:1]
 
 
+@pytest.mark.parametrize("many", [True, False])
+def test_the_gradient_minds_the_prior_and_the_range_holds_the_start(many):
+    plain, dials = objective_of(Matern(1.5), many=many)
+    prior = Prior(0.2, 80.0, columns=3)
+    objective = replace(plain, prior=prior)
+    value, gradient = objective(dials)
+    distance = dials.lengths - 0.2
+    assert np.isclose(value - plain(dials)[0], distance @ distance / (2 * 9 * 80))
+    for i in range(len(dials.lengths)):
+        step = 1e-5 * (np.arange(len(gradient)) == i)
+        up, down = (objective(dials.like(dials.vector + s))[0] for s in (step, -step))
+        assert np.isclose(gradient[i], (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
+    low, high = prior.bounds(0.7)
+    assert np.allclose([low, high], [0.2 - np.log(128 * 3**0.5), 0.2 + np.log(32)])
+    assert prior.bounds(9.0) == (low, 9.0)
+    assert prior.bounds(-9.0) == (-9.0, high)
+
+
+# --- the judge -----------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+def test_errors_of_a_choice_are_those_of_rows_it_was_not_made_by():
+    """Twenty candidates that are alike, 40 rows each: squared normal errors, of mean one.
+
+    What is chosen by three folds is judged by the fourth, so the mean over 400 tables is one but
+    for √(2/40/400): five of those deviations, alarm rate 6e-7. The least of twenty means is .6.
+    """
+    rng = np.random.default_rng(0)
+    tables = rng.standard_normal((400, 20, 40)) ** 2
+    told = np.mean([crossed(list(table)).mean() for table in tables])
+    assert abs(told - 1) < 5 * np.sqrt(2 / 40 / 400)
+    assert np.mean([table.mean(axis=1).min() for table in tables]) < 0.7
+
+
+def test_a_choice_of_one_and_of_few_rows_is_that_one():
+    one = np.arange(12.0)
+    assert np.array_equal(crossed([one, one + 1]), one)
+    few = np.ones(2 * FOLDS - 1)
+    assert np.array_equal(crossed([2 * few, few]), few)
+    assert first_least([1.0 + 1e-9, 1.0]) == 0
+    assert first_least([1.1, 1.0]) == 1
+
+
 # --- the search ----------------------------------------------------------------------------------
 
 
@@ -273,6 +320,52 @@ def test_the_same_seed_finds_the_same_kernel(tuned, ridge_of_one_column):
     again = tune_kernel("auto", sample_of(*ridge_of_one_column), 64, 0)
     assert again.kernel == tuned.kernel
     assert again.share == tuned.share
+
+
+def test_what_was_compared_is_kept(tuned):
+    nothing, one, many = tuned.compared
+    assert (nothing.tuned, one.tuned, many.tuned) == (0, 1, 6)
+    assert nothing.taken
+    assert many.taken
+    assert tuned.error < 0.5 * one.error
+    for comparison in (one, many):
+        assert comparison.taken == (comparison.gain > comparison.deviation)
+    assert "6 lengthscales tuned: error" in str(tuned)
+    assert str(nothing) == f"no lengthscale tuned: error {nothing.error:.3g} on rows held out"
+
+
+@pytest.mark.parametrize("rows", [60, 300])
+def test_lengthscales_stay_in_the_range_that_rows_can_tell(rows):
+    """A linear target without noise asks for ever longer ones, and smaller penalties."""
+    rng = np.random.default_rng(rows)
+    X = rng.standard_normal((rows, 5)) * [1.0, 100.0, 0.01, 1.0, 1.0]
+    y = X @ [1.0, 0.01, 0.0, 2.0, 0.0]
+    lengths = np.array(tune_kernel("auto", sample_of(X, y), 64, 0).kernel.lengthscale) / X.std(0)
+    assert lengths.max() < 4 * 32 * 1.2 * np.sqrt(2 * 5)  # four steps of √2 beyond 32 medians
+
+
+@pytest.mark.parametrize("kernel", ["auto", Matern(1.5)])
+def test_rounding_of_another_processor_finds_the_same_kernel(kernel, monkeypatch):
+    """Values and slopes off by 1e-11, a hundred times what two processors differ by."""
+    rng = np.random.default_rng(15)
+    X = rng.standard_normal((160, 4)) * [1, 10, 0.1, 1]
+    y = np.sin(2 * X[:, 0]) + X[:, 3] ** 2 + 0.1 * rng.standard_normal(160)
+    here = tune_kernel(kernel, sample_of(X, y), 48, 0)
+    criterion = CRITERIA["loo"]
+
+    def elsewhere(*arguments):
+        score, off = criterion(*arguments), 1e-11 * rng.uniform(-1, 1, 2)
+        by_features = score.by_features * (1 + 1e-11 * rng.uniform(-1, 1, score.by_features.shape))
+        by_alpha = score.by_log_alpha * (1 + off[0])
+        return replace(
+            score, value=score.value + off[1], by_features=by_features, by_log_alpha=by_alpha
+        )
+
+    monkeypatch.setitem(CRITERIA, "loo", elsewhere)
+    there = tune_kernel(kernel, sample_of(X, y), 48, 0)
+    assert there.kernel == here.kernel
+    assert [step.kernel for step in there.path] == [step.kernel for step in here.path]
+    assert np.isclose(there.error, here.error, rtol=1e-6)
 
 
 def test_the_path_prints_and_plots(tuned):

@@ -68,7 +68,10 @@ def test_the_metric_finds_the_direction_that_matters(learned):
 def test_the_best_round_is_taken_and_beats_one_lengthscale_a_column(learned, turned):
     X, y = turned
     errors = [r.error for r in learned.history]
-    assert learned.error == min(errors) < 0.3 * errors[0]
+    best = learned.history[int(np.argmin(errors))]
+    assert learned.kernel == best.kernel
+    assert best.gain > best.deviation  # surely better than the start
+    assert min(errors) <= learned.error < 0.3 * errors[0]
     models = [
         bo.KernelRidge(k, n_features=128, random_state=0).fit(X[:450], y[:450])
         for k in (learned.history[0].kernel, learned.kernel)
@@ -115,6 +118,17 @@ def test_the_rounds_print(learned):
     lines = str(learned).splitlines()
     assert lines[0].split() == ["round", "held", "out", "leave-one-out", "gain", "deviation"]
     assert len(lines) == len(learned.history) + 1 == 6
+
+
+def test_noise_keeps_the_metric_it_started_from():
+    """In 5 of 6 seeds by the normal law, 16 % a seed for each round; fewer than 2 of 8: 1e-2."""
+    kept = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+        learned = learn_metric(Gaussian(2.0), sample_of(X, y), 32, seed, rounds=2)
+        kept += learned.kernel == learned.history[0].kernel
+    assert kept >= 3
 
 
 def test_a_constant_target_teaches_nothing():

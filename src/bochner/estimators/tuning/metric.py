@@ -50,7 +50,7 @@ from bochner.solvers.criteria import coefficients
 __all__ = ["LearnedMetric", "Round", "average_outer_product", "learn_metric"]
 
 #: Rows that a round is fitted to, its features, and steps of its lengthscale and penalty.
-ROWS, WIDTH, STEPS = 4096, 512, 8
+ROWS, WIDTH, STEPS = 3072, 512, 6
 
 #: From this many columns on the metric is diagonal: d² numbers are more than rows can tell.
 MANY_COLUMNS = 256
@@ -158,7 +158,7 @@ def learn_metric(
 
     Notes
     -----
-    A round: O(n D² + n D d + d³) a step with n ≤ 4096 and D ≤ 512.
+    A round: O(n D² + n D d + d³) a step with n ≤ 3072 and D ≤ 512.
     """
     integer(rounds, "learn_metric", "rounds", least=1)
     if is_sparse(sample.X):

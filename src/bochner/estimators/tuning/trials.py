@@ -26,6 +26,9 @@ MOST_FEATURES = 1024
 #: Factor between neighbouring penalties of a trial.
 STEP = float(np.sqrt(10))
 
+#: What the seed of trials is above that of descents: lengthscales also fit the frequencies seen.
+APART = 1000
+
 #: Folds of the rows held out.
 FOLDS = 4
 
@@ -132,8 +135,9 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Court:
-    """Rows to fit and rows to err on, the width, and the seed of the frequencies: alike for all.
+    """Rows to fit and rows to err on, the width, and the seed: frequencies are alike for all.
 
+    They are other frequencies than those of the descents, as are those of the fit.
     Where the penalty is given, ``pinned``, it is the same for all too. ``angles`` are remembered.
     """
 
@@ -177,7 +181,7 @@ class Court:
         d = len(candidate.logs)
         if d > self.width // 2:
             return _System.of(*self._from_angles(candidate), self.train)
-        rescaled = Rescaled.draw(candidate.family, d, self.width, self.seed)
+        rescaled = Rescaled.draw(candidate.family, d, self.width, self.seed + APART)
         W = rescaled.frequencies(candidate.logs, None)
         Z, rest = (rescaled.features(rows.X, W) for rows in (self.train, self.test))
         return _System.of(Z, rest, self.train)
@@ -191,7 +195,7 @@ class Court:
         family = Radial if isinstance(candidate.family, Radial) else type(candidate.family)
         kept = self.angles.get((family, shared.tobytes()))
         if kept is None:
-            drawn = Rescaled.draw(candidate.family, len(shared), self.width, self.seed)
+            drawn = Rescaled.draw(candidate.family, len(shared), self.width, self.seed + APART)
             both = [drawn.angles(rows.X, shared) for rows in (self.train, self.test)]
             kept = both[0][0], [angles for _, angles in both]
             self.angles[family, shared.tobytes()] = kept
