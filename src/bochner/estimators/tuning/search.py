@@ -331,10 +331,12 @@ class Search:
         whether one lengthscale is better than none that was tuned, then one a column than these.
         """
         trials = court.hear_all(candidates, self.diary.trial("trial", units), self.clock.part(0.8))
-        chosen = None
-        for tuned in sorted({trial.candidate.tuned for trial in trials}):
-            best = _least([trial for trial in trials if trial.candidate.tuned == tuned])
-            taken = chosen is None or best.surely_below(chosen)
+        counts = sorted({trial.candidate.tuned for trial in trials})
+        bests = [_least([t for t in trials if t.candidate.tuned == count]) for count in counts]
+        chosen = bests[0]
+        self.diary.compare(chosen, None, True, units)
+        for best in bests[1:]:
+            taken = best.surely_below(chosen)
             self.diary.compare(best, chosen, taken, units)
             chosen = best if taken else chosen
         return self._scaled(court, chosen, units, trials)
