@@ -72,7 +72,8 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = 1e-4) -> 
     """Return the index of the best of a criterion, in rising order of alpha.
 
     Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
-    the differences mean nothing, and on a plateau they are rounding.
+    the differences mean nothing, and on a plateau they are rounding. Within the standard error of
+    the difference to the least, larger ones err less on some tables and more on others.
     """
     if criterion == "evidence":
         return int(np.argmax(values))
@@ -108,7 +109,8 @@ class Path:
         in ``loo``. None if it was not asked for.
     loo_error : (p,) or None
         Standard error of ``loo``, as an estimate of the expected squared error on new rows: of the
-        sample, and of all rows as a sample of what there might be. None if there are none.
+        sample, and of all rows as a sample of what there might be. It knows nothing of the choice
+        of alpha and kernel by the same errors. None if there are none.
     """
 
     alphas: Float[Array, " p"]
