@@ -50,7 +50,7 @@ from bochner.solvers.criteria import coefficients
 __all__ = ["LearnedMetric", "Round", "average_outer_product", "learn_metric"]
 
 #: Rows that a round is fitted to, its features, and steps of its lengthscale and penalty.
-ROWS, WIDTH, STEPS = 3072, 512, 6
+ROWS, WIDTH, STEPS = 3072, 512, 8
 
 #: From this many columns on the metric is diagonal: d² numbers are more than rows can tell.
 MANY_COLUMNS = 256

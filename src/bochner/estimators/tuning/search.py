@@ -54,7 +54,7 @@ FEWEST = 8
 ROWS, WIDTH, ONE, MANY = 2048, 256, 8, 28
 
 #: Rows and features of the last descent, with other frequencies, and its evaluations.
-MORE_ROWS, MORE_WIDTH, LAST = 3072, 512, 6
+MORE_ROWS, MORE_WIDTH, LAST = 3072, 512, 8
 
 #: Evaluations that each start of the second descent has before the best goes on.
 TRY = 6
