@@ -29,6 +29,10 @@ from bochner.solvers.regression_losses import BelowZero
 
 __all__ = ["OneClassSVM"]
 
+#: What blocks of other sizes make of scores, as a share of the largest: whitened features have
+#: errors far above those of the numbers they are made of.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+
 
 class OneClassSVM(OutlierMixin, BaseEstimator):
     """Support of a distribution: which rows are like those seen, through features.
@@ -131,8 +135,8 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         drift = nu * float(w.sum())
         problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
         found = descend(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
-        rounding = float(np.finfo(self.feature_dtype_).eps) * len(found.coef) ** 0.5
-        self.solution_ = optimum(problem, _at_quantile(found, w, nu, 4 * rounding))
+        found = _at_quantile(found, w, nu, ROUNDING[self.feature_dtype_])
+        self.solution_ = optimum(problem, found)
         iterated.warn(self.solution_.outcome)
         return self
 
