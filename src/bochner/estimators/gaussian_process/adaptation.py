@@ -23,7 +23,7 @@ from bochner.estimators.gaussian_process.slack import (
     MOST_ROWS,
     of_all_rows,
     of_some_rows,
-    slack_of,
+    told_apart,
 )
 from bochner.estimators.ridge import normal
 from bochner.estimators.ridge.sums import pieces, seen
@@ -156,8 +156,8 @@ def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows, sample: Row
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
     if landmarks is model.map_:
         mean, leverage = law.posterior.held(Z[alone], a)
-        residual[these] = sample.y[these] - mean
-        slack[these] = slack_of(law.posterior, leverage, rows.w[these], rows.prior[these])
+        seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
+        residual[these], slack[these] = told_apart(law.posterior, *seen)
     return replace(rows, residual=residual, slack=slack, left=left)
 
 

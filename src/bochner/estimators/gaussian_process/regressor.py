@@ -126,6 +126,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """
 
     predictive_: Predictive
+    _calibration: Conformal | CrossConformal
 
     def __init__(
         self,
@@ -323,10 +324,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if not calibrated:
             half = norm.ppf(0.5 + coverage / 2) * deviation
             return mean, mean - half, mean + half
-        scores = self.calibration_
-        if isinstance(scores, Conformal):
-            return mean, *scores.bounds(mean, deviation, coverage)
-        low, high = scores.bounds(X, coverage)
+        judged = self.calibration_
+        if isinstance(judged, Conformal):
+            return mean, *judged.bounds(mean, deviation, coverage)
+        low, high = judged.bounds(X, coverage)
         return mean, np.minimum(low, mean), np.maximum(high, mean)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:

@@ -16,7 +16,7 @@ from bochner._ground.lapack import eigh
 from bochner._ground.shapes import Array, Float
 from bochner.estimators.gaussian_process.posterior import Posterior
 
-__all__ = ["MOST_ROWS", "of_all_rows", "of_some_rows", "slack_of"]
+__all__ = ["MOST_ROWS", "of_all_rows", "of_some_rows", "told_apart"]
 
 #: Rows of the n × n form, at most: a fraction of a second.
 MOST_ROWS = 1024
@@ -54,29 +54,35 @@ def of_some_rows(
 ) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
     """Return residuals and slacks of some rows: O(b D²)."""
     prior = np.einsum("ij,ij->i", Z - posterior.feature_mean, Z - posterior.feature_mean)
-    slack = slack_of(posterior, posterior.leverage(Z), w, prior, precision)
-    return y - posterior.mean(Z), slack
+    leverage = posterior.leverage(Z)
+    return told_apart(posterior, y, posterior.mean(Z), leverage, w, prior, precision)
 
 
-def slack_of(
+def told_apart(
     posterior: Posterior,
+    y: Float[Array, "b t"],
+    mean: Float[Array, "b t"],
     leverage: Float[Array, "b t"],
     w: Float[Array, " b"],
     prior: Float[Array, " b"],
     precision: str = "float64",
-) -> Float[Array, "b t"]:
-    """Return 1 − h from leverages, and the least that it can be where rounding made that.
+) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    """Return y − f̂ and 1 − h; where rounding made them, those of a row that stands by itself.
 
-    Rows of φ·φ up to k have 1 − h ≥ λ/(λ + k). Coordinates are off by ε√k, which moves h by up to
-    2ε √(kD/λ); float32 products move it by their share of ‖G‖/λ.
+    Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, and is predicted by the mean
+    without itself. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products
+    move it by their share of ‖G‖/λ.
     """
-    alpha, left_out = posterior.evidence.alpha, np.minimum(w, 1.0)[:, None]
-    slack = 1 - left_out * leverage
+    alpha, one = posterior.evidence.alpha, np.minimum(w, 1.0)[:, None]
+    slack = 1 - one * leverage
     rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * len(posterior.coef) / alpha)
     if precision == "float32":
         rounding = rounding + FLOAT32 * posterior.values.max(initial=0.0) / alpha
-    least = alpha / (alpha + left_out * prior[:, None])
-    return np.where(slack > rounding, slack, np.minimum(least, 1.0))
+    least = alpha / (alpha + one * prior[:, None])
+    centre = posterior.intercept + posterior.feature_mean @ posterior.coef
+    resolved = slack > rounding
+    residual = np.where(resolved, y - mean, least * (y - centre))
+    return residual, np.where(resolved, slack, least)
 
 
 def _turned(A: Float[Array, "n k"], root: Float[Array, " n"]) -> Float[Array, "m k"]:
