@@ -192,7 +192,7 @@ def test_cutting_keeps_every_row_in_order(sizes, rows):
 
 
 def test_blocks_of_arrays_are_views():
-    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.zeros(20)
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.ones(20)
     for block in Blocks.from_arrays(X, y, y, block_rows=6):
         assert all(np.shares_memory(a, b) for a, b in zip(block[:3], (X, y, y), strict=True))
     T = torch.asarray(X)

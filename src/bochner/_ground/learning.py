@@ -55,8 +55,8 @@ def open_tables(
         schema = _learned(readers, target, weight, columns, types)
     else:
         schema = _adapted(readers, schema, target, weight)
-    dtypes = _dtype(readers, _numeric(schema)), _dtype(readers, schema.target_names)
-    return Tables(readers, schema, *dtypes, total_rows(readers), len(schema.feature_names))
+    widths = _dtype(readers, _numeric(schema)), _dtype(readers, schema.target_names)
+    return Tables(readers, schema, *widths, total_rows(readers), len(schema.feature_names))
 
 
 def _all(readers: tuple[Reader, ...]) -> str:

@@ -31,10 +31,11 @@ def require_fields(value: Any) -> None:
     TypeError
         A field is of another type or shape.
     """
-    sizes: Sizes = {} if type(value) in SHAPED else None
-    for name, hint in _hints(type(value)):
+    kind: Any = type(value)
+    sizes: Sizes = {} if kind in SHAPED else None
+    for name, hint in _hints(kind):
         if not fits(getattr(value, name), hint, sizes):
-            raise TypeError(f"{name} of {type(value).__name__} must be of type {hint}")
+            raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
 
 
 @lru_cache(None)
