@@ -75,7 +75,7 @@ def test_weights_that_are_all_zero_are_refused(cls, method):
     options = {"n_features": 16} | ({} if method is None else {"method": method})
     model = cls(**options) if method is None else cls(kernel=Gaussian(), **options)
     with pytest.raises(
-        InvalidInput, match="sample_weight must be above zero for at least one row; got zero"
+        InvalidInput, match="at least one row must have a weight above zero; all are zero"
     ):
         model.fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(70)))
 

@@ -257,7 +257,7 @@ class Blocks:
         self._count(start)
         if not weighty:
             raise InvalidInput(
-                f"Blocks: sample_weight must be above zero for at least one row; got zero for all "
+                "Blocks: at least one row must have a weight above zero; all are zero, of "
                 f"{start} rows of {self.source}. Leave the weights out, or bring other rows."
             )
 
