@@ -12,17 +12,20 @@ BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test test-processors lint bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 demo: $(VENV)/installed-all ## install and run the demo
 	$(BIN)/bochner demo
 
 test: $(VENV)/installed-test lint ## install, lint, and run all the tests
 	$(BLAS) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-processors: $(VENV)/installed-test ## the numerical tests as on other processors
+	$(BIN)/python tests/processors.py
 
 lint: $(VENV)/installed-test ## style, format and types
 	$(BIN)/ruff check .
