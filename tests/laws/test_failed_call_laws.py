@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 
 import bochner as bo
 from bochner.errors import BochnerError, SolutionWarning
+from bochner.estimators.fitting.state import LEARNED
 from bochner.kernels import Gaussian
 
 pytestmark = [
@@ -356,6 +357,16 @@ def test_a_fit_keeps_nothing_of_another_kind_of_fit(name, before, after):
     same(
         model, clone(LEARNERS[name]).set_params(**{**before, **after}).fit(*arguments(name, "fit"))
     )
+
+
+@every_learner
+def test_a_new_fit_can_forget_all_that_a_fit_leaves(name):
+    """A name that is not known to be learned would survive a fit of another kind."""
+    model = fitted(name)
+    if name == "process":
+        assert model.calibration_ is not None
+    left = set(vars(model)) - set(model.get_params(deep=False))
+    assert left <= set(LEARNED)
 
 
 @pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])

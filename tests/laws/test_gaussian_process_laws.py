@@ -345,6 +345,14 @@ def test_densities_and_gaussian_intervals_are_those_of_the_normal_law(t):
     assert_close(upper, norm.ppf(0.95, mean, spread), factor=10)
 
 
+def test_parameters_set_after_a_fit_do_not_change_its_intervals():
+    X, y = table(60)
+    ours, other = (model().fit(X, y) for _ in range(2))
+    other.set_params(noise=100.0, kernel=Gaussian(0.01), n_features=2)
+    for a, b in zip(ours.predict_interval(X, 0.8), other.predict_interval(X, 0.8), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
     ours = model().fit(*table(200))
     X, y = table(99, seed=6)

@@ -18,6 +18,7 @@ INPUTS = ("classes_", "feature_names_in_", "n_features_in_", "schema_", "target_
 LEARNED = (
     *INPUTS,
     "X_fit_",
+    "_asked",
     "_calibration",
     "_certificate",
     "_diagonal",
@@ -33,6 +34,7 @@ LEARNED = (
     "correlations_",
     "eigenvalues_",
     "eigenvectors_",
+    "epsilon_",
     "feature_dtype_",
     "fitted_for_",
     "folds_",

@@ -142,7 +142,8 @@ def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
 def cross_conformal(model: Any, sample: RowSample) -> CrossConformal:
     """Fit a model like this without each fold of the sample's rows, and score those.
 
-    Equal rows lie in one fold and have one score: a copy of a row tells nothing of new ones.
+    Its parameters are those of its fit, whatever was set since. Equal rows lie in one fold and have
+    one score: a copy of a row tells nothing of new ones.
     """
     groups = _groups(sample)
     firsts = np.unique(groups, return_index=True)[1]
@@ -159,7 +160,7 @@ def cross_conformal(model: Any, sample: RowSample) -> CrossConformal:
 
 
 def _fold(model: Any, sample: RowSample, seen: Array, judged: Array) -> Fold:
-    trial = clone(model).set_params(random_state=model.seed_)
+    trial = clone(model).set_params(**model._asked)
     rows = sample.take(seen)
     with catch_warnings():
         simplefilter("ignore", SolutionWarning)

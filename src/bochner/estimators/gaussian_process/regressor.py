@@ -198,6 +198,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         self.target_shape_ = normal.target_shape(self, blocks)
         engine.choose(self, blocks, search=as_search(self))
+        self._asked = {**self.get_params(deep=False), "random_state": self.seed_}
         self.rows_seen_ = 0
         dtype = precision or engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
         self.feature_dtype_ = dtype
