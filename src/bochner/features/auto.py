@@ -44,6 +44,10 @@ __all__ = [
 #: Above this many columns Sobol points are behind orthogonal ones, and not tried.
 QMC_COLUMNS = 20
 
+#: Above this many columns principal axes are not looked for: what is made along them is not tried,
+#: nor independent frequencies, which are then as good as orthogonal.
+AXES_COLUMNS = 2048
+
 #: From this many columns on, structured frequencies can be cheaper than dense ones.
 STRUCTURED_COLUMNS = 128
 
@@ -376,14 +380,14 @@ def _foretold_reason(best: Candidate, rows: list[Row], m: int, n: int) -> str:
 
 def contenders(d: int) -> tuple[Method, ...]:
     """Return the methods that can be best for some kernel of d columns."""
+    axes = (MercerHarmonic(), HermiteMercer()) if d <= AXES_COLUMNS else ()
     sobol = (Fourier(QMC()),) if d <= QMC_COLUMNS else (Fourier(IID()),)
     structured = (Fourier(Structured()),) if d >= STRUCTURED_COLUMNS else ()
     return (
-        MercerHarmonic(),
-        HermiteMercer(),
+        *axes,
         Fourier(Orthogonal()),
         *structured,
-        *sobol,
+        *(sobol if axes else ()),
         Sign(),
         ReLU(0),
         ReLU(1),
