@@ -142,7 +142,7 @@ def cos_sin_twin(X: Array, T: Array, scale: float, out: Array) -> None:
     """Do what `cos_sin` does, in NumPy."""
     m = T.shape[1]
     for rows in _row_blocks(X, 3 * m):
-        angle = _angle(X[rows] @ T)
+        angle = _angle(_turns(X[rows], T))
         np.multiply(np.cos(angle), X.dtype.type(scale), out=out[rows, :m])
         np.multiply(np.sin(angle), X.dtype.type(scale), out=out[rows, m:])
 
@@ -169,7 +169,13 @@ def cos_bias(
 def cos_bias_twin(X: Array, T: Array, b: Array, scale: float, out: Array) -> None:
     """Do what `cos_bias` does, in NumPy."""
     for rows in _row_blocks(X, 3 * T.shape[1]):
-        np.multiply(np.cos(_angle(X[rows] @ T + b)), X.dtype.type(scale), out=out[rows])
+        np.multiply(np.cos(_angle(_turns(X[rows], T) + b)), X.dtype.type(scale), out=out[rows])
+
+
+def _turns(X: Array, T: Array) -> Array:
+    """Return X T; whether infinity in a row raises the flag of an invalid operation is BLAS's."""
+    with np.errstate(invalid="ignore"):
+        return X @ T
 
 
 def _angle(turns: Array) -> Array:

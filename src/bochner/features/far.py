@@ -14,15 +14,24 @@ import numpy as np
 from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, precision
 from bochner._ground.shapes import Array, Float
 
-__all__ = ["FAR", "reach_of", "with_far_rows"]
+__all__ = ["norms", "reach_of", "with_far_rows"]
 
 #: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
 FAR = 1024.0
 
+#: Beyond it a reach is no number.
+LARGEST = float(np.finfo(np.float64).max)
+
 
 def reach_of(W: Float[Array, "d m"]) -> float:
     """Return |ω| of a frequency in the middle: some of heavy-tailed kernels are without bound."""
-    return float(np.median(np.linalg.norm(W, axis=0))) if W.size else 0.0
+    return float(np.median(norms(W, axis=0))) if W.size else 0.0
+
+
+def norms(A: Float[Array, "..."], axis: int) -> Array:
+    """Return Euclidean norms along an axis; squares of very large numbers do not overflow."""
+    largest = float(np.abs(A).max(initial=0.0)) or 1.0
+    return largest * np.linalg.norm(A / largest, axis=axis)
 
 
 def with_far_rows(
@@ -31,7 +40,8 @@ def with_far_rows(
     """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
     if reach == 0.0 or precision(X) == np.float64 or X.shape[0] == 0:
         return features(X)
-    far = _lengths(X) * reach > FAR
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        far = _lengths(X) * min(reach, LARGEST) > FAR
     if not bool(array_namespace(far).any(far)):
         return features(X)
     if not (is_numpy(X) or is_sparse(X)):

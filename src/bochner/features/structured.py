@@ -13,7 +13,7 @@ from bochner._ground.arrays import is_numpy, is_sparse, precision
 from bochner._ground.chains import Chains, chain_waves, chain_waves_twin
 from bochner._ground.native import hadamard, power_of_two
 from bochner._ground.shapes import Array, Float
-from bochner.features.far import with_far_rows
+from bochner.features.far import norms, with_far_rows
 from bochner.features.map import FeatureMap
 from bochner.features.placements import (
     Orthogonal,
@@ -224,8 +224,8 @@ class StructuredMap(FeatureMap):
     def reach(self) -> float:
         """Radians that a middling frequency turns along a step of length one."""
         first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
-        lengths = np.linalg.norm(first[..., : self.inputs], axis=2)
-        lengths = lengths * np.linalg.norm(between, axis=2).prod(axis=1, keepdims=True)
+        lengths = norms(first[..., : self.inputs], axis=2)
+        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
         return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
 
     @cached_property
