@@ -288,3 +288,22 @@ def test_no_penalty_is_the_solution_of_least_norm_and_says_that_it_is_singular()
     assert np.isfinite(found.predict(X)).all()
     means = Y.reshape(20, 3).mean(axis=1)
     assert np.abs(found.predict(X[:20]) - means).max() < 1e-3
+
+
+@pytest.mark.parametrize("make", [bo.KernelRidge, bo.GaussianProcessRegressor])
+def test_targets_and_weights_that_float64_cannot_square_are_refused(make):
+    """Just above, answers are those of ordinary numbers; below they would be constants."""
+    ours = make(Gaussian(2.0), n_features=32, random_state=0)
+    expected = ours.fit(X, Y).predict(X)
+    np.testing.assert_allclose(
+        ours.fit(X, 2.0**-470 * Y).predict(X) * 2.0**470, expected, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        ours.fit(X, Y, np.full(60, 2.0**-290)).predict(X), expected, rtol=1e-6
+    )
+    for factor in (1e-160, 1e-200, 1e-310):
+        with pytest.raises(InvalidInput, match=r"y must have deviations.*Multiply y by a power of"):
+            ours.fit(X, factor * Y)
+    with pytest.raises(InvalidInput, match=r"weights must have a sum above 1e-90; got 6e-139"):
+        ours.fit(X, Y, np.full(60, 1e-140))
+    assert np.all(ours.fit(X, np.full(60, 1e-200)).predict(X) == 1e-200)

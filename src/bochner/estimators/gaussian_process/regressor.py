@@ -214,6 +214,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
         self.rows_seen_ += engine.count_rows(blocks)
         self.sample_ = keeper.sample
+        normal.require_squares(self)
         return self._solve()
 
     @all_or_nothing

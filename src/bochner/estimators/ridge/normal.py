@@ -50,12 +50,17 @@ __all__ = [
     "is_exact_fit",
     "judged_sample",
     "predict_linear",
+    "require_squares",
     "share_of",
     "solve",
     "solve_again",
     "target_shape",
     "warn",
 ]
+
+#: Least sum of weights, and least sum of squares of a target about its mean, that float64 holds
+#: with digits to spare for errors far below it.
+LEAST_WEIGHT, LEAST_POWER = 1e-90, 1e-290
 
 #: Outcomes that a user is warned of.
 WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
@@ -108,6 +113,24 @@ def add_rows(model: Any, blocks: Blocks) -> None:
 def _note(model: Any, blocks: Blocks, keeper: Keeper) -> None:
     model.rows_seen_ += engine.count_rows(blocks)
     model.sample_ = keeper.sample
+    require_squares(model)
+
+
+def require_squares(model: Any) -> None:
+    """Refuse weights and targets so small that their sums and squares vanish in float64."""
+    weight, power = model.moments_.weight, model.moments_.power
+    if weight < LEAST_WEIGHT:
+        raise InvalidInput(
+            f"{type(model).__name__}: sample weights must have a sum above {LEAST_WEIGHT:g}; got "
+            f"{weight:.3g}. Multiply all weights by one number."
+        )
+    vanish = (np.ptp(model.sample_.y, axis=0) > 0) & (power < LEAST_POWER)
+    if np.any(vanish):
+        largest = np.abs(model.sample_.y[:, vanish]).max()
+        raise InvalidInput(
+            f"{type(model).__name__}: y must have deviations whose squares float64 holds, above "
+            f"1e-145; got values of {largest:.3g} at most. Multiply y by a power of ten."
+        )
 
 
 # --- solutions -----------------------------------------------------------------------------------
