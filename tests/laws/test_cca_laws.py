@@ -205,7 +205,7 @@ def test_refusals():
         model(alpha=-1.0).fit(X, Y)
     with pytest.raises(InvalidInput, match=r"n_components must be an integer, 1 or above"):
         model(n_components=0).fit(X, Y)
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         model().fit_blocks(bo.Blocks.from_arrays(X, Y, np.zeros(300)))
     fitted = model().fit(X, Y)
     with pytest.raises(InvalidInput, match=r"Y must have the 2 columns of the fit; got 1"):

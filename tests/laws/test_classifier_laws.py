@@ -363,7 +363,7 @@ def test_data_that_cannot_be_classified_are_refused(cls):
     with pytest.raises(ValueError, match=r"at least one non-zero number"):
         cls(KERNEL, **options()).fit(X, y, np.zeros(160))
     blocks = bo.Blocks.from_arrays(X, y, np.zeros(160))
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight is required"):
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         cls(KERNEL, **options()).fit_blocks(blocks)
     with pytest.raises(ValueError, match=r"requires y to be passed"):
         cls(KERNEL, **options()).fit(X, None)

@@ -533,7 +533,7 @@ def test_refusals(monkeypatch):
         model(precision="half").fit(X, y)
     with pytest.raises(InvalidInput, match=r"the target y is None; name it with target="):
         model().fit_blocks(bo.Blocks.from_arrays(X))
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         model(method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(len(y))))
     monkeypatch.setattr(regressor, "MOST_ROWS", 10)
     with pytest.raises(InvalidInput, match=r"covariance is given for 10 rows at most; got 80"):

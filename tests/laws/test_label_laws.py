@@ -198,11 +198,13 @@ def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
         y = (y / 7).astype("U8")
     if kind == "text with a hole":
         y[3] = "?"
-    message = r"got 150 different numbers in 150 rows" + (
-        ", but for '\\?'" if kind == "text with a hole" else ""
-    )
+    message = r"got 150 different numbers in 150 rows.* quantity take (Kernel|SVR)"
+    if kind == "text with a hole":  # of a table, the cell is named
+        message = (
+            r"150 rows, but for '\?'.* quantity take|149 of its cells are numbers .*first '\?'"
+        )
     for fit in ways(cls, y):
-        with pytest.raises(InvalidInput, match=message + r".* quantity take (Kernel|SVR)"):
+        with pytest.raises(InvalidInput, match=message):
             fit()
 
 

@@ -263,7 +263,7 @@ def test_refusals():
         model(n_components=0).fit(X)
     with pytest.raises(InvalidInput, match=r"KernelPCA: precision must be one of 'auto'"):
         model(precision="double").fit(X)
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         model().fit_blocks(bo.Blocks.from_arrays(X, None, np.zeros(200)))
     with pytest.raises(ValueError, match=r"X has 2 features, but KernelPCA is expecting 3"):
         model().fit(X).transform(X[:, :2])

@@ -353,7 +353,7 @@ def test_other_refusals():
         bo.SVR(KERNEL, C=0).fit(X, y)
     with pytest.raises(InvalidInput, match=r"at least 2 different rows .* got n_samples = 1"):
         regressor(alpha="holdout").fit(X[[0, 0]], y[:2])
-    with pytest.raises(InvalidInput, match=r"at least one row with a positive weight"):
+    with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         regressor().fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(N)))
     with pytest.raises(ValueError, match=r"requires y to be passed"):
         bo.SVR(KERNEL, method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X))

@@ -15,7 +15,7 @@ from bochner.estimators.fitting.rows import RowSample
 from bochner.estimators.tuning.descent import Dials, Objective
 from bochner.estimators.tuning.rescaled import Rescaled, Rows
 from bochner.estimators.tuning.search import rows_of
-from bochner.estimators.tuning.trials import Candidate, Court, _System
+from bochner.estimators.tuning.trials import APART, Candidate, Court, _System
 from bochner.features import Fourier, HermiteMercer, Projected, axes, draw
 from bochner.features.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
@@ -104,7 +104,7 @@ def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
     court = Court(rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True)
     for factor in (0.0, 0.5):  # the second from the angles of the first
         candidate = Candidate(family, logs + factor, 1e-3, tuned=1)
-        rescaled = Rescaled.draw(family, 40, 24, 0)
+        rescaled = Rescaled.draw(family, 40, 24, court.seed + APART)
         W = rescaled.frequencies(candidate.logs, None)
         both = (rescaled.features(part.X, W) for part in (court.train, court.test))
         expected, _ = court._trial(_System.of(*both, court.train), 1e-3)
