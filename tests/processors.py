@@ -99,9 +99,9 @@ def runs() -> list[Run]:
     if len(found) < 3:
         sys.exit(f"processors: OpenBLAS with three processors or more is required; found {found}.")
     loops = [*reversed(levels), PURE]
-    count = max(len(found), len(loops), 2)
-    turns = zip(range(count), cycle(reversed(found)), cycle(loops), cycle((1, 2)), strict=False)
-    planned = [Run(*run) for _, *run in turns]
+    count = max(len(found), len(loops))
+    threads = [2, *(count - 1) * [1]]  # with two, tests wait for one another: once is enough
+    planned = list(map(Run, cycle(reversed(found)), cycle(loops), threads))
     if broken := [run for run in planned if not run.works()]:
         sys.exit(f"processors: asked for {broken}; got {[run.used() for run in broken]}.")
     return planned
