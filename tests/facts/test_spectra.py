@@ -2,13 +2,18 @@
 
 import math
 
+import array_api_strict
+import mpmath
+import naive
 import numpy as np
 import pytest
+import torch
 from scipy.integrate import quad
 from tolerance import assert_close, bernstein_bar, of
 
 from bochner.errors import InvalidInput, NotPositive
 from bochner.features import IID, QMC, Fourier, draw
+from bochner.features.far import FAR
 from bochner.kernels import Exponential, ExponentialPower, Gaussian, Periodic, SpectralMixture
 from bochner.kernels.periodic import HarmonicLaw
 from bochner.kernels.spectral import InverseChi2
@@ -64,6 +69,51 @@ def test_a_periodic_kernel_repeats_itself():
     kernel = Periodic((2.0, 0.5), (1.0, 3.0))
     assert_close(kernel(X + np.array([4.0, -1.5]), Y), kernel(X, Y), factor=4)
     assert abs(kernel(X + np.array([1.0, 0.0]), Y) - kernel(X, Y)).max() > 0.1
+
+
+FAST = [
+    Periodic(period, lengthscale)
+    for period in (1e-2, 1e-4, 1e-7, (3e-3, 5.0))
+    for lengthscale in (0.3, 1.0, 5.0)
+]
+"""Rows are hundreds, or millions, of periods apart."""
+
+PEAKS = [SpectralMixture((1.0, 2.0), (0.0, 2 * math.pi / p), (1.0, 0.1)) for p in (1e-2, 1e-4)]
+
+
+def spread(n, dtype, size=3.0):
+    return (size * np.random.default_rng(n).normal(size=(n, 2))).astype(dtype)
+
+
+@pytest.mark.parametrize("kernel", FAST + PEAKS, ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_float32_rows_many_periods_apart_have_the_kernel_of_float64(kernel, offset):
+    X, Y = (spread(n, np.float32) + np.float32(offset) for n in (20, 11))
+    K = kernel(X, Y)
+    assert K.dtype == np.float32
+    expected = kernel(X.astype(np.float64), Y.astype(np.float64))
+    assert_close(K, expected, np.float32)
+    for xp in (torch, array_api_strict):
+        assert_close(kernel(xp.asarray(X), xp.asarray(Y)), expected, np.float32)
+
+
+@pytest.mark.parametrize("kernel", FAST, ids=repr)
+def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
+    """2π ε/ℓ from phases within a period, however many lie between: no digit is lost by them."""
+    X, Y = spread(6, np.float64, 1e6), spread(5, np.float64, 1e6)
+    with mpmath.workdps(60):
+        expected = [[float(naive.value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()]
+    assert_close(kernel(X, Y), expected)
+
+
+@pytest.mark.parametrize("kernel", FAST, ids=repr)
+@pytest.mark.parametrize("method", [Fourier(IID()), Fourier(QMC(), "phase")], ids=repr)
+def test_float32_rows_many_periods_apart_have_the_features_of_float64(kernel, method):
+    """Also where most of the frequencies are zero, as at lengthscale 5."""
+    phi = draw(kernel, method, n_features=64, n_inputs=2, random_state=0)
+    X = spread(20, np.float32)
+    limit = FAR * 2.0**-24 * 8  # of angles that float32 may have
+    assert np.abs(phi(X) - phi(X.astype(np.float64))).max() < limit
 
 
 @pytest.mark.parametrize("placement", [IID(), QMC()], ids=repr)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import array_api_strict
 import numpy as np
 import pytest
+import scipy.sparse
 import tolerance
 import torch
 from gallery import absolute, rows, weight
@@ -12,11 +13,14 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, FeatureMap, Fourier, Method, draw
+from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw
 from bochner.features.combine import ModulatedMap, SketchedProduct, sketched
 from bochner.features.map import Concatenate, LinearMap, TensorProduct, same_arrays
+from bochner.features.nystrom import JITTER
 from bochner.features.rules import leaf_map
 from bochner.kernels import (
+    Angular,
+    ArcCosine,
     Bilinear,
     Columns,
     Constant,
@@ -26,9 +30,12 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Modulated,
+    NeuralTangent,
     Normalised,
     Periodic,
+    Polynomial,
     Warped,
+    Zonal,
 )
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
@@ -365,3 +372,63 @@ def test_too_few_features_for_the_exact_parts_are_refused():
 
 def test_a_map_is_a_map():
     assert isinstance(draw(MIXED**2, Signed(), n_features=30, n_inputs=3), FeatureMap)
+
+
+STEEP = [
+    ArcCosine(2) ** 3,
+    (Linear() + Bilinear(np.eye(3))) ** 6,
+    1e30 * Linear() * Angular(),
+    Polynomial(5, offset=0.0) * NeuralTangent(2),
+    Zonal((1.0, 0.5, 0.25), 4),
+]
+"""Kernels that grow like a power of the norms: no number of the dtype for rows that have one."""
+
+
+def stretched(X, exponents, seed=5):
+    """Return rows multiplied by powers of two, which no digit is lost by, in a random order."""
+    powers = np.random.default_rng(seed).permutation(np.linspace(-exponents, exponents, len(X)))
+    return X * (2.0 ** np.rint(powers)[:, None]).astype(X.dtype)
+
+
+@pytest.mark.parametrize("kernel", [Normalised(k) for k in STEEP], ids=repr)
+@pytest.mark.parametrize(("dtype", "exponents"), [("float32", 110), ("float64", 500)])
+def test_cosines_of_powers_of_norms_are_those_of_rows_of_any_length(kernel, dtype, exponents):
+    X = rows(30).astype(dtype)
+    expected, long = kernel(X.astype(float)), stretched(X, exponents)
+    assert_close(np.diag(expected), np.ones(30))
+    for library in (np.asarray, torch.asarray, array_api_strict.asarray, scipy.sparse.csr_array):
+        K, values = kernel(library(long)), kernel.diag(library(long))
+        assert str(K.dtype).endswith(dtype)
+        assert str(values.dtype).endswith(dtype)
+        assert_close(K, expected, dtype)
+        assert_close(values, np.ones(30), dtype)
+
+
+def test_cosines_of_sums_are_rounded_from_float64():
+    """Powers of rows of 10⁴ pass the largest float32, those of 10⁻⁵ the smallest."""
+    kernel = Normalised((ArcCosine(2) + 1e-9 * Linear()) ** 3)
+    for size in (1e-5, 1.0, 1e4):
+        X = size * rows(30).astype(np.float32)
+        K = kernel(X)
+        assert K.dtype == np.float32
+        assert_close(K, kernel(X.astype(float)), np.float32, factor=2**-6)
+        assert_close(kernel.diag(X), np.ones(30))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", [Signed(), Nystrom()], ids=repr)
+def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype):
+    kernel, X = Normalised(Linear() ** 4), rows(30).astype(dtype)
+    long = stretched(X, 500 if dtype == "float64" else 110)
+    for given in (X, long):
+        Z = draw(kernel, method, n_features=100, X=given, random_state=0)(long)
+        assert Z.dtype == dtype
+        lost = max(16 * tolerance.of(dtype), 1e3 * JITTER[np.dtype(dtype)])
+        assert np.abs(Z @ Z.T - kernel(X.astype(float))).max() <= lost
+
+
+def test_a_cosine_of_values_without_a_number_is_refused():
+    X = 1e80 * rows(5)
+    for call in (Normalised(Linear() ** 2 + 1.0), Normalised(Linear() ** 2 + 1.0).diag):
+        with pytest.raises(InvalidInput, match=r"Normalised: kernel\(x, x\) must be .* overflow"):
+            call(X)

@@ -20,6 +20,7 @@ __all__ = [
     "dense",
     "device",
     "from_numpy",
+    "in_float64",
     "is_numpy",
     "is_sparse",
     "moved",
@@ -84,6 +85,14 @@ def from_numpy(A: np.ndarray, like: Any) -> Any:
 def precision(X: Any) -> np.dtype:
     """Return float32 for float32 arrays of any library, float64 for others."""
     return np.dtype(np.float32 if str(X.dtype).endswith("float32") else np.float64)
+
+
+def in_float64(X: Any) -> Any:
+    """Return X in float64: X itself if it is."""
+    if is_sparse(X):
+        return X.astype(np.float64, copy=False)
+    xp = array_namespace(X)
+    return xp.astype(X, xp.float64, copy=False)
 
 
 def moved(A: np.ndarray, like: Any) -> Any:

@@ -41,6 +41,8 @@ class ModulatedMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return f(X) φ(X), row by row."""
+        if isinstance(self.kernel, Normalised):
+            X = self.kernel.rows(X)
         return self.kernel.factor(X)[:, None] * self.inner.features(X)
 
 

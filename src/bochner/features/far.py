@@ -24,8 +24,13 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
-    """Return |ω| of a frequency in the middle: some of heavy-tailed kernels are without bound."""
-    return float(np.median(norms(W, axis=0))) if W.size else 0.0
+    """Return |ω| of a frequency in the middle: some of heavy-tailed kernels are without bound.
+
+    Of those that turn at all: most frequencies of a periodic kernel may be zero.
+    """
+    lengths = norms(W, axis=0)
+    turning = lengths[lengths > 0]
+    return float(np.median(turning)) if turning.size else 0.0
 
 
 def norms(A: Float[Array, "..."], axis: int) -> Array:

@@ -145,6 +145,8 @@ def _(kernel: Bilinear, method: Method, ask: Request) -> FeatureMap:
 
 @compose.register
 def _(kernel: Modulated | Normalised, method: Method, ask: Request) -> FeatureMap:
+    if isinstance(kernel, Normalised) and ask.X is not None:
+        ask = replace(ask, X=kernel.rows(ask.X))
     return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
 
 

@@ -6,18 +6,21 @@ Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``: th
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace
+from bochner._ground.arrays import array_namespace, in_float64, precision
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
+from bochner.kernels.angle import Homogeneous, directions
 from bochner.kernels.callables import answer, name_of, require_function
-from bochner.kernels.kernel import Kernel, require_kernels
+from bochner.kernels.dotproduct import Linear, Polynomial
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, require_kernels
 from bochner.kernels.matrices import positive_matrix, symmetric_root, turned
+from bochner.kernels.zonal import Zonal
 
 __all__ = ["Bilinear", "Exp", "Modulated", "Normalised"]
 
@@ -94,6 +97,17 @@ class Normalised(Kernel):
     Parameters
     ----------
     kernel : Kernel
+
+    Raises
+    ------
+    InvalidInput
+        If kernel(x, x) is no float64 number.
+
+    Notes
+    -----
+    ``kernel`` is evaluated in float64, and the cosine rounded to X's dtype; kernels that grow like
+    a power of the norms, ``ArcCosine(2)**3`` or ``Linear()``, on unit rows, which have the same
+    cosines. So rows may be as long or short as the dtype allows.
     """
 
     kernel: Kernel
@@ -101,20 +115,50 @@ class Normalised(Kernel):
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
 
+    def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return rows with the same cosines: unit rows if the lengths cancel, else X."""
+        return X if norm_degree(self.kernel) is None else directions(X)[0]
+
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x): what features of ``kernel`` are multiplied by."""
-        size = self.kernel.diagonal(X)
+        size = self._size(in_float64(X))
         xp = array_namespace(size)
         some = size > 0
-        return xp.where(some, xp.where(some, size, xp.ones_like(size)) ** -0.5, 0.0 * size)
+        factor = xp.where(some, xp.where(some, size, xp.ones_like(size)) ** -0.5, 0.0 * size)
+        return xp.astype(factor, X.dtype, copy=False)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return _between(self.factor, self.kernel.evaluate(X, Y), X, Y)
+        if precision(X) == np.float64:
+            return self._cosines(X, Y)
+
+        def block(A: Array, B: Array) -> Array:
+            wide = in_float64(A)
+            K = self._cosines(wide, wide if B is A else in_float64(B))
+            return array_namespace(K).astype(K, X.dtype)
+
+        return distances.by_blocks(block, X, Y, 3)
+
+    def _cosines(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        U = self.rows(X)
+        V = U if Y is X else self.rows(Y)
+        with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
+            return _between(self.factor, self.kernel.evaluate(U, V), U, V)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        size = self.kernel.diagonal(X)
+        size = self._size(self.rows(in_float64(X)))
+        return array_namespace(size).astype(size > 0, X.dtype)
+
+    def _size(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return kernel(x, x); refuse an overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = self.kernel.diagonal(X)
         xp = array_namespace(size)
-        return xp.astype(size > 0, size.dtype)
+        if not bool(xp.all(xp.isfinite(size))):
+            raise InvalidInput(
+                "Normalised: kernel(x, x) must be a number of dtype float64; got an overflow, "
+                "because rows are too long. Rescale X."
+            )
+        return size
 
 
 @final
@@ -155,6 +199,55 @@ class Bilinear(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return distances.square_norms(self.turn(X))
+
+
+@singledispatch
+def norm_degree(kernel: Kernel) -> int | None:
+    """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0, as far as the structure tells."""
+    return None
+
+
+@norm_degree.register
+def _(kernel: Homogeneous | Zonal) -> int | None:
+    return kernel.degree
+
+
+@norm_degree.register
+def _(kernel: Constant | Normalised) -> int | None:
+    return 0
+
+
+@norm_degree.register
+def _(kernel: Linear | Bilinear) -> int | None:
+    return 1
+
+
+@norm_degree.register
+def _(kernel: Polynomial) -> int | None:
+    return None if kernel.offset else kernel.degree
+
+
+@norm_degree.register
+def _(kernel: Scaled) -> int | None:
+    return norm_degree(kernel.kernel)
+
+
+@norm_degree.register
+def _(kernel: Power) -> int | None:
+    degree = norm_degree(kernel.kernel)
+    return None if degree is None else kernel.exponent * degree
+
+
+@norm_degree.register
+def _(kernel: Product) -> int | None:
+    left, right = norm_degree(kernel.left), norm_degree(kernel.right)
+    return None if left is None or right is None else left + right
+
+
+@norm_degree.register
+def _(kernel: Sum) -> int | None:
+    left, right = norm_degree(kernel.left), norm_degree(kernel.right)
+    return left if left == right else None
 
 
 def _exp(K: Array) -> Array:

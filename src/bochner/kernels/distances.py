@@ -33,18 +33,23 @@ Block = Callable[[Array, Array], Array]
 
 
 def by_blocks(
-    block: Block, X: Float[Array, "n d"], Y: Float[Array, "m d"], temporaries: int = 1
+    block: Block,
+    X: Float[Array, "n d"],
+    Y: Float[Array, "m d"],
+    temporaries: int = 1,
+    dtype: Any = None,
 ) -> Array:
     """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, with a:b bounded.
 
     A block that makes many ``temporaries`` of its size is made smaller, and stays in the cache.
+    Its dtype, if it is not that of X, is given.
     """
     n, m = X.shape[0], Y.shape[0]
     step = max(1, BLOCK_BYTES // (8 * temporaries * max(m, 1)))
     with np.errstate(over="ignore", invalid="ignore"):
         if n <= step:
             return block(X, Y)
-        K = array_namespace(X, Y).empty((n, m), dtype=X.dtype, device=device(X))
+        K = array_namespace(X, Y).empty((n, m), dtype=dtype or X.dtype, device=device(X))
         for start in range(0, n, step):
             K[start : start + step, :] = block(X[start : start + step, :], Y)
     return K

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self, final
 
-from bochner._ground.arrays import array_namespace, as_matrix, device, is_sparse, require_alike
+from bochner._ground.arrays import (
+    array_namespace,
+    as_matrix,
+    device,
+    in_float64,
+    require_alike,
+)
 from bochner._ground.checks import integer, nonnegative, positive
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidType
@@ -269,11 +275,4 @@ def _as_kernel(value: object) -> Kernel | None:
 
 def _same_dtype(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
     """Widen float32 beside float64."""
-    if X.dtype == Y.dtype:
-        return X, Y
-    float64 = array_namespace(X, Y).float64
-    return _astype(X, float64), _astype(Y, float64)
-
-
-def _astype(X: Array, dtype: Any) -> Array:
-    return X.astype(dtype) if is_sparse(X) else array_namespace(X).astype(X, dtype, copy=False)
+    return (X, Y) if X.dtype == Y.dtype else (in_float64(X), in_float64(Y))

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from scipy.special import ive
 
-from bochner._ground.arrays import array_namespace, device
+from bochner._ground.arrays import array_namespace, device, in_float64
 from bochner._ground.checks import finite, integer, numbers, positive, unpacked
 from bochner._ground.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -82,6 +82,9 @@ class Periodic(Stationary):
     Notes
     -----
     One periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
+
+    Rows are reduced modulo the period in float64, which is exact: any number of periods apart, k
+    is that of the numbers as they are stored, in float32 as well.
     """
 
     period: float | tuple[float, ...] = 1.0
@@ -110,11 +113,14 @@ class Periodic(Stationary):
         def block(A: Array, B: Array) -> Array:
             total = 0.0
             for j, (p, length) in enumerate(zip(periods, lengths, strict=True)):
-                wave = xp.sin((A[:, j][:, None] - B[:, j][None, :]) * (math.pi / p))
+                turns = (A[:, j][:, None] - B[:, j][None, :]) / p
+                wave = xp.sin(math.pi * _part(turns, X.dtype))
                 total = total + wave * wave * (-2.0 / length**2)
             return xp.exp(total)
 
-        return distances.by_blocks(block, *distances.centred(X, Y))
+        A = _within(X, periods)
+        B = A if Y is X else _within(Y, periods)
+        return distances.by_blocks(block, A, B, 3, X.dtype)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         per_column(self.period, X.shape[1], "Periodic", "period")
@@ -172,21 +178,41 @@ class SpectralMixture(Stationary):
         parts = tuple(zip(self.weights, *self._parts(X.shape[1]), strict=True))
 
         def block(A: Array, B: Array) -> Array:
-            sizes = [w * _component(A, B, mean, scale) for w, mean, scale in parts]
+            sizes = [w * _component(A, B, mean, scale, X.dtype) for w, mean, scale in parts]
             return sum(sizes[1:], sizes[0]) / sum(self.weights[1:], self.weights[0])
 
-        return distances.by_blocks(block, *distances.centred(X, Y))
+        # Angles of many turns have no digits in float32.
+        A = in_float64(X)
+        B = A if Y is X else in_float64(Y)
+        return distances.by_blocks(block, *distances.centred(A, B), dtype=X.dtype)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         self._parts(X.shape[1])
         return ones(X)
 
 
-def _component(A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, ...]) -> Array:
+def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, "n d"]:
+    """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
+    X = in_float64(X)
+    xp = array_namespace(X)
+    whole = xp.asarray(periods, dtype=X.dtype, device=device(X))
+    return xp.sign(X) * xp.remainder(xp.abs(X), whole)
+
+
+def _part(turns: Array, dtype: Any) -> Array:
+    """Return turns less the whole ones, from −½ to ½."""
+    xp = array_namespace(turns)
+    return xp.astype(turns - xp.round(turns), dtype, copy=False)
+
+
+def _component(
+    A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, ...], dtype: Any
+) -> Array:
     xp = array_namespace(A, B)
     m, s = (xp.asarray(v, dtype=A.dtype, device=device(A)) for v in (mean, scale))
-    angles = xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]
-    return xp.exp(-0.5 * distances.squared(A * s, B * s)) * xp.cos(angles)
+    turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
+    near = distances.squared(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
+    return xp.exp(-0.5 * near) * xp.cos(2 * math.pi * _part(turns, dtype))
 
 
 def _list(value: Any, name: str) -> list | tuple:
