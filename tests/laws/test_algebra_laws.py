@@ -427,6 +427,19 @@ def test_features_of_cosines_are_those_of_rows_of_any_length(method, dtype):
         assert np.abs(Z @ Z.T - kernel(X.astype(float))).max() <= lost
 
 
+def test_features_of_cosines_of_sums_are_rounded_from_float64():
+    """Those of the sum pass the largest float32."""
+    X = 1e5 * rows(30).astype(np.float32)
+    for kernel in (Normalised((Linear() + 1.0) ** 9), Normalised(Linear() ** 9 + Gaussian())):
+        phi = draw(kernel, PAIRS, n_features=1 << 12, n_inputs=3, random_state=0)
+        Z = phi(X)
+        assert Z.dtype == np.float32
+        assert_close(Z, phi(X.astype(float)), np.float32)
+        assert str(phi(torch.asarray(X)).dtype) == "torch.float32"
+    phi = draw(Normalised(Gaussian()), Fourier(IID(), "complex"), n_features=8, X=X)
+    assert phi(X).dtype == np.complex64
+
+
 def test_a_cosine_of_values_without_a_number_is_refused():
     X = 1e80 * rows(5)
     for call in (Normalised(Linear() ** 2 + 1.0), Normalised(Linear() ** 2 + 1.0).diag):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, taken
+from bochner._ground.arrays import array_namespace, is_numpy, precision, taken
 from bochner._ground.chains import signed_walsh
 from bochner._ground.native import power_of_two
 from bochner._ground.shapes import Array, Float
@@ -41,9 +41,18 @@ class ModulatedMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return f(X) φ(X), row by row."""
-        if isinstance(self.kernel, Normalised):
-            X = self.kernel.rows(X)
-        return self.kernel.factor(X)[:, None] * self.inner.features(X)
+        if not isinstance(self.kernel, Normalised):
+            return self.kernel.factor(X)[:, None] * self.inner.features(X)
+        U = self.kernel.rows(X)
+        return _rounded(self.kernel.factor(U)[:, None] * self.inner.features(U), X)
+
+
+def _rounded(Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    """Return Z, real or complex, in the precision of X."""
+    xp, single = array_namespace(Z), precision(X) == np.float32
+    if xp.isdtype(Z.dtype, "complex floating"):
+        return xp.astype(Z, xp.complex64 if single else xp.complex128, copy=False)
+    return xp.astype(Z, xp.float32 if single else xp.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,8 +116,8 @@ class Normalised(Kernel):
         require_kernels(self, "kernel")
 
     def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return rows with the same cosines: unit rows if the lengths cancel, else X."""
-        return X if norm_degree(self.kernel) is None else directions(X)[0]
+        """Return rows with the same cosines: unit rows if the lengths cancel, else in float64."""
+        return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x): what features of ``kernel`` are multiplied by."""
