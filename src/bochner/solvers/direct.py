@@ -24,7 +24,7 @@ P⊥ the part of P that no direction explains and r = min(D, n − 1).
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from bochner.solvers.solution import Path
 __all__ = [
     "Eigen",
     "Rounding",
-    "RowsLeftOut",
     "Sums",
     "decompose",
     "decompose_rows",
@@ -45,7 +44,6 @@ __all__ = [
     "gcv_of",
     "leave_one_out",
     "leave_one_out_each",
-    "leave_rows_out",
     "left_out_errors",
     "path_of",
     "penalties",
@@ -398,39 +396,6 @@ def _squares(
     for target, c in enumerate(eigen.projected[kept].T):
         residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
         yield residuals**2, left_out_errors(residuals, slack) ** 2
-
-
-class RowsLeftOut(NamedTuple):
-    """What fits without a row say of it, and how far it is from deciding its own prediction.
-
-    Attributes
-    ----------
-    errors : (b, t) float64
-        y − the prediction of the fit without the row; infinite where rounding hides the slack.
-    slack : (b, t) float64
-        s = 1 − min(w, 1) h; zero where rounding hides it.
-    """
-
-    errors: Float[Array, "b t"]
-    slack: Float[Array, "b t"]
-
-
-def leave_rows_out(
-    eigen: Eigen,
-    Z: Float[Array, "b D"],
-    y: Float[Array, "b t"],
-    w: Float[Array, " b"],
-    alphas: Float[Array, " t"],
-) -> RowsLeftOut:
-    """Return the errors of rows of the fit, each left out, at one penalty for each target.
-
-    Z and y are about the means that the moments have. O(b D²).
-    """
-    A = product(Z, np.ascontiguousarray(eigen.vectors, dtype=Z.dtype))
-    inverse = 1 / (eigen.values[:, None] + alphas)
-    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
-    fitted = product(A, (eigen.projected * inverse).astype(A.dtype))
-    return RowsLeftOut(left_out_errors(y - fitted, slack), slack)
 
 
 def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
