@@ -12,7 +12,7 @@ BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
 
-.PHONY: help demo test test-processors lint bench docs clean
+.PHONY: help demo test test-processors test-sanitizers lint bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,6 +26,9 @@ test: $(VENV)/installed-test lint ## install, lint, and run all the tests
 
 test-processors: $(VENV)/installed-test ## the numerical tests as on other processors
 	$(BIN)/python tests/processors.py
+
+test-sanitizers: out/sanitizers/built ## the compiled loops under GCC's sanitizers
+	$(BLAS) $(BIN)/python tests/sanitizers/run.py
 
 lint: $(VENV)/installed-test ## style, format and types
 	$(BIN)/ruff check .
@@ -57,4 +60,11 @@ $(VENV)/installed-test: $(BIN)/python $(SOURCES)
 
 $(VENV)/installed-docs: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+# Beside the installed package, which stays as it is. RelWithDebInfo keeps names and lines.
+out/sanitizers/built: $(VENV)/installed-test $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target out/sanitizers \
+	  --config-settings=cmake.define.BOCHNER_SANITIZE=ON \
+	  --config-settings=cmake.build-type=RelWithDebInfo .
 	touch $@

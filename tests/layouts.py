@@ -18,6 +18,13 @@ def in_library(function, X, xp):
     return np.from_dlpack(Z)
 
 
+def between_bytes(A):
+    """The same numbers, one byte after where such numbers should lie in memory."""
+    moved = np.frombuffer(bytearray(A.nbytes + 1), A.dtype, offset=1).reshape(A.shape)
+    moved[...] = A
+    return moved
+
+
 def assert_same_in_any_layout(phi, X, Z, dtype):
     """The features of fifty rows are Z in either precision, by blocks, strided, sparse, whole."""
     rough = X.astype(dtype)
@@ -29,7 +36,8 @@ def assert_same_in_any_layout(phi, X, Z, dtype):
     for block in (1, 7, 32):
         parts = np.concatenate([phi(rough[i : i + block]) for i in range(0, 50, block)])
         assert np.abs(parts - whole).max() < of(dtype) * size
-    for same in (np.asfortranarray(rough), np.repeat(rough, 2, axis=1)[:, ::2]):
+    strided = np.repeat(rough, 2, axis=1)[:, ::2]
+    for same in (np.asfortranarray(rough), strided, between_bytes(rough)):
         assert np.abs(phi(same) - whole).max() < of(dtype) * size
     assert_close(phi(scipy.sparse.csr_array(rough)), whole, dtype)
     assert phi(rough[:0]).shape == (0, phi.n_features)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <new>
@@ -105,6 +106,16 @@ void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);
 }
 
+// NumPy has arrays, of buffers and files, whose numbers do not lie where a T may.
+template <class... Arrays>
+void require_aligned(const Arrays&... arrays) {
+    const auto aligned = [](const auto& array) {
+        const auto place = reinterpret_cast<std::uintptr_t>(array.data());
+        return array.size() == 0 || place % alignof(decltype(*array.data())) == 0;
+    };
+    require((aligned(arrays) && ...), "arrays must be aligned");
+}
+
 template <class T>
 void require_room(const Output<T>& out, std::size_t rows, std::size_t columns) {
     require(out.shape(0) == rows && out.shape(1) == columns, "out has the wrong shape");
@@ -158,6 +169,7 @@ void evaluate(Task<T> task, const T* source, bool transposed, const T* bias, T s
 
 template <class T>
 void cos_sin(Matrix<T> X, Matrix<T> turns, double scale, Output<T> out, std::size_t threads) {
+    require_aligned(X, turns, out);
     require(X.shape(1) == turns.shape(0), "X and T disagree about the number of columns");
     evaluate<T>(prepare<T>(Op::pair, X, turns.shape(1), T(scale), out), turns.data(), false, nullptr,
                 T(0), threads);
@@ -166,6 +178,7 @@ void cos_sin(Matrix<T> X, Matrix<T> turns, double scale, Output<T> out, std::siz
 template <class T>
 void cos_bias(Matrix<T> X, Matrix<T> turns, Row<T> bias, double scale, Output<T> out,
               std::size_t threads) {
+    require_aligned(X, turns, bias, out);
     require(X.shape(1) == turns.shape(0), "X and T disagree about the number of columns");
     require(bias.shape(0) == turns.shape(1), "T and b disagree about the number of frequencies");
     evaluate<T>(prepare<T>(Op::phase, X, turns.shape(1), T(scale), out), turns.data(), false,
@@ -182,6 +195,7 @@ const std::map<std::string, Op> profiles = {
 template <class T>
 void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double parameter, Output<T> out,
             std::size_t threads) {
+    require_aligned(X, Y, out);
     require(X.shape(1) == Y.shape(1), "X and Y disagree about the number of columns");
     const auto found = profiles.find(profile);
     require(found != profiles.end(), "no such profile");
@@ -239,10 +253,12 @@ std::vector<T> exponents(const T* X, std::size_t size) {
 template <class T>
 void radial_product(Matrix<T> X, const std::string& profile, double parameter, Matrix<T> V,
                     Output<double> out, std::size_t threads) {
+    require_aligned(X, V, out);
     const auto found = profiles.find(profile);
     require(found != profiles.end(), "no such profile");
     require(V.shape(1) == X.shape(0), "V must have a column for each row of X");
     require_room(out, V.shape(0), X.shape(0));
+    if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const std::size_t n = X.shape(0);
     std::vector<T> scaled;
@@ -262,6 +278,7 @@ bool power_of_two(std::size_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 template <class T>
 void hadamard(Matrix<T> X, Output<T> out, std::size_t threads) {
+    require_aligned(X, out);
     const std::size_t n = X.shape(1);
     require(power_of_two(n), "rows must have a power of two of columns");
     require_room(out, X.shape(0), n);
@@ -278,6 +295,7 @@ using Numbers = nb::ndarray<const std::int32_t, nb::c_contig, nb::device::cpu>;
 template <class T>
 void chains(Matrix<T> X, Block<T> diagonals, Numbers orders, Row<T> bias, std::size_t m, double scale,
             Output<T> out, std::size_t threads) {
+    require_aligned(X, diagonals, orders, bias, out);
     const std::size_t n = X.shape(0), d = X.shape(1), p = diagonals.shape(2);
     const bool pairs = bias.shape(0) == 0;
     require(power_of_two(p) && d <= p, "rows must fit a power of two of columns");
@@ -288,7 +306,7 @@ void chains(Matrix<T> X, Block<T> diagonals, Numbers orders, Row<T> bias, std::s
         require(orders.data()[k] >= 0 && std::size_t(orders.data()[k]) < p, "orders are out of range");
     require(pairs || bias.shape(0) == m, "there must be a phase for each frequency");
     require_room(out, n, pairs ? 2 * m : m);
-    if (n == 0 || m == 0) return;
+    if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     const std::vector<T> phase = padded(pairs ? nullptr : bias.data(), m);
@@ -307,13 +325,14 @@ void chains(Matrix<T> X, Block<T> diagonals, Numbers orders, Row<T> bias, std::s
 template <class T>
 void polynomials(Matrix<T> X, Matrix<T> columns, Block<T> radial, Row<T> up, Row<T> down,
                  Output<T> out, std::size_t threads) {
+    require_aligned(X, columns, radial, up, down, out);
     const std::size_t n = X.shape(0), d = X.shape(1), m = columns.shape(1);
     require(columns.shape(0) == d, "X and columns disagree about the number of columns");
     require(radial.shape(0) == n && radial.shape(2) == up.shape(0) + 1 &&
                 down.shape(0) == up.shape(0),
             "radial, up and down disagree about rows or degrees");
     require_room(out, n, radial.shape(1) * m);
-    if (n == 0 || m == 0) return;
+    if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     const Packed<T> packed(loops, columns.data(), d, m, false);
@@ -348,6 +367,7 @@ void require_programme(const Harmonics<T>& task) {
 template <class T>
 void harmonics(Matrix<T> U, Numbers parents, Numbers inputs, Matrix<T> factors, Matrix<T> radial,
                Numbers first, Numbers count, Output<T> out, std::size_t threads) {
+    require_aligned(U, parents, inputs, factors, radial, first, count, out);
     const std::size_t n = U.shape(0), d = U.shape(1), nodes = factors.shape(0);
     require(factors.shape(1) == 2 && parents.size() == 2 * nodes && inputs.size() == 2 * nodes,
             "parents, inputs and factors must be pairs, one for each value");
@@ -360,7 +380,7 @@ void harmonics(Matrix<T> U, Numbers parents, Numbers inputs, Matrix<T> factors, 
                             first.data(),  count.data(), out.data(),     stride_of(out),
                             out.shape(1)};
     require_programme(task);
-    if (n == 0) return;
+    if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     const std::size_t room = abreast * (2 * d + 2 * nodes + abreast) + task.width + abreast;

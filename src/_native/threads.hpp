@@ -16,6 +16,7 @@ constexpr double least_work = 4e6;      // operations that are worth starting a 
 // Threads live as long as one call: a forked child finds nothing half alive.
 template <class Piece>
 void share(std::size_t n, std::size_t piece, std::size_t threads, const Piece& work) {
+    threads = std::min(threads, (n + piece - 1) / piece);
     std::atomic<std::size_t> next{0};
     const auto worker = [&] {
         for (std::size_t first; (first = next.fetch_add(piece)) < n;)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from layouts import between_bytes
 
 from bochner._ground import native
 from bochner.errors import InvalidInput
@@ -328,6 +329,8 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
         (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((4, 9))), "out has the wrong shape"),
         (lambda X, T: native.cos_sin(X, T, 1.0, out=np.empty((10, 4)).T), "must be contiguous"),
         (lambda X, T: native.cos_bias(X, T, np.ones(4), 1.0), "number of frequencies"),
+        (lambda X, T: native.cos_sin(between_bytes(X), T, 1.0), "must be aligned"),
+        (lambda X, T: native.cos_sin(X, T, 1.0, between_bytes(np.ones((4, 10)))), "be aligned"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(call, message):

@@ -112,7 +112,8 @@ def taken(A: Array, places: np.ndarray, axis: int) -> Array:
 def as_matrix(X: Any, who: str, name: str = "X") -> Any:
     """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers.
 
-    float32 and float64 are kept, without a copy; other real dtypes become float64.
+    float32 and float64 are kept, without a copy unless they are not aligned in memory; other real
+    dtypes become float64.
     """
     array = as_array(X, who, name)
     if array.ndim != 2 or array.shape[1] == 0:
@@ -161,7 +162,8 @@ def refuse_dates(X: Any, who: str, name: str = "X") -> None:
 def as_floating(X: Any, who: str, name: str) -> Any:
     if is_numpy(X) or is_sparse(X):
         if X.dtype.kind in "fiub":
-            return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            return np.require(X, requirements="A") if is_numpy(X) else X
     else:
         xp = array_namespace(X)
         if X.dtype in (xp.float32, xp.float64):
