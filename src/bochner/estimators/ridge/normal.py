@@ -60,7 +60,7 @@ __all__ = [
 
 #: Least sum of weights, and least sum of squares of a target about its mean, that float64 holds
 #: with digits to spare for errors far below it.
-LEAST_WEIGHT, LEAST_POWER = 1e-90, 1e-290
+LEAST_WEIGHT, LEAST_POWER = 1e-90, 1e-300
 
 #: Outcomes that a user is warned of.
 WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
@@ -129,7 +129,7 @@ def require_squares(model: Any) -> None:
         largest = np.abs(model.sample_.y[:, vanish]).max()
         raise InvalidInput(
             f"{type(model).__name__}: y must have deviations whose squares float64 holds, above "
-            f"1e-145; got values of {largest:.3g} at most. Multiply y by a power of ten."
+            f"1e-150; got values of {largest:.3g} at most. Multiply y by a power of ten."
         )
 
 
