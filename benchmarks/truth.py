@@ -195,8 +195,10 @@ def _machine(make: Callable[[int], Any]) -> Callable[[Data, int], Iterator[Numbe
         model = make(seed).fit(data.X, data.y)
         if getattr(model, "path_", None) is None:
             return
-        constant = np.abs(data.y_new - np.median(data.y)).mean()
-        new = float(np.abs(data.y_new - model.predict(data.X_new)).mean() / constant)
+        free = getattr(model, "epsilon_", 0.0)
+        guesses = model.predict(data.X_new), np.median(data.y)
+        new, constant = (np.maximum(np.abs(data.y_new - f) - free, 0).mean() for f in guesses)
+        new = float(new / constant)
         yield Number("error on rows left out", float(model.path_.errors.min()), new, 0.1 * new, -1)
 
     return numbers
