@@ -6,6 +6,7 @@ A model here has the parameters ``C``, ``precision``, ``fit_intercept``, ``tol``
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from bochner.estimators.convex.iterated import check_steps
 from bochner.estimators.convex.penalty import (
     FIRST,
     Learned,
+    Sampled,
     chosen_kernel,
     chosen_penalty,
     sampled,
@@ -38,7 +40,6 @@ from bochner.solvers.hessian import forward
 from bochner.solvers.loss import Loss
 from bochner.solvers.newton import minimise
 from bochner.solvers.optimum import Optimum
-from bochner.solvers.penalty_path import HeldOutPath
 
 __all__ = ["Fitted", "calibrated", "chosen", "decided", "decisions", "encoder", "fit", "penalty"]
 
@@ -67,14 +68,16 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Fitted:
     """
     alpha = penalty(model)
     check_steps(model)
-    blocks, unit = iterated.in_units(model, blocks)
+    blocks, unit = iterated.in_units(blocks)
     learned = Learned(_compared(loss), len(model.classes_), bool(model.fit_intercept))
     start = _started(model)
-    near = _choose(model, blocks, None if alpha is None else alpha / unit, learned, start)
+    # Once, where it is asked for first: the seed is drawn while things are chosen.
+    rows = cache(lambda: sampled(blocks, model.seed_, learned.n_classes))
+    near = _choose(model, blocks, None if alpha is None else alpha / unit, learned, start, rows)
     model.path_ = None
     if alpha is None:
         alpha = unit
-        if (tried := _path(model, blocks, learned, near)) is not None:
+        if (tried := chosen_penalty(model.map_, rows(), learned, near)) is not None:
             path, end = tried
             model.path_, start, alpha = path, start or end, unit * path.alpha
     features = Features(model.map_, blocks, model.feature_dtype_)
@@ -141,18 +144,22 @@ def _asked(model: Any) -> tuple[str, ...]:
 
 
 def _choose(
-    model: Any, blocks: Blocks, alpha: float | None, learned: Learned, start: Optimum | None
+    model: Any,
+    blocks: Blocks,
+    alpha: float | None,
+    learned: Learned,
+    start: Optimum | None,
+    rows: Callable[[], Sampled],
 ) -> int:
     """Choose what is open unless a start has it; return the step of the penalty to look near."""
     found = FIRST
 
     def search(kernel: Any, sample: RowSample) -> Any:
         nonlocal found
-        rows = sampled(blocks, model.seed_, learned.n_classes)
         open_ = as_enough(model.n_features) is not None
         width = engine.SEARCHED if open_ else integer(model.n_features, "bochner", "n_features", 1)
         chosen, found = chosen_kernel(
-            kernel, sample, rows, learned, width, model.seed_, as_method(model.method)
+            kernel, sample, rows(), learned, width, model.seed_, as_method(model.method)
         )
         return chosen
 
@@ -172,13 +179,6 @@ def _choose(
     double = small if model.precision == "auto" else model.precision == "float64"
     model.feature_dtype_ = "float64" if double else "float32"
     return found
-
-
-def _path(
-    model: Any, blocks: Blocks, learned: Learned, near: int
-) -> tuple[HeldOutPath, Optimum] | None:
-    rows = sampled(blocks, model.seed_, learned.n_classes)
-    return chosen_penalty(model.map_, rows, learned, near)
 
 
 def _compared(loss: Loss) -> Loss:

@@ -13,7 +13,6 @@ from bochner._ground.blocks import Blocks
 from bochner._ground.checks import integer, positive
 from bochner._ground.shapes import Array, Float
 from bochner._ground.warned import warn_user
-from bochner.errors import InvalidInput
 from bochner.estimators.fitting import engine
 from bochner.estimators.fitting.feature_blocks import Features, weights_of
 from bochner.estimators.fitting.inputs import required_targets
@@ -60,7 +59,7 @@ def unit_of(largest: float) -> float:
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, *UNITS) if largest > 0 else 1.0
 
 
-def in_units(model: Any, blocks: Blocks) -> tuple[Blocks, float]:
+def in_units(blocks: Blocks) -> tuple[Blocks, float]:
     """Return the blocks with weights divided by a power of two, and that unit.
 
     Weights below one by what brings the largest between a half and one: their squares are then
@@ -68,15 +67,7 @@ def in_units(model: Any, blocks: Blocks) -> tuple[Blocks, float]:
     """
     if next(iter(blocks)).w is None:
         return blocks, 1.0
-    largest, rows = 0.0, 0
-    for block in blocks:
-        largest = max(largest, float(to_numpy(block.w).max()))
-        rows += len(block.w)
-    if not largest > 0:
-        raise InvalidInput(
-            f"{type(model).__name__}: at least one row with a positive weight is required; all "
-            f"{rows} have weight 0. Check sample_weight and class_weight."
-        )
+    largest = max(float(to_numpy(block.w).max()) for block in blocks)
     if 1 <= largest <= MOST_COPIES:
         return blocks, 1.0
     unit, weigh = 2 * unit_of(largest), blocks.weigh
@@ -137,7 +128,7 @@ def one_or_each(numbers: Any) -> Any:
 
 def scaled(model: Any, blocks: Blocks, degree: int) -> Scaled:
     """Return the rows in units; targets stay what they are for losses without a degree."""
-    blocks, weight = in_units(model, blocks)
+    blocks, weight = in_units(blocks)
     y, w = _targets(model, blocks)
     largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
     y = y / largest
@@ -185,26 +176,20 @@ def spread_of(blocks: Blocks) -> float:
     return float(np.abs(y - np.median(y, axis=0)).mean()) or 1.0
 
 
-def rows_of(model: Any, features: Features) -> tuple[Array, Float[Array, "n 1"]]:
+def rows_of(features: Features) -> tuple[Array, Float[Array, "n 1"]]:
     """Return y as it comes (None without targets) and the weights, by the first pass."""
     ys: list[Array] = []
     ws: list[Array] = []
     for block in features:
         ys.append(block.y)
         ws.append(weights_of(block))
-    w = np.concatenate(ws)
-    if not w.sum() > 0:
-        raise InvalidInput(
-            f"{type(model).__name__}: at least one row with a positive weight is required; got "
-            f"{len(w)} rows of weight 0."
-        )
     y = None if ys[0] is None else np.concatenate(ys).astype(np.float64)
-    return y, w[:, None]
+    return y, np.concatenate(ws)[:, None]
 
 
 def targets_of(model: Any, features: Features) -> tuple[Float[Array, "n t"], Float[Array, "n 1"]]:
     """Return targets and weights by the first pass; ``target_shape_`` is that of a row of y."""
-    y, w = rows_of(model, features)
+    y, w = rows_of(features)
     y = required_targets(type(model).__name__, y)
     model.target_shape_ = tuple(y.shape[1:])
     return y.reshape(len(y), -1), w

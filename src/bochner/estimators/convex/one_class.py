@@ -131,7 +131,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
     def _fit(self, blocks: Blocks) -> Self:
         nu = _as_nu(self.nu)
         features = iterated.prepare(self, blocks)
-        _, w = iterated.rows_of(self, features)
+        _, w = iterated.rows_of(features)
         drift = nu * float(w.sum())
         problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
         found = descend(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
