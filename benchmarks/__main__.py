@@ -95,7 +95,7 @@ def _run(name: str, options: Options) -> list[Row]:
 
 def _machine() -> dict[str, Any]:
     """Return what the numbers depend on."""
-    from bochner._ground.native import HAVE_NATIVE  # noqa: PLC0415
+    from bochner._core.native import HAVE_NATIVE  # noqa: PLC0415
 
     versions = {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else "unknown"

@@ -11,8 +11,8 @@ from scipy.spatial.distance import pdist
 
 from benchmarks.harness import Options, Row, each
 from benchmarks.tables import standardised
+from bochner.certify.bounds.table import compare_bounds
 from bochner.kernels import Exponential, Gaussian, Kernel, Matern
-from bochner.planning import compare_bounds
 
 __all__ = ["run"]
 

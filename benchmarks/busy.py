@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 import bochner as bo
 from benchmarks.harness import Options, Row, interleaved, judged
-from bochner._ground import native
-from bochner._ground.lapack import eigh
+from bochner._core import native
+from bochner._core.blas import eigh
 from bochner.kernels import Gaussian
 
 __all__ = ["run"]

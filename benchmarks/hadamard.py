@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import hadamard as sylvester
 
 from benchmarks.harness import Options, Row, Timing, compared, interleaved, judged
-from bochner._ground import native
+from bochner._core import native
 from bochner.features import Fourier, Orthogonal, Structured, draw
 from bochner.kernels import Gaussian
 

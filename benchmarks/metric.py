@@ -14,9 +14,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bochner as bo
 from benchmarks.development import NAMES, development, scored
 from benchmarks.harness import Options, Row, compared, each, interleaved
-from bochner._ground.blocks import Blocks
-from bochner.estimators.fitting.engine import presample
-from bochner.estimators.tuning.metric import learn_metric
+from bochner.data.blocks import Blocks
+from bochner.models._engine import presample
+from bochner.selection.metric import learn_metric
 
 __all__ = ["compare", "run"]
 

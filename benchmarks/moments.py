@@ -12,8 +12,8 @@ from scipy.linalg.blas import ssyrk
 
 import bochner as bo
 from benchmarks.harness import Options, Row, interleaved, judged
-from bochner.estimators.fitting import engine
 from bochner.kernels import Gaussian
+from bochner.models import _engine
 
 __all__ = ["run"]
 
@@ -31,7 +31,7 @@ def run(options: Options) -> list[Row]:
         f"ssyrk {rows}": _plain(D, rows) for rows in BLOCKS
     }
     cases["features"] = lambda _: _features_alone(phi, n)
-    cases["sweep"] = lambda _: engine.sweep(phi, _blocks(n), "float32", "float32") and None
+    cases["sweep"] = lambda _: _engine.sweep(phi, _blocks(n), "float32", "float32") and None
     times = interleaved(cases, options.pick(5, 2))
     rates = {rows: PLAIN_ROWS * D**2 / times[f"ssyrk {rows}"].median / 1e9 for rows in BLOCKS}
     best = max(rates, key=rates.__getitem__)
@@ -66,7 +66,7 @@ def _blocks(n: int) -> bo.Blocks:
 
 
 def _features_alone(phi: bo.FeatureMap, n: int) -> None:
-    for block in _blocks(n).with_rows(engine.block_rows(phi.n_features)):
+    for block in _blocks(n).with_rows(_engine.block_rows(phi.n_features)):
         phi(block.X)
 
 
@@ -84,6 +84,6 @@ def _plain(D: int, rows: int) -> Callable[[int], None]:
 def _error(phi: bo.FeatureMap) -> float:
     """Return ‖G − G₆₄‖_F / ‖G₆₄‖_F on 10,000 rows, G₆₄ all in float64."""
     single, double = (
-        engine.sweep(phi, _blocks(10_000), dtype, dtype).gram for dtype in ("float32", "float64")
+        _engine.sweep(phi, _blocks(10_000), dtype, dtype).gram for dtype in ("float32", "float64")
     )
     return float(np.linalg.norm(single - double) / np.linalg.norm(double))

@@ -37,8 +37,8 @@ from gallery import (
 from safetensors.numpy import save as safetensors_bytes
 
 import bochner as bo
-from bochner import estimators
-from bochner._ground.blocks import Blocks
+from bochner import models
+from bochner.data.blocks import Blocks
 from bochner.errors import BochnerError
 from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
@@ -60,25 +60,25 @@ def learners():
     common = {"kernel": Gaussian(1.0), "n_features": 8, "random_state": 0}
     gp = {"calibrated": True}
     fits = [
-        (estimators.KernelRidge, {"method": bo.Nystrom()}, (X, Y)),
-        (estimators.KernelRidge, {"method": bo.Fourier()}, (SPARSE, np.column_stack([Y, -Y]))),
-        (estimators.KernelRidge, {"random_state": np.random.RandomState(0)}, (X, Y)),
-        (estimators.KernelRidge, {"random_state": np.random.default_rng(0)}, (X, Y)),
-        (estimators.KernelRidge, {"random_state": philox()}, (X, Y)),
-        (estimators.KernelRidge, {"kernel": "matern32"}, (X, Y)),
-        (estimators.KernelRidgeClassifier, {}, (X, LABELS)),
-        (estimators.GaussianProcessRegressor, gp, (X, Y)),
-        (estimators.SVC, {"probability": True}, (X, LABELS)),
-        (estimators.LogisticRegression, {}, (X, LABELS)),
-        (estimators.SVR, {}, (X, Y)),
-        (estimators.KernelRegressor, {"loss": "quantile", "quantiles": (0.2, 0.7)}, (X, Y)),
-        (estimators.OneClassSVM, {}, (X,)),
-        (estimators.KernelSGDClassifier, {}, (X, LABELS)),
-        (estimators.KernelSGDRegressor, {}, (X, Y)),
-        (estimators.KernelKMeans, {"n_clusters": 3}, (X,)),
-        (estimators.KernelPCA, {"n_components": 3}, (X,)),
-        (estimators.KernelCCA, {}, (X, np.column_stack([Y, Y**2]))),
-        (estimators.KernelFeatures, {"method": bo.Fourier(Structured())}, (X,)),
+        (models.KernelRidge, {"method": bo.Nystrom()}, (X, Y)),
+        (models.KernelRidge, {"method": bo.Fourier()}, (SPARSE, np.column_stack([Y, -Y]))),
+        (models.KernelRidge, {"random_state": np.random.RandomState(0)}, (X, Y)),
+        (models.KernelRidge, {"random_state": np.random.default_rng(0)}, (X, Y)),
+        (models.KernelRidge, {"random_state": philox()}, (X, Y)),
+        (models.KernelRidge, {"kernel": "matern32"}, (X, Y)),
+        (models.KernelRidgeClassifier, {}, (X, LABELS)),
+        (models.GaussianProcessRegressor, gp, (X, Y)),
+        (models.SVC, {"probability": True}, (X, LABELS)),
+        (models.LogisticRegression, {}, (X, LABELS)),
+        (models.SVR, {}, (X, Y)),
+        (models.KernelRegressor, {"loss": "quantile", "quantiles": (0.2, 0.7)}, (X, Y)),
+        (models.OneClassSVM, {}, (X,)),
+        (models.KernelSGDClassifier, {}, (X, LABELS)),
+        (models.KernelSGDRegressor, {}, (X, Y)),
+        (models.KernelKMeans, {"n_clusters": 3}, (X,)),
+        (models.KernelPCA, {"n_components": 3}, (X,)),
+        (models.KernelCCA, {}, (X, np.column_stack([Y, Y**2]))),
+        (models.KernelFeatures, {"method": bo.Fourier(Structured())}, (X,)),
     ]
     for learner, options, rows in fits:
         known = learner().get_params()
@@ -97,7 +97,7 @@ def from_a_table():
 
     table = pd.DataFrame({"a": X[:, 0], "b": LABELS, "c": X[:, 2], "y": LABELS[::-1]})
     blocks = Blocks.from_table(table, target="y")
-    model = estimators.KernelRidgeClassifier(
+    model = models.KernelRidgeClassifier(
         Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0
     )
     return model.fit_blocks(blocks)

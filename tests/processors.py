@@ -43,7 +43,7 @@ import json
 import threadpoolctl
 import numpy as np
 import scipy.linalg
-from bochner._ground import native
+from bochner._core import native
 G = np.eye(64) + 1.0
 assert np.allclose(np.linalg.inv(G) @ G, np.eye(64)) and np.allclose(scipy.linalg.inv(G) @ G, np.eye(64))
 blas = [i for i in threadpoolctl.threadpool_info() if i["internal_api"] == "openblas"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import bochner as bo
-from bochner.moments import Accumulator, Moments
-from bochner.solvers.direct import decompose
+from bochner.solvers.ridge.eigen import decompose
+from bochner.sums.moments import Accumulator, Moments
 
 __all__ = ["PENALTIES", "fit_and_predict", "two_fold_error"]
 

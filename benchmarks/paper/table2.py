@@ -16,10 +16,10 @@ from benchmarks.harness import MissingDataSet, Options, Row, interleaved
 from benchmarks.paper.data import REGRESSION, Split, split
 from benchmarks.paper.methods import METHODS, PUBLISHED, verdict, warm_up
 from benchmarks.paper.ridge import fit_and_predict, two_fold_error
-from bochner._ground.blocks import Blocks
-from bochner.estimators.fitting.engine import prepare, presample
+from bochner.data.blocks import Blocks
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian
+from bochner.models._engine import prepare, presample
 
 __all__ = ["run"]
 

@@ -10,8 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import bochner as bo
+from bochner.certify.bounds.matrix import OperatorNorm, Spectral
+from bochner.certify.bounds.pairwise import Bernstein, Hoeffding
 from bochner.kernels import Gaussian
-from bochner.planning import Bernstein, Hoeffding, OperatorNorm, Spectral
 
 X = np.random.default_rng(0).standard_normal((200, 3))
 kernel, alpha, widths = Gaussian(2.0), 2.0, [256, 1024, 4096, 16384]

@@ -416,7 +416,7 @@ void bind(nb::module_& m) {
 }  // namespace bochner
 
 NB_MODULE(_native, m) {
-    m.doc() = "Compiled loops; bochner._ground.native is how the package calls them.";
+    m.doc() = "Compiled loops; bochner._core.native is how the package calls them.";
     bochner::bind<float>(m);
     bochner::bind<double>(m);
     m.def("levels", &bochner::level_names, "Instruction sets this processor and build both have.");

@@ -14,37 +14,16 @@ from bochner import errors
 
 if TYPE_CHECKING:
     from bochner import kernels
-    from bochner._ground.blocks import Block, Blocks
-    from bochner._ground.schema import Schema
-    from bochner.estimators import (
-        SVC,
-        SVR,
-        CalibrationDisplay,
-        DoubleDescent,
-        ExactKernel,
-        GaussianProcessRegressor,
-        KernelCCA,
-        KernelFeatures,
-        KernelKMeans,
-        KernelPCA,
-        KernelRegressor,
-        KernelRidge,
-        KernelRidgeClassifier,
-        KernelSGDClassifier,
-        KernelSGDRegressor,
-        LogisticRegression,
-        OneClassSVM,
-        PathDisplay,
-        Plan,
-        ResidualDisplay,
-        SpectrumDisplay,
-        Tuning,
-        WidthDisplay,
-        double_descent,
-        merge,
-        plan,
-        tune,
-    )
+    from bochner.certify.bounds.table import compare_bounds
+    from bochner.certify.certificate import Certificate, certify
+    from bochner.certify.check_features import check_features
+    from bochner.certify.check_kernel import check_kernel
+    from bochner.certify.comparison import Comparison, compare
+    from bochner.certify.costs import CostCertificate, certify_costs
+    from bochner.certify.pointwise import split_half_error, trust
+    from bochner.certify.risk import risk
+    from bochner.data.blocks import Block, Blocks
+    from bochner.data.schema import Schema
     from bochner.features import (
         IID,
         QMC,
@@ -78,27 +57,39 @@ if TYPE_CHECKING:
         TensorSketch,
         Uniform,
     )
-    from bochner.moments import Moments
-    from bochner.persist import load, save
-    from bochner.planning import (
-        Certificate,
-        Comparison,
-        CostCertificate,
-        certify,
-        certify_costs,
-        check_features,
-        check_kernel,
-        compare,
-        compare_bounds,
-        risk,
-        split_half_error,
-        trust,
+    from bochner.models.convex.logistic import LogisticRegression
+    from bochner.models.convex.one_class import OneClassSVM
+    from bochner.models.convex.regressor import KernelRegressor
+    from bochner.models.convex.svc import SVC
+    from bochner.models.convex.svr import SVR
+    from bochner.models.displays import (
+        CalibrationDisplay,
+        PathDisplay,
+        ResidualDisplay,
+        SpectrumDisplay,
     )
-    from bochner.planning.drawing import draw
-    from bochner.planning.width import Enough, enough
+    from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+    from bochner.models.merging import merge
+    from bochner.models.ridge.classifier import KernelRidgeClassifier
+    from bochner.models.ridge.exact import ExactKernel
+    from bochner.models.ridge.interpolants import DoubleDescent, double_descent
+    from bochner.models.ridge.regressor import KernelRidge
+    from bochner.models.sgd.classifier import KernelSGDClassifier
+    from bochner.models.sgd.regressor import KernelSGDRegressor
+    from bochner.models.tune import tune
+    from bochner.models.unsupervised.cca import KernelCCA
+    from bochner.models.unsupervised.kmeans import KernelKMeans
+    from bochner.models.unsupervised.pca import KernelPCA
+    from bochner.models.unsupervised.transform import KernelFeatures
+    from bochner.models.width_display import WidthDisplay
+    from bochner.persist import load, save
+    from bochner.planner.estimators import Plan, plan
     from bochner.report import ModelReport, report_model
-    from bochner.solvers.losses import Huber
-    from bochner.solvers.regression_losses import CustomLoss
+    from bochner.selection.tuning import Tuning
+    from bochner.selection.width import Enough, draw, enough
+    from bochner.solvers.convex.losses import Huber
+    from bochner.solvers.convex.regression_losses import CustomLoss
+    from bochner.sums.moments import Moments
 
 __version__ = "0.1.0"
 
@@ -192,12 +183,12 @@ __all__ = [
 
 #: Where names live that are not in ``bochner.features``.
 _NAMES = {
-    "bochner._ground.blocks": (
+    "bochner.data.blocks": (
         "Block",
         "Blocks",
     ),
-    "bochner._ground.schema": ("Schema",),
-    "bochner.estimators": (
+    "bochner.data.schema": ("Schema",),
+    "bochner.models": (
         "SVC",
         "SVR",
         "DoubleDescent",
@@ -214,7 +205,6 @@ _NAMES = {
         "KernelSGDRegressor",
         "LogisticRegression",
         "OneClassSVM",
-        "Plan",
         "CalibrationDisplay",
         "PathDisplay",
         "ResidualDisplay",
@@ -223,16 +213,16 @@ _NAMES = {
         "WidthDisplay",
         "double_descent",
         "merge",
-        "plan",
         "tune",
     ),
-    "bochner.moments": ("Moments",),
+    "bochner.sums.moments": ("Moments",),
+    "bochner.planner": ("Plan", "plan"),
     "bochner.persist": (
         "load",
         "save",
     ),
     "bochner.report": ("ModelReport", "report_model"),
-    "bochner.planning": (
+    "bochner.certify": (
         "Certificate",
         "Comparison",
         "CostCertificate",
@@ -246,10 +236,9 @@ _NAMES = {
         "split_half_error",
         "trust",
     ),
-    "bochner.planning.drawing": ("draw",),
-    "bochner.planning.width": ("Enough", "enough"),
-    "bochner.solvers.losses": ("Huber",),
-    "bochner.solvers.regression_losses": ("CustomLoss",),
+    "bochner.selection.width": ("Enough", "draw", "enough"),
+    "bochner.solvers.convex.losses": ("Huber",),
+    "bochner.solvers.convex.regression_losses": ("CustomLoss",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

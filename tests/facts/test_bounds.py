@@ -10,7 +10,17 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import poisson
 
 import bochner as bo
-from bochner._ground.random import stream
+from bochner._core.random import stream
+from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certify.bounds.pairwise import (
+    Bernstein,
+    Hoeffding,
+    RahimiRecht,
+    covering_constant,
+)
+from bochner.certify.bounds.table import compare_bounds
+from bochner.certify.bounds.zonal import Cut, ZonalSpectral, direction_leverage
+from bochner.certify.leverage import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (
@@ -26,20 +36,6 @@ from bochner.kernels import (
     NeuralTangent,
     Polynomial,
 )
-from bochner.planning import (
-    Bernstein,
-    Hoeffding,
-    OperatorNorm,
-    ProjectionCost,
-    RahimiRecht,
-    Spectral,
-    ZonalSpectral,
-    compare_bounds,
-    covering_constant,
-    direction_leverage,
-)
-from bochner.planning.bounds_zonal import Cut
-from bochner.planning.leverage import draw_leverages, eigen
 
 
 def sphere(n=200, d=3, radius=1.5):

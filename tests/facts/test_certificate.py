@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
+from bochner.certify.certificate import Certificate, certify
+from bochner.certify.pencil import match
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.planning import Certificate, certify
-from bochner.planning.spectral_distance import match
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import bochner as bo
+from bochner.certify.check_features import check_features
 from bochner.features.map import FeatureMap
 from bochner.kernels import Custom, Gaussian
-from bochner.planning import check_features
 
 
 def rows(n=300, d=3, seed=0):

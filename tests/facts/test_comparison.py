@@ -5,11 +5,11 @@ import pytest
 from tolerance import assert_close
 
 import bochner as bo
+from bochner.certify import comparison
 from bochner.errors import InvalidInput, InvalidType, MissingDependency
 from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
 from bochner.features.expected import expected_error, paired_error
 from bochner.kernels import Gaussian, Laplace, Matern, Polynomial
-from bochner.planning import comparison
 
 SEEDS = 200
 ALARM = 6.0

@@ -14,9 +14,9 @@ import pytest
 from bochner import double_descent, draw
 from bochner.cli.running import run
 from bochner.errors import InvalidInput
-from bochner.estimators.ridge.interpolants import DoubleDescent
 from bochner.features import IID, Fourier
 from bochner.kernels import Gaussian, Laplace
+from bochner.models.ridge.interpolants import DoubleDescent
 
 N = 60
 

@@ -8,14 +8,14 @@ from scipy.stats import multivariate_normal
 from tolerance import assert_close, bar
 
 from bochner.errors import InvalidInput, InvalidType
-from bochner.moments import Moments
-from bochner.solvers.direct import decompose, decompose_rows, floor
-from bochner.solvers.evidence import (
+from bochner.solvers.ridge.eigen import decompose, decompose_rows, floor
+from bochner.solvers.ridge.evidence import (
     EvidenceOutcome,
     as_variance,
     log_evidence,
     maximise_evidence,
 )
+from bochner.sums.moments import Moments
 
 
 def data(n=30, D=7, t=1, noise=0.3, seed=0):

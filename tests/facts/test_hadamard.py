@@ -9,8 +9,14 @@ import torch
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
-from bochner._ground import native
-from bochner._ground.chains import Chains, chain_waves, chain_waves_twin, turns, walsh
+from bochner._core import native
+from bochner._core.loops import (
+    Chains,
+    chain_waves,
+    chain_waves_twin,
+    turns,
+    walsh,
+)
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]

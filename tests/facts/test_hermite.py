@@ -13,7 +13,7 @@ from scipy.special import eval_hermite
 from tolerance import assert_close, of
 
 import bochner as bo
-from bochner._ground import native
+from bochner._core import native
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     Compressed,

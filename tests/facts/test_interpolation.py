@@ -7,11 +7,10 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.moments import Moments
-from bochner.solvers.direct import decompose
-from bochner.solvers.ridge import solve_ridge
-from bochner.solvers.solution import Outcome
-from bochner.solvers.triangle import Triangle
+from bochner.solvers.ridge.eigen import Triangle, decompose
+from bochner.solvers.ridge.path import solve_ridge
+from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.moments import Moments
 
 D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]

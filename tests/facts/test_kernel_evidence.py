@@ -6,10 +6,9 @@ from scipy.linalg import LinAlgError
 from tolerance import assert_close
 
 from bochner.kernels import Gaussian
-from bochner.moments import Moments
-from bochner.solvers.direct import decompose
-from bochner.solvers.evidence import log_evidence
-from bochner.solvers.kernel_evidence import kernel_evidence
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.evidence import kernel_evidence, log_evidence
+from bochner.sums.moments import Moments
 
 GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
 WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}

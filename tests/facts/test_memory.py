@@ -6,7 +6,7 @@ import pytest
 import bochner as bo
 from bochner import features as f
 from bochner import kernels as k
-from bochner._ground import memory
+from bochner._core import checks
 from bochner.errors import InvalidInput
 
 ROWS = np.random.default_rng(0).standard_normal((50, 3))
@@ -86,14 +86,14 @@ def test_a_learner_with_more_features_than_memory_is_refused(model):
 )
 def test_sums_of_products_larger_than_the_memory_are_refused(model, monkeypatch):
     """16 D² bytes at D = 6000 are 576 MB."""
-    monkeypatch.setattr(memory, "_at_most", lambda: 500_000_000)
+    monkeypatch.setattr(checks, "_at_most", lambda: 500_000_000)
     match = r"A fit with 6,000 features .* takes 576 MB of memory at least; there are 500 MB"
     with pytest.raises(InvalidInput, match=match):
         model.fit(ROWS, ROWS[:, 0])
 
 
 def test_a_search_for_the_width_stays_within_the_memory(monkeypatch):
-    monkeypatch.setattr("bochner.planning.width.free_bytes", lambda: 32 * 500**2)
+    monkeypatch.setattr("bochner.selection.width.free_bytes", lambda: 32 * 500**2)
     assert bo.Enough(bytes=10**18).most_features == 500
 
 
@@ -104,5 +104,5 @@ def test_memory_that_the_container_has_read_into_and_can_drop_is_free(monkeypatc
         "memory.stat": "anon 1000000000\ninactive_file 7500000000",
     }.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "Path", lambda name: tmp_path)
-    assert memory._left_in_container() == 8_500_000_000
+    monkeypatch.setattr(checks, "Path", lambda name: tmp_path)
+    assert checks._left_in_container() == 8_500_000_000

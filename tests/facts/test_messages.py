@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import is_classifier
 
 import bochner as bo
-from bochner import estimators
+from bochner import models
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Given
 from bochner.kernels import Gaussian
@@ -20,7 +20,7 @@ Y = X[:, 0] + 0.1 * RNG.normal(size=70)
 
 LEARNERS = [
     cls
-    for cls in map(estimators.__dict__.get, estimators.__all__)
+    for cls in map(models.__dict__.get, models.__all__)
     if isinstance(cls, type) and hasattr(cls, "fit_blocks")
 ]
 CLASSIFIERS = [cls for cls in LEARNERS if is_classifier(cls())]

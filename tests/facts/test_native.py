@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from layouts import between_bytes
 
-from bochner._ground import native
+from bochner._core import native
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
@@ -254,7 +254,7 @@ def test_a_forked_child_computes_the_same():
     program = """
 import os, sys
 import numpy as np
-from bochner._ground import native
+from bochner._core import native
 X, T = np.random.default_rng(0).standard_normal((3000, 10)), np.ones((10, 600))
 before = native.cos_sin(X, T, 1.0)
 child = os.fork()
@@ -354,7 +354,7 @@ def test_an_unknown_instruction_set_is_refused():
 
 def imported_with(instructions):
     """Import the loops in a process of their own, where a variable names an instruction set."""
-    program = "from bochner import _native; from bochner._ground import native; "
+    program = "from bochner import _native; from bochner._core import native; "
     return subprocess.run(
         [sys.executable, "-c", program + "print(_native.get_level())"],
         env=os.environ | {"BOCHNER_INSTRUCTIONS": instructions, "BOCHNER_PURE_PYTHON": ""},
@@ -403,7 +403,7 @@ def test_pure_python_says_so_once_and_gives_the_same():
     program = """
 import warnings
 import numpy as np
-from bochner._ground import native
+from bochner._core import native
 from bochner.errors import PurePythonWarning
 assert not native.HAVE_NATIVE
 X = np.random.default_rng(0).standard_normal((50, 3))

@@ -8,24 +8,26 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
-from bochner.moments import Moments
-from bochner.solvers import newton
-from bochner.solvers.losses import (
-    Absolute,
+from bochner.solvers.convex import newton
+from bochner.solvers.convex.class_losses import (
     CrammerSinger,
-    EpsilonInsensitive,
-    Gamma,
     Hinge,
-    Huber,
     Logistic,
     Multinomial,
+    SquaredHinge,
+)
+from bochner.solvers.convex.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Gamma,
+    Huber,
     Poisson,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
-    SquaredHinge,
 )
-from bochner.solvers.newton import Convergence, minimise
+from bochner.solvers.convex.newton import Convergence, minimise
+from bochner.sums.moments import Moments
 
 K, C = 4, 0.5
 

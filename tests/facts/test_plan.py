@@ -14,11 +14,16 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier, Nystrom
 from bochner.kernels import Gaussian
-from bochner.planning import machine as machines
-from bochner.planning.foretold import wider
-from bochner.planning.machine import WIDTHS, Machine, machine
-from bochner.planning.plan import Budget, PlannedFit, as_budget, best_of
-from bochner.planning.predicted import (
+from bochner.planner import machine as machines
+from bochner.planner.foretold import wider
+from bochner.planner.machine import WIDTHS, Machine, machine
+from bochner.planner.plan import (
+    Budget,
+    PlannedFit,
+    as_budget,
+    best_of,
+)
+from bochner.planner.predicted import (
     PENALTIES,
     Features,
     Task,

@@ -6,24 +6,29 @@ from scipy.optimize import linprog, minimize, minimize_scalar
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput, InvalidType
-from bochner.estimators.fitting.feature_blocks import FeatureBlock
-from bochner.solvers.early_stopping import stopped_early, take_steps
-from bochner.solvers.lengths import best_constant, best_length
-from bochner.solvers.losses import (
+from bochner.models._feature_blocks import FeatureBlock
+from bochner.solvers.convex.early_stopping import stopped_early, take_steps
+from bochner.solvers.convex.lengths import best_constant, best_length
+from bochner.solvers.convex.loss import Loss
+from bochner.solvers.convex.losses import (
     Absolute,
     EpsilonInsensitive,
     Gamma,
     Huber,
-    Loss,
     Poisson,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
 )
-from bochner.solvers.nonsmooth import Problem, descend, from_multipliers, minimise
-from bochner.solvers.optimum import Convergence
-from bochner.solvers.penalty_path import path_of, tiled
-from bochner.solvers.regression_losses import (
+from bochner.solvers.convex.nonsmooth import (
+    Problem,
+    descend,
+    from_multipliers,
+    minimise,
+)
+from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.penalty_path import path_of, tiled
+from bochner.solvers.convex.regression_losses import (
     NAMES,
     BelowZero,
     CustomLoss,

@@ -7,8 +7,7 @@ from scipy.stats import multivariate_normal
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput
-from bochner.moments import Moments
-from bochner.solvers.direct import (
+from bochner.solvers.ridge.eigen import (
     FLOAT32_FLOOR,
     LOWEST,
     decompose,
@@ -21,10 +20,10 @@ from bochner.solvers.direct import (
     path_of,
     penalties,
 )
-from bochner.solvers.forecast import limited
-from bochner.solvers.ridge import as_alpha, solve_ridge
-from bochner.solvers.sampled import left_out_path
-from bochner.solvers.solution import Outcome, Path, Solution
+from bochner.solvers.ridge.leave_one_out import left_out_path, limited
+from bochner.solvers.ridge.path import as_alpha, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Path, Solution
+from bochner.sums.moments import Moments
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tolerance import assert_close
 
-from bochner._ground import native
-from bochner._ground.symmetric import radial_product, radial_product_twin
+from bochner._core import native
+from bochner._core.loops import radial_product, radial_product_twin
 
 LEVELS = ["twin"]
 if native.HAVE_NATIVE:

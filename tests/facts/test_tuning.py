@@ -13,15 +13,8 @@ from sklearn.linear_model import Ridge
 from tolerance import ALARM
 
 import bochner as bo
-from bochner._ground.blocks import Blocks
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.estimators.fitting import engine
-from bochner.estimators.tuning.descent import LOWEST, Clock, Dials, Objective, Prior, descend
-from bochner.estimators.tuning.rescaled import Rescaled, Rows
-from bochner.estimators.tuning.screening import screen
-from bochner.estimators.tuning.search import rows_of, tune_kernel
-from bochner.estimators.tuning.trials import FOLDS, crossed, first_least
-from bochner.estimators.tuning.tune import tune
 from bochner.kernels import (
     Cauchy,
     Exponential,
@@ -31,9 +24,27 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.moments import Moments
-from bochner.solvers.criteria import CRITERIA, FEW, evidence, leave_one_out_error
-from bochner.solvers.direct import decompose, path_of
+from bochner.models import _engine
+from bochner.models.tune import tune
+from bochner.selection.descent import (
+    LOWEST,
+    Clock,
+    Dials,
+    Objective,
+    Prior,
+    descend,
+)
+from bochner.selection.rescaled import Rescaled, Rows
+from bochner.selection.search import rows_of, screen, tune_kernel
+from bochner.selection.trials import FOLDS, crossed, first_least
+from bochner.solvers.ridge.criteria import (
+    CRITERIA,
+    FEW,
+    evidence,
+    leave_one_out_error,
+)
+from bochner.solvers.ridge.eigen import decompose, path_of
+from bochner.sums.moments import Moments
 
 FAMILIES = [
     Gaussian(),
@@ -53,7 +64,7 @@ def problem(seed, n=60, D=8, t=2):
 
 
 def sample_of(X, y, w=None, seed=0):
-    return engine.presample(Blocks.from_arrays(X, y, w), seed)
+    return _engine.presample(Blocks.from_arrays(X, y, w), seed)
 
 
 # --- criteria ------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bochner.solvers import whole_newton
-from bochner.solvers.class_losses import Logistic, SquaredHinge
-from bochner.solvers.lengths import next_best_length
-from bochner.solvers.losses import SquaredEpsilonInsensitive
-from bochner.solvers.newton import Convergence, minimise
-from bochner.solvers.row_table import Table, changed
+from bochner.solvers.convex import whole_newton
+from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
+from bochner.solvers.convex.lengths import next_best_length
+from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
+from bochner.solvers.convex.newton import Convergence, minimise
+from bochner.solvers.convex.row_table import Table, changed
 
 
 class Block(NamedTuple):

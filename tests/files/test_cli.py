@@ -26,11 +26,11 @@ from bochner.cli.names import KERNELS, METHODS
 from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
 from bochner.errors import MissingDependency
-from bochner.estimators.fitting.named import NAMED
 from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
-from bochner.solvers.ridge import CRITERIA as FOR_RIDGE
+from bochner.selection.lengthscale import NAMED
+from bochner.solvers.ridge.path import CRITERIA as FOR_RIDGE
 
 N = 300
 QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")

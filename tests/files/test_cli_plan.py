@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from bochner.cli.running import run
-from bochner.estimators import planned
-from bochner.planning.machine import Machine
+from bochner.planner import estimators
+from bochner.planner.machine import Machine
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def rates(monkeypatch):
     flat = Machine(
         sums, three, three, three, products, 1e-9, 1e-9, pairs, products, pairs, 1e-9, threads=1
     )
-    monkeypatch.setattr(planned, "machine", lambda _: flat)
+    monkeypatch.setattr(estimators, "machine", lambda _: flat)
 
 
 def told(capsys, table, *options):

@@ -19,9 +19,8 @@ from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 import bochner as bo
-from bochner._ground.schema import Schema
+from bochner.data.schema import Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
-from bochner.estimators import KernelFeatures, KernelRidge
 from bochner.kernels import (
     Cauchy,
     Columns,
@@ -35,12 +34,14 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.moments import Moments
+from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import FORMAT, files
 from bochner.persist.bounds import require_arrays
 from bochner.persist.known import ESTIMATORS, KNOWN
 from bochner.persist.values import Arrays, decode, encode
-from bochner.solvers.solution import Outcome, Path, Solution
+from bochner.solvers.ridge.solution import Outcome, Path, Solution
+from bochner.sums.moments import Moments
 
 RNG = np.random.default_rng(20)
 X = RNG.normal(size=(160, 3))

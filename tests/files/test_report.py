@@ -11,8 +11,8 @@ import scipy.sparse
 from pages import read
 
 import bochner as bo
-from bochner._ground.blocks import Blocks
 from bochner.cli.running import run
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.report import report_model

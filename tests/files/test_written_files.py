@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner._ground import writers
-from bochner._ground.blocks import Blocks
-from bochner._ground.writers import atomic, write_table
+from bochner.data import writers
+from bochner.data.blocks import Blocks
+from bochner.data.writers import atomic, write_table
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 

@@ -20,11 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bochner as bo
-from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Block, Blocks, default_rows
-from bochner._ground.pieces import Piece, cut
-from bochner._ground.sampling import chosen_rows, row_priorities, sample_stream
-from bochner._ground.schema import Schema
+from bochner._core.arrays import to_numpy
+from bochner.data.blocks import Block, Blocks, default_rows
+from bochner.data.schema import Schema
+from bochner.data.sources import Piece, chosen_rows, cut, row_priorities, sample_stream
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
@@ -241,7 +240,7 @@ def test_priority_of_a_row_depends_on_its_number_alone(chunk):
 
 
 def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
-    monkeypatch.setattr("bochner._ground.sampling._CHUNK", 17)
+    monkeypatch.setattr("bochner.data.sources._CHUNK", 17)
     X = np.arange(100.0)[:, None]
     for m in (1, 5, 40, 100, 120):
         stream = sample_stream(Blocks.from_arrays(X, block_rows=9), m, 2)
@@ -251,7 +250,7 @@ def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
 
 def test_equal_priorities_are_settled_by_row_number(monkeypatch):
     monkeypatch.setattr(
-        "bochner._ground.sampling.row_priorities", lambda _seed, _start, count: np.full(count, 0.5)
+        "bochner.data.sources.row_priorities", lambda _seed, _start, count: np.full(count, 0.5)
     )
     X = np.arange(30.0)[:, None]
     for rows in (1, 4, 30):

@@ -18,17 +18,11 @@ from scipy.linalg import eigh
 from scipy.stats import binom
 
 import bochner as bo
+from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certify.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
+from bochner.certify.bounds.zonal import ZonalSpectral
+from bochner.certify.lanczos import ends, steps_for
 from bochner.kernels import Gaussian, Matern
-from bochner.planning import (
-    Bernstein,
-    Hoeffding,
-    OperatorNorm,
-    ProjectionCost,
-    RahimiRecht,
-    Spectral,
-    ZonalSpectral,
-)
-from bochner.planning.lanczos import ends, steps_for
 
 ALARM = 1e-6
 

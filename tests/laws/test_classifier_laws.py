@@ -16,14 +16,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
-from bochner.estimators.convex.calibration import agreeing, calibrate
-from bochner.estimators.convex.penalty import sampled
-from bochner.estimators.fitting import engine, feature_blocks
-from bochner.estimators.fitting.alike import fold_numbers
 from bochner.features import Nystrom
 from bochner.features.landmarks import Pivoted
 from bochner.kernels import Gaussian
-from bochner.solvers.newton import Convergence
+from bochner.models import _engine, _feature_blocks
+from bochner.models._alike import fold_numbers
+from bochner.models.convex.calibration import agreeing, calibrate
+from bochner.models.convex.penalty import sampled
+from bochner.solvers.convex.newton import Convergence
 
 KERNEL = Gaussian(lengthscale=0.7)
 GAMMA = 0.5 / 0.7**2
@@ -278,9 +278,9 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
 def test_kinks_take_no_sweep_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
-    monkeypatch.setattr(feature_blocks, "free_bytes", lambda: 0)
+    monkeypatch.setattr(_feature_blocks, "free_bytes", lambda: 0)
     swept = []
-    monkeypatch.setattr(engine, "sweep", lambda *_: swept.append(1))
+    monkeypatch.setattr(_engine, "sweep", lambda *_: swept.append(1))
     bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
     assert not swept
 
@@ -288,7 +288,7 @@ def test_kinks_take_no_sweep_for_moments(monkeypatch):
 def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):
     X, y = table(K=3)
     kept = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
-    monkeypatch.setattr(feature_blocks, "free_bytes", lambda: 0)
+    monkeypatch.setattr(_feature_blocks, "free_bytes", lambda: 0)
     made = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
     np.testing.assert_allclose(made.coef_, kept.coef_, atol=1e-6)
 

@@ -10,12 +10,16 @@ from sklearn.calibration import calibration_curve
 from sklearn.kernel_ridge import KernelRidge as Exact
 
 import bochner as bo
-from bochner._ground.random import stream
+from bochner._core.random import stream
 from bochner.errors import InvalidInput, MissingDependency
-from bochner.estimators.displays.errors import CalibrationDisplay, ResidualDisplay
-from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
-from bochner.estimators.displays.width import WidthDisplay
 from bochner.kernels import Gaussian
+from bochner.models.displays import (
+    CalibrationDisplay,
+    PathDisplay,
+    ResidualDisplay,
+    SpectrumDisplay,
+)
+from bochner.models.width_display import WidthDisplay
 
 N = 120
 ALARM = 1e-6

@@ -9,9 +9,9 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.estimators.gaussian_process import lengthscales
-from bochner.estimators.tuning.descent import Dials
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
+from bochner.models.gaussian_process import lengthscales
+from bochner.selection.descent import Dials
 
 KERNELS = [Gaussian(1.0), Matern(1.5, 1.0), RationalQuadratic(1.0, 1.0), Laplace(1.0), Cauchy(1.0)]
 

@@ -11,14 +11,14 @@ from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._ground.blocks import Blocks
+from bochner.data.blocks import Blocks
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.estimators.fitting.folds import fold_numbers
-from bochner.estimators.ridge.exact_features import gather, prepare
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.moments import Moments
-from bochner.solvers.folds import kfold_errors
-from bochner.solvers.solution import Outcome
+from bochner.models._folds import fold_numbers
+from bochner.models.ridge.exact import gather, prepare
+from bochner.solvers.ridge.path import kfold_errors
+from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.moments import Moments
 
 KERNEL = Gaussian(lengthscale=0.8)
 

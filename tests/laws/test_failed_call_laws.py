@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator, clone
 
 import bochner as bo
 from bochner.errors import BochnerError, SolutionWarning
-from bochner.estimators.fitting.state import LEARNED
 from bochner.kernels import Gaussian
+from bochner.models._state import LEARNED
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

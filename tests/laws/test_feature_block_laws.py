@@ -5,9 +5,9 @@ import pytest
 
 import bochner as bo
 from bochner import Blocks
-from bochner.estimators.fitting.feature_blocks import Features
-from bochner.estimators.fitting.rows import Keeper
+from bochner.data.sample import Keeper
 from bochner.kernels import Gaussian
+from bochner.models._feature_blocks import Features
 
 RNG = np.random.default_rng(0)
 X, Y, W = RNG.standard_normal((700, 2)), RNG.standard_normal(700), RNG.uniform(1, 2, 700)

@@ -21,7 +21,7 @@ from gallery import (
 from layouts import in_library
 from tolerance import assert_close, of
 
-from bochner._ground import native
+from bochner._core import native
 from bochner.features import (
     IID,
     Auto,

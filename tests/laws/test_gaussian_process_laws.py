@@ -12,11 +12,11 @@ from tolerance import assert_close, bar
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.gaussian_process import cross, regressor
-from bochner.estimators.gaussian_process.adaptation import left_out
-from bochner.estimators.gaussian_process.functions import Functions
-from bochner.estimators.gaussian_process.intervals import Conformal
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
+from bochner.models.gaussian_process import cross, regressor
+from bochner.models.gaussian_process.adaptation import left_out
+from bochner.models.gaussian_process.functions import Functions
+from bochner.models.gaussian_process.intervals import Conformal
 
 KERNEL = Gaussian(lengthscale=0.8)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
@@ -141,7 +141,7 @@ def test_errors_of_some_rows_are_those_of_all_rows(centred, monkeypatch):
     X, y = table(60, t=2)
     ours = model(noise=1e-3, fit_intercept=centred).fit(X, y, np.linspace(0.2, 3, 60))
     every = left_out(ours, ours.sample_)
-    monkeypatch.setattr("bochner.estimators.gaussian_process.adaptation.MOST_ROWS", 10)
+    monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
     for few, many in zip(left_out(ours, ours.sample_), every, strict=True):
         assert_close(few, many, factor=1e6)
 
@@ -153,7 +153,7 @@ def test_errors_that_rounding_made_are_those_of_the_mean(monkeypatch):
     ours = model(Gaussian(0.5), method="auto", n_features=64, noise=1e-15, amplitude=1.0)
     with pytest.warns(SolutionWarning, match="singular"):
         ours.fit(X, y)
-    monkeypatch.setattr("bochner.estimators.gaussian_process.adaptation.MOST_ROWS", 10)
+    monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
     errors, _ = left_out(ours, ours.sample_)
     assert_close(errors[:, 0], y - y.mean(), factor=1e6)
 

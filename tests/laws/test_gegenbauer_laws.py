@@ -14,7 +14,7 @@ from scipy.special import gammainc
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._ground import native
+from bochner._core import native
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features import Gegenbauer, draw

@@ -13,9 +13,9 @@ from tolerance import ALARM, assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.fitting.feature_blocks import FeatureBlock
-from bochner.estimators.unsupervised.clustering import matrix_error
 from bochner.kernels import Gaussian, Laplace
+from bochner.models._feature_blocks import FeatureBlock
+from bochner.models.unsupervised.clustering import matrix_error
 from bochner.solvers.lloyd import assign, lloyd
 
 KERNEL = Gaussian(1.0)

@@ -16,9 +16,9 @@ from bochner import (
     LogisticRegression,
 )
 from bochner.errors import InvalidInput
-from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.labels import class_blocks, class_blocks_of, indicators
 from bochner.kernels import Gaussian
+from bochner.models import _engine
+from bochner.models._inputs import class_blocks, class_blocks_of, indicators
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))
@@ -113,7 +113,7 @@ def test_indicators_are_one_column_for_two_classes_and_one_each_for_more():
 def test_the_lengthscale_of_a_classifier_is_chosen_by_its_classes():
     labels = np.array(["in", "out"])[(X[:, 0] ** 2 > 0.5).astype(int)]
     model = Classifier()
-    rows = engine.choose(model, class_blocks_of(model, X, labels), n_classes=2)
+    rows = _engine.choose(model, class_blocks_of(model, X, labels), n_classes=2)
     assert set(np.unique(rows.y)) == {-1.0, 1.0}
     assert len(model.search_.tried) > 1
 

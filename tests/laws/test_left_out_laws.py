@@ -8,9 +8,9 @@ from scipy.stats import norm
 from tolerance import assert_close, bar
 
 import bochner as bo
-from bochner.estimators.gaussian_process.adaptation import left_out
 from bochner.features.nystrom import Whitening
 from bochner.kernels import Matern
+from bochner.models.gaussian_process.adaptation import left_out
 
 
 def table(n=70, seed=0):

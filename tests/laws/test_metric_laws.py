@@ -5,17 +5,17 @@ import pytest
 from scipy.sparse import csr_array
 
 import bochner as bo
-from bochner._ground.blocks import Blocks
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.estimators.fitting import engine
-from bochner.estimators.tuning.metric import average_outer_product, learn_metric
-from bochner.estimators.tuning.rescaled import Rescaled
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
-from bochner.solvers.criteria import coefficients
+from bochner.models import _engine
+from bochner.selection.metric import average_outer_product, learn_metric
+from bochner.selection.rescaled import Rescaled
+from bochner.solvers.ridge.criteria import coefficients
 
 
 def sample_of(X, y, w=None, seed=0):
-    return engine.presample(Blocks.from_arrays(X, y, w), seed)
+    return _engine.presample(Blocks.from_arrays(X, y, w), seed)
 
 
 def fitted(t=2, n=50, d=4):

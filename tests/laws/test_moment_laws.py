@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tolerance import assert_close
 
 from bochner.errors import IncompatibleModels, InvalidInput
-from bochner.moments import Accumulator, Moments
+from bochner.sums.moments import Accumulator, Moments
 
 FIELDS = ("feature_mean", "target_mean", "gram", "cross", "power")
 

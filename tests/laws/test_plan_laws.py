@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.planning.machine import WIDTHS, Machine, least_time, measured
-from bochner.planning.plan import Budget, PlannedFit, best_of
-from bochner.planning.predicted import Features, Task, moments_cost
+from bochner.planner.machine import (
+    WIDTHS,
+    Machine,
+    least_time,
+    measured,
+)
+from bochner.planner.plan import Budget, PlannedFit, best_of
+from bochner.planner.predicted import Features, Task, moments_cost
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.estimators.fitting.alike import left_out
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers.losses import Absolute, Huber, Quantile
+from bochner.models._alike import left_out
+from bochner.solvers.convex.losses import Absolute, Huber, Quantile
 
 KERNEL = Gaussian(lengthscale=0.8)
 N = 120

@@ -15,15 +15,15 @@ from sklearn.kernel_ridge import KernelRidge as Exact
 from tolerance import assert_close
 
 import bochner as bo
+from bochner._core.sizes import SMALL
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
-from bochner.estimators.fitting.named import NAMED
-from bochner.estimators.ridge import regressor, sums
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.moments import Moments
-from bochner.planning.sizes import SMALL
-from bochner.solvers.direct import decompose, path_of
-from bochner.solvers.solution import Outcome
+from bochner.models.ridge import regressor, sums
+from bochner.selection.lengthscale import NAMED
+from bochner.solvers.ridge.eigen import decompose, path_of
+from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.moments import Moments
 
 KERNEL = Gaussian(lengthscale=0.8)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tolerance import of
 
-from bochner._ground import native
+from bochner._core import native
 
 #: Fits whose every choice is open, on a table of two hundred rows.
 PROGRAM = """

@@ -17,7 +17,7 @@ from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.monomials import exact_map
 from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
-from bochner.planning.strategies import (
+from bochner.models.sgd.strategies import (
     DUAL,
     EXACT,
     STRATEGIES,

@@ -15,8 +15,7 @@ from scipy.special import gammaln
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
-from bochner._ground import native
-from bochner.estimators import KernelRidge
+from bochner._core import native
 from bochner.features import (
     IID,
     Maclaurin,
@@ -31,6 +30,7 @@ from bochner.features.powers import Weights
 from bochner.features.tensorsketch import CountSketch, TensorSketchMap
 from bochner.features.treesteps import Node
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
+from bochner.models.ridge.regressor import KernelRidge
 from bochner.persist import load, save
 
 MAPS = SKETCHED

@@ -10,8 +10,8 @@ from scipy.stats import t as student
 from tolerance import assert_close, bar
 
 import bochner as bo
-from bochner._ground import native
-from bochner._ground.chains import turns
+from bochner._core import native
+from bochner._core.loops import turns
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner._ground.blocks import Blocks
-from bochner.estimators.fitting import engine
-from bochner.estimators.ridge import sums
+from bochner._core.sizes import SMALL
+from bochner.data.blocks import Blocks
 from bochner.features import Fourier, Given, KMeans, Nystrom, Uniform
 from bochner.features.nystrom import COARSE
 from bochner.kernels import Gaussian, Matern, Polynomial
-from bochner.moments import Moments
-from bochner.planning.sizes import SMALL
+from bochner.models import _engine
+from bochner.models.ridge import sums
+from bochner.sums.moments import Moments
 
 KERNELS = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
 N, D = 17_000, 512
@@ -87,7 +87,7 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy, method):
 def test_predictions_are_products_of_features_and_coefficients(noisy):
     for precision in ("auto", "float64", "float32"):
         model = fitted(noisy, precision=precision)
-        Z = engine.as_features(model.map_, noisy[2], model.feature_dtype_)
+        Z = _engine.as_features(model.map_, noisy[2], model.feature_dtype_)
         plain = Z @ model.coef_ + model.intercept_
         np.testing.assert_allclose(model.predict(noisy[2]), plain, atol=2e-6)
 
@@ -122,8 +122,8 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
     """Told by the judge of methods; without it the first quarter of the rows tells the same."""
     X, _, new, _ = noisy
     data = X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    quarters, until = [], engine.sweep_unless
-    monkeypatch.setattr(engine, "sweep_unless", lambda *a: quarters.append(a) or until(*a))
+    quarters, until = [], _engine.sweep_unless
+    monkeypatch.setattr(_engine, "sweep_unless", lambda *a: quarters.append(a) or until(*a))
     model = fitted(data, bo.Auto((method,)), scale=2.0)
     assert model.choice_.penalty < 1e-6
     assert quarters == []
@@ -137,12 +137,12 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
 def test_a_penalty_foretold_to_be_large_saves_the_forecast(noisy, monkeypatch):
     X, y, new, _ = noisy
     data = X, y + 2.0 * np.random.default_rng(2).normal(size=len(y))
-    until = engine.sweep_unless
-    monkeypatch.setattr(engine, "sweep_unless", lambda *_: pytest.fail("a forecast was made"))
+    until = _engine.sweep_unless
+    monkeypatch.setattr(_engine, "sweep_unless", lambda *_: pytest.fail("a forecast was made"))
     model = fitted(data, bo.Auto((Nystrom(),)))
     assert model.choice_.penalty > 3e-5
     assert model.moments_.precision == "float32"
-    monkeypatch.setattr(engine, "sweep_unless", until)
+    monkeypatch.setattr(_engine, "sweep_unless", until)
     monkeypatch.setattr(sums, "_asks_float64", lambda model: None)
     again = fitted(data, bo.Auto((Nystrom(),)))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))

@@ -8,17 +8,22 @@ import scipy.sparse
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._ground.different import different_rows
+from bochner._core.different import different_rows
+from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
-from bochner.estimators.fitting.named import NAMED, _Errors
-from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.tuning.descent import Dials, Objective
-from bochner.estimators.tuning.rescaled import Rescaled, Rows
-from bochner.estimators.tuning.search import rows_of
-from bochner.estimators.tuning.trials import APART, Candidate, Court, _System
 from bochner.features import Fourier, HermiteMercer, Projected, axes, draw
 from bochner.features.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
+from bochner.selection.descent import Dials, Objective
+from bochner.selection.lengthscale import NAMED, _Errors
+from bochner.selection.rescaled import Rescaled, Rows
+from bochner.selection.search import rows_of
+from bochner.selection.trials import (
+    APART,
+    Candidate,
+    Court,
+    _System,
+)
 
 D = 5000
 

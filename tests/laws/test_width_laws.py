@@ -7,9 +7,8 @@ import bochner as bo
 from bochner.errors import InvalidInput
 from bochner.features.draw import draw as draw_width
 from bochner.kernels import Gaussian
-from bochner.planning import width
-from bochner.planning.penalty import least_exact_error, penalty_for
-from bochner.planning.width import Enough, enough
+from bochner.selection import width
+from bochner.selection.width import Enough, enough, least_exact_error, penalty_for
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)

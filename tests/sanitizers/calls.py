@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from bochner._ground import native
+from bochner._core import native
 
 _native = native._compiled
 

@@ -7,20 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "Alpha",
-    "Destination",
-    "Lengthscales",
-    "Names",
-    "Types",
-    "Widths",
-    "in_one_list",
-    "in_one_mapping",
-    "one_or_several",
-    "refuse_overwriting",
-]
-
-#: Ways to choose a penalty, as ``bochner.solvers.ridge`` names them.
+#: Ways to choose a penalty, as ``bochner.solvers.ridge.path`` names them.
 CRITERIA = ("loo", "gcv", "evidence", "kfold")
 
 

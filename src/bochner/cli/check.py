@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bochner._ground.blocks import Blocks
-from bochner._ground.files import find_files
 from bochner.cli.clock import Clock
 from bochner.cli.models import certified, open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import number, show
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
 from bochner.report.model_quality import errors_of
 from bochner.report.model_rows import coded, look
-
-__all__ = ["run_check"]
 
 
 def run_check(

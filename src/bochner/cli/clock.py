@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """Measures named phases, in the order they come."""

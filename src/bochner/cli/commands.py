@@ -18,8 +18,6 @@ from bochner.cli.arguments import (
 )
 from bochner.cli.names import KERNELS, LEARNERS, METHODS
 
-__all__ = ["bochner"]
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
 _seed = click.option(

@@ -7,21 +7,19 @@ from typing import Any
 
 import click
 
-from bochner._ground.blocks import Blocks
-from bochner._ground.files import find_files
-from bochner._ground.writers import atomic
+from bochner.certify.comparison import Comparison, compare
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.fit import kernel_of
 from bochner.cli.reading import reading, working
 from bochner.cli.show import show
-from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.named import choose_lengthscale
-from bochner.estimators.fitting.rows import RowSample
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
+from bochner.data.sample import RowSample
+from bochner.data.writers import atomic
 from bochner.kernels import Kernel
-from bochner.planning import Comparison, compare
-
-__all__ = ["run_compare"]
+from bochner.models import _engine
+from bochner.selection.lengthscale import choose_lengthscale
 
 
 def run_compare(
@@ -49,7 +47,7 @@ def run_compare(
             paths, target=target or None, columns=columns, dtypes=types, separator=separator
         )
         with reading(blocks, quiet) as watched:
-            sample = engine.presample(watched, seed)
+            sample = _engine.presample(watched, seed)
     with clock.phase("compare"), working("Drawing every method", quiet):
         found = compare(
             _kernel(kernel, lengthscale, sample, features, seed),

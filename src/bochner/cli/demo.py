@@ -9,8 +9,6 @@ from bochner.cli.show import number, show, table
 from bochner.report import DemoResult, MethodResult
 from bochner.report import run_demo as write_page
 
-__all__ = ["run_demo"]
-
 
 def run_demo(*, out: str, quick: bool, seed: int, as_json: bool, quiet: bool) -> None:
     """Fit, write the page, say what was found."""

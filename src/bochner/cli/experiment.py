@@ -7,21 +7,19 @@ from typing import Any
 import click
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Blocks
-from bochner._ground.files import find_files
-from bochner._ground.random import stream
-from bochner._ground.sampling import Sample
-from bochner._ground.shapes import Array, Float
-from bochner._ground.writers import atomic
+from bochner._core.arrays import to_numpy
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.reading import reading, working
 from bochner.cli.show import show
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
+from bochner.data.sources import Sample
+from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
-from bochner.estimators.ridge.interpolants import DoubleDescent, double_descent
-
-__all__ = ["run_double_descent"]
+from bochner.models.ridge.interpolants import DoubleDescent, double_descent
 
 #: Rows to test on, at most.
 TEST_ROWS = 5000

@@ -7,22 +7,20 @@ from typing import Any
 import click
 import numpy as np
 
-from bochner._ground.blocks import Blocks
-from bochner._ground.files import find_files
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.learners import intervals_of, learner, needs_target
 from bochner.cli.models import certified
 from bochner.cli.reading import reading, working
 from bochner.cli.show import number, show
-from bochner.estimators import KernelRidge
-from bochner.estimators.fitting.named import NAMED
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
 from bochner.kernels import Kernel
+from bochner.models.ridge.regressor import KernelRidge
 from bochner.persist import save
 from bochner.report.model_facts import CRITERIA
-from bochner.solvers.solution import Solution
-
-__all__ = ["kernel_of", "run_fit"]
+from bochner.selection.lengthscale import NAMED
+from bochner.solvers.ridge.solution import Solution
 
 
 def run_fit(

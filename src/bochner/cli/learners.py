@@ -9,14 +9,12 @@ import click
 import numpy as np
 from sklearn.base import is_classifier
 
-from bochner import estimators
-from bochner._ground.arrays import to_numpy
-from bochner._ground.blocks import Blocks
+from bochner import models
+from bochner._core.arrays import to_numpy
 from bochner.cli.names import LEARNERS
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.estimators.gaussian_process.intervals import place_of
-
-__all__ = ["Output", "intervals_of", "learner", "needs_target", "outputs"]
+from bochner.models.gaussian_process.intervals import place_of
 
 #: Share of new observations that intervals hold.
 COVERAGE = 0.9
@@ -27,7 +25,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return the learner with what was chosen: options that were given, and ``--set`` pairs."""
-    kind = getattr(estimators, LEARNERS[name])
+    kind = getattr(models, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
     for option in given.keys() - known:

@@ -7,13 +7,11 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from bochner._ground.blocks import Blocks
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
-from bochner.estimators import KernelFeatures
-from bochner.estimators.fitting.judged import certificate_of
+from bochner.models._judged import certificate_of
+from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import load
-
-__all__ = ["certified", "open_model", "open_rows"]
 
 
 def open_model(path: str) -> Any:

@@ -1,8 +1,6 @@
 """The words that options take, written out so that --help is quick."""
 
-__all__ = ["KERNELS", "LEARNERS", "METHODS"]
-
-#: The names of ``bochner.estimators.fitting.named.NAMED``.
+#: The names of ``bochner.selection.lengthscale.NAMED``.
 KERNELS = (
     "auto",
     "gaussian",

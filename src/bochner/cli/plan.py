@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from bochner._ground.blocks import Blocks
 from bochner.cli.clock import Clock
 from bochner.cli.fit import kernel_of
 from bochner.cli.reading import reading
 from bochner.cli.show import show
-from bochner.estimators.planned import plan
-
-__all__ = ["run_plan"]
+from bochner.data.blocks import Blocks
+from bochner.planner.estimators import plan
 
 
 def run_plan(

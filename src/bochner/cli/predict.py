@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.blocks import Blocks
-from bochner._ground.files import find_files
-from bochner._ground.writers import write_table
+from bochner._core.sizes import block_rows
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.learners import Output, intervals_of, outputs
 from bochner.cli.models import open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import show
-from bochner.planning.sizes import block_rows
-
-__all__ = ["run_predict"]
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
+from bochner.data.writers import write_table
 
 
 def run_predict(

@@ -10,9 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bochner._ground.blocks import Blocks
-
-__all__ = ["Passes", "bar_for", "reading", "working"]
+from bochner.data.blocks import Blocks
 
 
 @dataclass

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bochner._ground.files import find_files
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.models import open_model, open_rows
 from bochner.cli.reading import reading
 from bochner.cli.show import number, show
+from bochner.data.files import find_files
 from bochner.report import ModelReport, report_model
-
-__all__ = ["run_report"]
 
 
 def run_report(

@@ -14,8 +14,6 @@ from bochner.cli.commands import bochner
 from bochner.cli.streams import open_streams, tell
 from bochner.errors import BochnerError, BochnerWarning
 
-__all__ = ["run"]
-
 #: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
 FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
 

@@ -11,8 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["number", "show", "table"]
-
 #: Width of the labels where there is no terminal.
 _LABELS = 11
 

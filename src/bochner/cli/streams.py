@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["open_streams", "tell"]
-
 
 def open_streams() -> None:
     """Make stdout and stderr take any text: a closed one takes it nowhere, none refuses a letter.

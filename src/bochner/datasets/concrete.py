@@ -2,8 +2,6 @@
 
 from bochner.datasets.dataset import Dataset, stored
 
-__all__ = ["load_concrete"]
-
 _NAMES = (
     "cement",
     "blast_furnace_slag",

@@ -5,8 +5,6 @@ from importlib import resources
 
 import numpy as np
 
-__all__ = ["Dataset", "stored"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -5,8 +5,6 @@ import numpy as np
 from bochner.datasets.dataset import Dataset, stored
 from bochner.errors import InvalidInput
 
-__all__ = ["load_earth", "on_sphere"]
-
 _EARTH = """\
 Relief of the Earth: height of the land above and depth of the sea floor below sea level, in
 metres (negative under water), averaged over cells of one degree: 180 x 360 = 64,800 rows, from

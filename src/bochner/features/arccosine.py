@@ -17,10 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved
-from bochner._ground.blas import product
-from bochner._ground.checks import integer
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    device,
+    is_numpy,
+    is_sparse,
+    moved,
+)
+from bochner._core.blas import product
+from bochner._core.checks import integer
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
@@ -28,8 +35,6 @@ from bochner.features.placements import Orthogonal, Placement, unit_directions
 from bochner.features.rules import Request, leaf_map
 from bochner.kernels import Kernel
 from bochner.kernels.angle import Angular, ArcCosine
-
-__all__ = ["ReLU", "ReLUMap", "Sign", "SignMap", "polynomial_width"]
 
 
 @dataclass(frozen=True)

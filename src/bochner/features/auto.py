@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.arrays import dense, is_sparse, to_numpy
-from bochner._ground.blas import product
-from bochner._ground.different import different_rows
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.blas import product
+from bochner._core.different import different_rows
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.arccosine import ReLU, Sign
 from bochner.features.expected import expected_error, paired_error
@@ -29,17 +29,6 @@ from bochner.features.placements import IID, QMC, Orthogonal
 from bochner.features.rules import Request, draw_map
 from bochner.features.structured import Structured
 from bochner.kernels import Kernel
-
-__all__ = [
-    "Auto",
-    "Candidate",
-    "Choice",
-    "choose",
-    "contenders",
-    "predicted_error",
-    "relative_error",
-    "width_of",
-]
 
 #: Above this many columns Sobol points are behind orthogonal ones, and not tried.
 QMC_COLUMNS = 20

@@ -4,20 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bochner._ground.arrays import dense
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.request import Request
-
-__all__ = [
-    "axes_of_rows",
-    "dense_blocks",
-    "mean_and_covariance",
-    "principal_axes",
-    "require_squares",
-    "required_rows",
-    "some_rows",
-]
 
 #: Cells of a block of rows that is made dense, in float64.
 CELLS = 1 << 22

@@ -11,13 +11,11 @@ from functools import singledispatch
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
 from bochner.features.gegenbauer import GegenbauerMap
 from bochner.features.map import Concatenate, FeatureMap, OnInputs, ScaledMap, inner_inputs
 from bochner.features.nystrom import Rounded
-
-__all__ = ["left_out"]
 
 #: Shares of k(x, x) up to here are rounding of what was subtracted.
 ROUNDING = 1e-12

@@ -15,9 +15,9 @@ from functools import cached_property, singledispatch
 
 import numpy as np
 
-from bochner._ground.arrays import dense, moved
-from bochner._ground.lapack import eigh
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense, moved
+from bochner._core.blas import eigh
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.products import (
     Pairs,
@@ -37,8 +37,6 @@ from bochner.kernels import (
     Product,
     Scaled,
 )
-
-__all__ = ["ColumnwiseMap", "columnwise", "draw_columnwise"]
 
 #: Eigenvalues below this share of the largest are rounding.
 SMALLEST = 1e-12

@@ -4,14 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, precision, taken
-from bochner._ground.chains import signed_walsh
-from bochner._ground.native import power_of_two
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    precision,
+    taken,
+)
+from bochner._core.loops import signed_walsh
+from bochner._core.native import power_of_two
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel, Modulated, Normalised
-
-__all__ = ["ModulatedMap", "SketchedProduct", "in_rounds", "sketched"]
 
 #: Rows that are sketched together: they stay in a core's own cache.
 BLOCK = 512

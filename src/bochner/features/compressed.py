@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, moved
-from bochner._ground.blas import add_gram, mirror, product
-from bochner._ground.checks import integer
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import is_numpy, moved
+from bochner._core.blas import add_gram, mirror, product
+from bochner._core.checks import integer
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.axes import principal_axes, required_rows
 from bochner.features.map import FeatureMap
@@ -24,8 +24,6 @@ from bochner.features.products import left_over
 from bochner.features.request import Request
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
-
-__all__ = ["Compressed", "CompressedMap"]
 
 #: Numbers of features of a block of rows while the Gram matrix is summed.
 BLOCK = 1 << 22

@@ -4,10 +4,10 @@ import numpy as np
 
 import bochner.features.rules_fourier
 import bochner.features.rules_gegenbauer  # noqa: F401  its rule
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
-from bochner._ground.checks import integer
-from bochner._ground.random import Seed, seed_of
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import as_matrix, is_sparse, to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.fourier import Fourier
@@ -21,8 +21,6 @@ from bochner.features.placements import IID, QMC, Orthogonal
 from bochner.features.rules import Request, draw_map
 from bochner.features.structured import Structured
 from bochner.kernels import Kernel
-
-__all__ = ["NAMED", "as_method", "draw"]
 
 #: Names that stand for methods wherever a method is asked for.
 NAMED: dict[str, Method] = {

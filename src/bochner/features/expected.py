@@ -3,15 +3,13 @@
 import numpy as np
 from scipy.special import hyp1f1
 
-from bochner._ground.arrays import is_sparse, to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.shapes import Array, Float
 from bochner.features.fourier import Fourier
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.placements import IID, Orthogonal
 from bochner.kernels import Gaussian, Kernel, Stationary
-
-__all__ = ["expected_error", "paired_error"]
 
 #: Pairs of rows that stand for all where there is no formula.
 PAIRS = 1000

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import dense
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense
+from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
@@ -27,8 +27,6 @@ from bochner.features.rules import compose, leaf_map
 from bochner.features.structure import exact_width
 from bochner.kernels import Kernel
 from bochner.kernels.basis import Basis
-
-__all__ = ["BasisMap", "Explicit"]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, precision
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["norms", "reach_of", "with_far_rows"]
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    precision,
+)
+from bochner._core.shapes import Array, Float
 
 #: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
 FAR = 1024.0

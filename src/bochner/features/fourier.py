@@ -14,24 +14,15 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy, moved
-from bochner._ground.shapes import Array, Float
+from bochner._core import native
+from bochner._core.arrays import array_namespace, is_numpy, moved
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.far import reach_of, with_far_rows
 from bochner.features.map import FeatureMap, parts_of
 from bochner.features.method import Method
 from bochner.features.placements import Grid, Orthogonal, Placement
 from bochner.kernels import Kernel
-
-__all__ = [
-    "Fourier",
-    "FourierComplexMap",
-    "FourierGridMap",
-    "FourierMap",
-    "FourierPhaseMap",
-    "require_real",
-]
 
 FORMS = ("pair", "phase", "complex")
 

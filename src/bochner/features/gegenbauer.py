@@ -13,18 +13,16 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, moved
-from bochner._ground.checks import integer, one_of
-from bochner._ground.recurrence import polynomials, polynomials_twin
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, is_numpy, moved
+from bochner._core.checks import integer, one_of
+from bochner._core.loops import polynomials, polynomials_twin
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.polar import Polar
 from bochner.features.radii import MonomialFunctions, RadialFunctions
 from bochner.kernels import Kernel
 from bochner.kernels.gegenbauer import recurrence
-
-__all__ = ["Gegenbauer", "GegenbauerMap"]
 
 RADIAL = ("monomial", "optimal")
 DIRECTIONS = ("iid", "orthogonal", "sobol", "fibonacci")

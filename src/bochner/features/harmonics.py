@@ -19,12 +19,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import is_numpy
-from bochner._ground.recurrence import Programme, harmonics, harmonics_twin
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import is_numpy
+from bochner._core.loops import Programme, harmonics, harmonics_twin
+from bochner._core.shapes import Array, Float
 from bochner.kernels.gegenbauer import alpha, recurrence
-
-__all__ = ["axes_needed", "first_nodes", "harmonic_blocks", "prefixes", "programme"]
 
 
 def harmonic_blocks(

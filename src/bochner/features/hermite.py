@@ -16,11 +16,16 @@ from functools import cached_property, singledispatch
 
 import numpy as np
 
-from bochner._ground import native
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved
-from bochner._ground.checks import positive
-from bochner._ground.recurrence import Programme, harmonics
-from bochner._ground.shapes import Array, Float
+from bochner._core import native
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    moved,
+)
+from bochner._core.checks import positive
+from bochner._core.loops import Programme, harmonics
+from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.axes import (
     mean_and_covariance,
@@ -44,8 +49,6 @@ from bochner.features.products import (
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
 from bochner.kernels import Columns, Gaussian, Kernel, Scaled
-
-__all__ = ["HermiteMap", "HermiteMercer"]
 
 #: Factors on the spread of the rows that are tried, and the rows they are tried on.
 SCALES = tuple(0.5 * 2 ** (i / 5) for i in range(11))

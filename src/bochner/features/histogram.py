@@ -14,8 +14,8 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, moved
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, moved
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import Fourier
 from bochner.features.map import FeatureMap
@@ -26,8 +26,6 @@ from bochner.features.rules import draw_map, leaf_map
 from bochner.kernels import Additive, Kernel, SkewedChi2
 from bochner.kernels.histogram import require_above
 from bochner.kernels.stationary import refuse_sparse
-
-__all__ = ["HistogramMap", "HistogramSampling"]
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
-from bochner.moments import Moments
-from bochner.solvers.direct import TINY, Eigen, decompose, floor, leave_one_out, penalties
-from bochner.solvers.solution import best_of
-
-__all__ = ["Judgement", "LeftOut", "Targets", "judge", "left_out"]
+from bochner.solvers.ridge.eigen import (
+    TINY,
+    Eigen,
+    decompose,
+    floor,
+    leave_one_out,
+    penalties,
+)
+from bochner.solvers.ridge.solution import best_of
+from bochner.sums.moments import Moments
 
 #: Errors within this share of the least are equal: a hundred times what products in float32 leave.
 SAME = 1e-3

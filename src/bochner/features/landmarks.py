@@ -7,28 +7,20 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import as_matrix, dense, is_sparse, to_numpy
-from bochner._ground.checks import integer, one_of, positive
-from bochner._ground.different import different_rows
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    as_matrix,
+    dense,
+    is_sparse,
+    to_numpy,
+)
+from bochner._core.checks import integer, one_of, positive
+from bochner._core.different import different_rows
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.leverage import leverage_rows
 from bochner.kernels import Kernel
 from bochner.solvers.lloyd import Rows, lloyd
 from bochner.solvers.pivots import MODES, Mode, randomly_pivoted_cholesky
-
-__all__ = [
-    "Chosen",
-    "Given",
-    "KMeans",
-    "Landmarks",
-    "Pivoted",
-    "RidgeLeverage",
-    "Uniform",
-    "dense_rows",
-    "in_units",
-    "lengthscales",
-]
 
 #: Where the centres of clusters start.
 SEEDS = ("k-means++", "random")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from bochner._ground.arrays import dense
-from bochner._ground.checks import finite, positive, unpacked
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense
+from bochner._core.checks import finite, positive, unpacked
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.axes import dense_blocks, required_rows, some_rows
 from bochner.features.map import FeatureMap
@@ -36,8 +36,6 @@ from bochner.features.rules import leaf_map
 from bochner.kernels import Kernel, Scaled, Stationary, Sum
 from bochner.kernels.basis import Brownian, BrownianBridge
 from bochner.kernels.spectral import Independent, Measure
-
-__all__ = ["LaplacianEigenfunctions", "SineMap", "log_spectral_density"]
 
 #: Lengthscales between rows and box that are tried, and the rows they are tried on. The error at a
 #: face is k between a row and its mirror image, two margins away.

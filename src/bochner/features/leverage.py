@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._ground.arrays import dense
-from bochner._ground.blas import triangular_product
-from bochner._ground.lapack import cholesky, eigvalsh
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense
+from bochner._core.blas import cholesky, eigvalsh, triangular_product
+from bochner._core.shapes import Array, Float
 from bochner.kernels import Kernel
-
-__all__ = ["Weighted", "estimate", "leverage_rows"]
 
 #: Rows whose leverage is computed together.
 ROWS = 4096

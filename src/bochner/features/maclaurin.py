@@ -13,9 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device, moved, taken
-from bochner._ground.checks import one_of, positive
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    device,
+    moved,
+    taken,
+)
+from bochner._core.checks import one_of, positive
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
@@ -30,8 +36,6 @@ from bochner.features.powers import (
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
 from bochner.kernels import Kernel
-
-__all__ = ["Maclaurin", "MaclaurinMap"]
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, as_matrix, dense, moved
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    as_matrix,
+    dense,
+    moved,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.far import with_far_rows
 from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
-
-__all__ = [
-    "Concatenate",
-    "ConstantMap",
-    "FeatureMap",
-    "LinearMap",
-    "OnInputs",
-    "ScaledMap",
-    "TensorProduct",
-    "inner_inputs",
-    "parts_of",
-    "same_arrays",
-]
 
 
 class FeatureMap(ABC):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, to_numpy
-from bochner._ground.checks import integer, positive
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, to_numpy
+from bochner._core.checks import integer, positive
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.axes import require_squares
 from bochner.features.harmonics import axes_needed, harmonic_blocks, prefixes
@@ -26,8 +26,6 @@ from bochner.features.rules import Request, leaf_map
 from bochner.features.structure import is_stationary
 from bochner.kernels import Kernel
 from bochner.kernels.radial import Radial, radial_kernels
-
-__all__ = ["MercerHarmonic", "MercerHarmonicMap"]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Method"]
-
 
 class Method(ABC):  # noqa: B024  what a method does is a rule of the table
     """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.

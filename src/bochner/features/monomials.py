@@ -12,8 +12,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import dense, moved
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import dense, moved
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
@@ -23,8 +23,6 @@ from bochner.features.request import Request
 from bochner.features.rules import draw_map, leaf_map
 from bochner.kernels import Kernel
 from bochner.kernels.series import PowerSeries
-
-__all__ = ["MOST_EXACT", "Expanded", "MonomialMap", "exact_map"]
 
 #: Exact features of one row are this many at most: 8 MB.
 MOST_EXACT = 1 << 20

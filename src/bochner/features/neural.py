@@ -19,11 +19,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, is_numpy, moved, taken
-from bochner._ground.blas import product
-from bochner._ground.chains import signed_walsh
-from bochner._ground.native import power_of_two
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    is_numpy,
+    moved,
+    taken,
+)
+from bochner._core.blas import product
+from bochner._core.loops import signed_walsh
+from bochner._core.native import power_of_two
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.combine import in_rounds
 from bochner.features.map import FeatureMap
@@ -31,8 +37,6 @@ from bochner.features.method import Method
 from bochner.features.rules import Request, leaf_map
 from bochner.kernels import Kernel
 from bochner.kernels.angle import NNGP, NeuralTangent, directions
-
-__all__ = ["NeuralMap", "NeuralSketch", "NeuralTangentFeatures"]
 
 
 @dataclass(frozen=True)

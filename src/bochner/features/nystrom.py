@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._ground.arrays import (
+from bochner._core.arrays import (
     array_namespace,
     from_numpy,
     is_numpy,
@@ -19,24 +19,13 @@ from bochner._ground.arrays import (
     precision,
     to_numpy,
 )
-from bochner._ground.blas import triangular_product
-from bochner._ground.lapack import cholesky
-from bochner._ground.shapes import Array, Float
+from bochner._core.blas import cholesky, triangular_product
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.landmarks import Chosen, Given, Landmarks, Pivoted
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels import Kernel
-
-__all__ = [
-    "COARSE",
-    "LandmarkValues",
-    "Nystrom",
-    "NystromMap",
-    "Rounded",
-    "Whitening",
-    "nystrom_map",
-]
 
 
 @dataclass(frozen=True)

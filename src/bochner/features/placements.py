@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.special import ndtri, roots_hermitenorm
 
-from bochner._ground.lapack import cholesky
-from bochner._ground.shapes import Array, Float
+from bochner._core.blas import cholesky
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.spectral import (
     Components,
@@ -28,8 +28,6 @@ from bochner.kernels.spectral import (
     Measure,
     One,
 )
-
-__all__ = ["IID", "QMC", "Grid", "Orthogonal", "Placement"]
 
 
 class Placement(ABC):

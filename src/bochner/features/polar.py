@@ -4,14 +4,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, is_numpy, moved, to_numpy
-from bochner._ground.blas import product
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    is_numpy,
+    moved,
+    to_numpy,
+)
+from bochner._core.blas import product
+from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels import Kernel
 from bochner.kernels.radial import isotropic, radial_kernels
-
-__all__ = ["Polar", "in_balls", "on_axis", "one_radius", "polar_of"]
 
 ONE_RADIUS = 1e-6
 """Spread of radii, relative, up to which rows count as lying on one sphere."""

@@ -16,10 +16,15 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, is_sparse, moved, to_numpy
-from bochner._ground.checks import integer, one_of, positive
-from bochner._ground.native import power_of_two
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    is_numpy,
+    is_sparse,
+    moved,
+    to_numpy,
+)
+from bochner._core.checks import integer, one_of, positive
+from bochner._core.native import power_of_two
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
@@ -36,8 +41,6 @@ from bochner.features.rules import leaf_map
 from bochner.features.tensorsketch import by_pieces
 from bochner.features.treesteps import Entries, Exact, Hashed, Node, Padded, Pairs
 from bochner.kernels import Kernel
-
-__all__ = ["PolySketch", "PolySketchMap"]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved
-from bochner._ground.checks import one_of
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    moved,
+)
+from bochner._core.checks import one_of
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
@@ -25,8 +30,6 @@ from bochner.features.request import Request
 from bochner.features.rules import leaf_map
 from bochner.features.structure import granularity
 from bochner.kernels import DotExponential, Gaussian, Kernel
-
-__all__ = ["Positive", "PositiveMap"]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,14 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved, to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    moved,
+    to_numpy,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method
 from bochner.features.request import Request
@@ -28,19 +34,6 @@ from bochner.kernels.series import (
     Summed,
     Weighted,
 )
-
-__all__ = [
-    "Inputs",
-    "Powers",
-    "Shares",
-    "Weights",
-    "energies",
-    "log_coefficients",
-    "powers",
-    "random_signs",
-    "shares",
-    "split_off",
-]
 
 TERMS = 1 << 14
 """Terms after which the energies of a series count as divergent at this radius."""

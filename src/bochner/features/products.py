@@ -12,20 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_numpy, is_sparse, moved, taken
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    moved,
+    taken,
+)
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
-
-__all__ = [
-    "Pairs",
-    "as_column",
-    "best_products",
-    "factored",
-    "in_double",
-    "left_over",
-    "multiplied",
-    "products_of_rows",
-]
 
 #: Numbers that are worked on at a time: they stay in a core's own cache.
 CACHED = 1 << 18

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import moved
-from bochner._ground.checks import integer, one_of
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import moved
+from bochner._core.checks import integer, one_of
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.axes import (
     axes_of_rows,
@@ -31,8 +31,6 @@ from bochner.kernels import (
     Stationary,
     Sum,
 )
-
-__all__ = ["Projected", "ProjectedMap"]
 
 #: Rows on whose pairs the distortion is measured.
 MEASURED_ON = 512

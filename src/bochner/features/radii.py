@@ -18,23 +18,18 @@ import numpy as np
 from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
-from bochner._ground.arrays import array_namespace, is_numpy, moved, to_numpy
-from bochner._ground.lapack import eigh
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    moved,
+    to_numpy,
+)
+from bochner._core.blas import eigh
+from bochner._core.shapes import Array, Float
 from bochner.features.polar import one_radius
 from bochner.kernels import Kernel
 from bochner.kernels.gegenbauer import alpha
 from bochner.kernels.radial import Radial, monomials, radial_kernels
-
-__all__ = [
-    "REACH",
-    "Block",
-    "MonomialFunctions",
-    "Nodes",
-    "RadialFunctions",
-    "quantiles",
-    "spectrum",
-]
 
 EIGENVALUES = 1e-12
 """Eigenvalues of R_l(q, q) below this share of the largest are rounding."""

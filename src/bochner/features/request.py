@@ -4,10 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._ground.random import stream
-from bochner._ground.shapes import Array
-
-__all__ = ["Request"]
+from bochner._core.random import stream
+from bochner._core.shapes import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from bochner._ground.memory import require_room
+from bochner._core.checks import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.combine import ModulatedMap, sketched
 from bochner.features.map import (
@@ -31,7 +31,7 @@ from bochner.features.map import (
 from bochner.features.method import Method
 from bochner.features.nystrom import Nystrom, nystrom_map
 from bochner.features.request import Request
-from bochner.features.structure import exact_width, granularity
+from bochner.features.structure import exact_width
 from bochner.features.widths import (
     even_factor_widths,
     expansion,
@@ -56,8 +56,6 @@ from bochner.kernels import (
     Sum,
     Warped,
 )
-
-__all__ = ["Request", "by_parts", "draw_map", "granularity", "leaf_map"]
 
 
 @singledispatch

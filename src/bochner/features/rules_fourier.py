@@ -10,7 +10,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import (
     Fourier,
@@ -39,8 +39,6 @@ from bochner.kernels import (
     Stationary,
     Sum,
 )
-
-__all__ = ["frequencies"]
 
 
 @granularity.register

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtri
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.bias import left_out
 from bochner.features.gegenbauer import Gegenbauer, GegenbauerMap
@@ -33,8 +33,6 @@ from bochner.features.structure import is_stationary
 from bochner.kernels import Kernel
 from bochner.kernels.gegenbauer import gegenbauers, log_alpha
 from bochner.kernels.radial import Radial, monomials, radial_kernels
-
-__all__ = ["draw_directions"]
 
 #: What the degree may leave out of k(x, x). Noise averages over rows, and what is cut does not: it
 #: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,

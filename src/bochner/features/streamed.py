@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import as_matrix, is_sparse, to_numpy
-from bochner._ground.checks import integer
-from bochner._ground.random import Seed, seed_of, stream
-from bochner._ground.sampling import sample_stream
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import as_matrix, is_sparse, to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sources import sample_stream
 from bochner.errors import InvalidInput
 from bochner.features.landmarks import (
     Chosen,
@@ -35,8 +35,6 @@ from bochner.features.leverage import leverage_rows
 from bochner.features.nystrom import NystromMap
 from bochner.kernels import Kernel
 from bochner.solvers.pivots import accept
-
-__all__ = ["landmarks_of"]
 
 #: Share of the trace below which the residual is the jitter of the map.
 EXPLAINED = 1e-11

@@ -20,8 +20,6 @@ from bochner.kernels import (
     Sum,
 )
 
-__all__ = ["exact_width", "granularity", "is_stationary"]
-
 
 @singledispatch
 def is_stationary(kernel: Kernel) -> bool:

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, is_sparse, precision
-from bochner._ground.chains import Chains, chain_waves, chain_waves_twin
-from bochner._ground.native import hadamard, power_of_two
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import is_numpy, is_sparse, precision
+from bochner._core.loops import Chains, chain_waves, chain_waves_twin
+from bochner._core.native import hadamard, power_of_two
+from bochner._core.shapes import Array, Float
 from bochner.features.far import norms, with_far_rows
 from bochner.features.map import FeatureMap
 from bochner.features.placements import (
@@ -24,14 +24,6 @@ from bochner.features.placements import (
 )
 from bochner.kernels import Kernel
 from bochner.kernels.spectral import GaussianMixture, Measure
-
-__all__ = [
-    "Fastfood",
-    "Structured",
-    "StructuredMap",
-    "chains_of",
-    "worthwhile",
-]
 
 #: Below it, three transforms are far from a uniformly random rotation, and dense ones as fast.
 LEAST_COLUMNS = 32

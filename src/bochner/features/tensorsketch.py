@@ -16,10 +16,16 @@ import numpy as np
 import scipy.fft
 import scipy.sparse
 
-from bochner._ground import native
-from bochner._ground.arrays import dense, is_numpy, is_sparse, moved, to_numpy
-from bochner._ground.checks import positive
-from bochner._ground.shapes import Array, Float
+from bochner._core import native
+from bochner._core.arrays import (
+    dense,
+    is_numpy,
+    is_sparse,
+    moved,
+    to_numpy,
+)
+from bochner._core.checks import positive
+from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.powers import (
@@ -34,8 +40,6 @@ from bochner.features.powers import (
 from bochner.features.request import Request
 from bochner.features.rules import leaf_map
 from bochner.kernels import Kernel, Polynomial
-
-__all__ = ["CountSketch", "TensorSketch", "TensorSketchMap"]
 
 CELLS = 1 << 19
 """Cells of one block's transforms: they then stay in the cache."""

@@ -10,12 +10,10 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from bochner._ground import native
-from bochner._ground.arrays import dense
-from bochner._ground.chains import signed_walsh
-from bochner._ground.shapes import Array
-
-__all__ = ["Entries", "Exact", "Hashed", "Node", "Padded", "Pairs"]
+from bochner._core import native
+from bochner._core.arrays import dense
+from bochner._core.loops import signed_walsh
+from bochner._core.shapes import Array
 
 
 @dataclass(frozen=True, eq=False)

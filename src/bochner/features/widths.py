@@ -4,22 +4,13 @@ import math
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.shapes import Float
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.request import Request
 from bochner.features.structure import exact_width, granularity
 from bochner.kernels import Constant, Exp, Kernel, Power, Product, Scaled, Sum
-
-__all__ = [
-    "even_factor_widths",
-    "expansion",
-    "factor_widths",
-    "series",
-    "shares",
-    "wide_factor_widths",
-]
 
 #: A product with exact factors is written out if that leaves the others so many features: measured,
 #: it is then up to twice as accurate as a sketch, whose noise grows with all norms.

@@ -11,8 +11,8 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, in_float64, precision
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, in_float64, precision
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.angle import Homogeneous, directions
@@ -21,8 +21,6 @@ from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, require_kernels
 from bochner.kernels.matrices import positive_matrix, symmetric_root, turned
 from bochner.kernels.zonal import Zonal
-
-__all__ = ["Bilinear", "Exp", "Modulated", "Normalised"]
 
 
 @final

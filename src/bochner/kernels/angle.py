@@ -12,22 +12,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, is_sparse
-from bochner._ground.checks import integer
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, is_sparse
+from bochner._core.checks import integer
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, gegenbauer
 from bochner.kernels.kernel import Kernel
-
-__all__ = [
-    "NNGP",
-    "Angle",
-    "Angular",
-    "ArcCosine",
-    "Homogeneous",
-    "NeuralTangent",
-    "directions",
-]
 
 SMALL = 1.0
 """Angles below which differences of sines are summed as series: larger ones cancel little."""

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from bochner._ground.arrays import array_namespace, dense
-from bochner._ground.checks import finite, nonnegative, positive, unpacked
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, dense
+from bochner._core.checks import (
+    finite,
+    nonnegative,
+    positive,
+    unpacked,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-
-__all__ = ["Basis", "Brownian", "BrownianBridge", "FourierSeries", "Polynomials"]
 
 
 class Basis(Kernel):

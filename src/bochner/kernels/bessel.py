@@ -7,13 +7,11 @@ from typing import final
 import numpy as np
 from scipy.special import gammaln, ive
 
-from bochner._ground.shapes import Float
+from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 from bochner.kernels.degrees import Radial
 from bochner.kernels.gegenbauer import log_alpha
 from bochner.kernels.series import TERMS, ExponentialSeries, PowerSeries, Weighted
-
-__all__ = ["PowerRadial", "log_weights"]
 
 
 @final

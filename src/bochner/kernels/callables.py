@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from bochner._ground.arrays import array_namespace, dense, to_numpy
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, dense, to_numpy
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
-
-__all__ = ["answer", "name_of", "require_function"]
 
 
 def require_function(value: object, who: str, name: str) -> None:

@@ -5,13 +5,11 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.shapes import Float
+from bochner._core.shapes import Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels import stationary
 from bochner.kernels.degrees import Radial
 from bochner.kernels.gegenbauer import angles, log_alpha, n_nodes, orthonormals
-
-__all__ = ["DistanceRadial", "one_lengthscale"]
 
 PAIRS = 4096
 """Pairs of radii at a time, where each needs an integral over angles."""

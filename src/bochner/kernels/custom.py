@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from bochner._ground.arrays import array_namespace, device
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, device
+from bochner._core.shapes import Array, Float
 from bochner.kernels.callables import answer, name_of, require_function
 from bochner.kernels.kernel import Kernel
-
-__all__ = ["Custom"]
 
 BLOCK = 64
 """Rows of one block of the diagonal, where it has no function of its own."""

@@ -4,10 +4,8 @@ import abc
 
 import numpy as np
 
-from bochner._ground.shapes import Float
+from bochner._core.shapes import Float
 from bochner.kernels.series import PowerSeries
-
-__all__ = ["Radial"]
 
 
 class Radial(abc.ABC):

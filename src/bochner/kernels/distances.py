@@ -1,7 +1,7 @@
 """Distances between rows, in pieces of bounded memory, by array functions alone.
 
 This is the readable route, and the one of torch, CuPy and sparse matrices; NumPy arrays take the
-compiled loops of ``bochner._ground.native`` where a kernel has one.
+compiled loops of ``bochner._core.native`` where a kernel has one.
 
 Squared distances by |x|² + |y|² − 2⟨x, y⟩ lose half the digits of near pairs: exp(−|x − y|)
 between equal rows then errs by 1.4e-3 in float32, by 8.5e-2 if the data have mean 100. So the
@@ -15,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, dense, device, is_numpy, is_sparse
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["by_blocks", "centred", "coordinatewise", "inner", "overflow", "square_norms", "squared"]
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    device,
+    is_numpy,
+    is_sparse,
+)
+from bochner._core.shapes import Array, Float
 
 BLOCK_BYTES = 8 * 2**20
 """Bytes of one block of the kernel matrix; a handful of temporaries have this size."""

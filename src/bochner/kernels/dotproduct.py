@@ -6,9 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace
-from bochner._ground.checks import integer, nonnegative, positive
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace
+from bochner._core.checks import integer, nonnegative, positive
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
@@ -19,8 +19,6 @@ from bochner.kernels.series import (
     LogDerivatives,
     PowerSeries,
 )
-
-__all__ = ["DotExponential", "DotProduct", "DotProductKernel", "Linear", "Polynomial"]
 
 
 class DotProductKernel(Kernel):

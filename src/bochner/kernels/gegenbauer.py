@@ -12,18 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
-
-__all__ = [
-    "alpha",
-    "angles",
-    "coefficients",
-    "gegenbauers",
-    "log_alpha",
-    "n_nodes",
-    "orthonormals",
-    "recurrence",
-]
+from bochner._core.shapes import Array, Float
 
 NODES = 400
 """Least number of nodes of an integral over angles, beside two for each degree."""

@@ -11,23 +11,14 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace
-from bochner._ground.checks import positive
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace
+from bochner._core.checks import positive
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Independent, Law, Measure
 from bochner.kernels.stationary import refuse_sparse
-
-__all__ = [
-    "Additive",
-    "AdditiveChi2",
-    "Intersection",
-    "JensenShannon",
-    "SechLaw",
-    "SkewedChi2",
-]
 
 
 class Additive(Kernel):

@@ -7,17 +7,15 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, device, is_sparse
-from bochner._ground.checks import integers
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, device, is_sparse
+from bochner._core.checks import integers
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.callables import answer, name_of, require_function
 from bochner.kernels.distances import centred
 from bochner.kernels.kernel import Kernel, require_kernels
 from bochner.kernels.matrices import positive_matrix, symmetric_root, turned
 from bochner.kernels.stationary import Stationary
-
-__all__ = ["Columns", "Mahalanobis", "Warped"]
 
 
 @final

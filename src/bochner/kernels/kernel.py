@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self, final
 
-from bochner._ground.arrays import (
+from bochner._core.arrays import (
     array_namespace,
     as_matrix,
     device,
     in_float64,
     require_alike,
 )
-from bochner._ground.checks import integer, nonnegative, positive
-from bochner._ground.shapes import Array, Float
+from bochner._core.checks import integer, nonnegative, positive
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidType
 from bochner.kernels import parameters
-
-__all__ = ["Constant", "Kernel", "Power", "Product", "Scaled", "Sum"]
 
 
 class Kernel(abc.ABC):

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import gammaln, kve
 
-from bochner._ground.arrays import array_namespace, moved, to_numpy
-from bochner._ground.checks import numbers, positive
-from bochner._ground.shapes import Array
+from bochner._core.arrays import array_namespace, moved, to_numpy
+from bochner._core.checks import numbers, positive
+from bochner._core.shapes import Array
 from bochner.kernels.spectral import InverseChi2, Mixing
 from bochner.kernels.stationary import Compiled, Lengthscale, Radial
-
-__all__ = ["Matern"]
 
 HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)
 """Smoothness with a closed form."""

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import is_numpy, moved
-from bochner._ground.checks import finite, unpacked
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import is_numpy, moved
+from bochner._core.checks import finite, unpacked
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
-
-__all__ = ["positive_matrix", "symmetric_root", "turned"]
 
 
 def positive_matrix(matrix: Any, who: str) -> tuple[tuple[float, ...], ...]:

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from bochner.errors import InvalidInput
 
-__all__ = ["get_params", "replace"]
-
 Value = TypeVar("Value")
 
 

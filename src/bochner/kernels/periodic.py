@@ -7,15 +7,19 @@ from typing import Any, final
 import numpy as np
 from scipy.special import ive
 
-from bochner._ground.arrays import array_namespace, device, in_float64
-from bochner._ground.checks import finite, integer, numbers, positive, unpacked
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, device, in_float64
+from bochner._core.checks import (
+    finite,
+    integer,
+    numbers,
+    positive,
+    unpacked,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.spectral import Components, Independent, Law, Measure
 from bochner.kernels.stationary import Lengthscale, Stationary, ones, per_column, refuse_sparse
-
-__all__ = ["HarmonicLaw", "Periodic", "SpectralMixture"]
 
 
 @final

@@ -16,8 +16,8 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.native import power_of_two
-from bochner._ground.shapes import Float
+from bochner._core.native import power_of_two
+from bochner._core.shapes import Float
 from bochner.errors import NotPositive, UnsupportedKernel
 from bochner.kernels import stationary
 from bochner.kernels.angle import Homogeneous
@@ -36,8 +36,6 @@ from bochner.kernels.series import (
     Weighted,
 )
 from bochner.kernels.zonal import GeneralizedZonal, Zonal
-
-__all__ = ["Radial", "isotropic", "monomials", "radial_kernels"]
 
 
 @singledispatch

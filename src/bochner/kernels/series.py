@@ -9,21 +9,16 @@ from typing import Any, final
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._ground.arrays import array_namespace
-from bochner._ground.checks import finite, integer, nonnegative, positive, sequence
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace
+from bochner._core.checks import (
+    finite,
+    integer,
+    nonnegative,
+    positive,
+    sequence,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-
-__all__ = [
-    "Binomial",
-    "Coefficients",
-    "ExponentialSeries",
-    "LogDerivatives",
-    "Multiplied",
-    "PowerSeries",
-    "Summed",
-    "Weighted",
-]
 
 TERMS = 4096
 """Terms after which a power series counts as divergent."""

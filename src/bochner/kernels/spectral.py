@@ -17,21 +17,6 @@ from typing import final
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp
 
-__all__ = [
-    "CauchyLaw",
-    "Components",
-    "Fixed",
-    "Gamma",
-    "GaussianMixture",
-    "Independent",
-    "InverseChi2",
-    "LaplaceLaw",
-    "Law",
-    "Measure",
-    "Mixing",
-    "One",
-]
-
 
 class Mixing(abc.ABC):
     """Law of the factor s² ≥ 0 that scales a whole Gaussian vector; all powers below are of s²."""

@@ -15,14 +15,12 @@ from typing import final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace
-from bochner._ground.checks import numbers, positive
-from bochner._ground.shapes import Array
+from bochner._core.arrays import array_namespace
+from bochner._core.checks import numbers, positive
+from bochner._core.shapes import Array
 from bochner.errors import NotPositive
 from bochner.kernels.spectral import Fixed, Mixing
 from bochner.kernels.stationary import Compiled, Lengthscale, Radial
-
-__all__ = ["ExponentialPower", "Stable"]
 
 STEPS = 1 / 512, 1 / 32
 """Least and largest step of the double exponential rule for integrals over θ."""

@@ -11,10 +11,15 @@ from typing import Any, final
 
 import numpy as np
 
-from bochner._ground import native
-from bochner._ground.arrays import array_namespace, device, is_numpy, is_sparse
-from bochner._ground.checks import integer, numbers, positive
-from bochner._ground.shapes import Array, Float
+from bochner._core import native
+from bochner._core.arrays import (
+    array_namespace,
+    device,
+    is_numpy,
+    is_sparse,
+)
+from bochner._core.checks import integer, numbers, positive
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
@@ -30,21 +35,6 @@ from bochner.kernels.spectral import (
     Mixing,
     One,
 )
-
-__all__ = [
-    "Cauchy",
-    "CoordinateWise",
-    "Exponential",
-    "Gaussian",
-    "Laplace",
-    "Lengthscale",
-    "Radial",
-    "RationalQuadratic",
-    "Stationary",
-    "ones",
-    "per_column",
-    "refuse_sparse",
-]
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]

@@ -7,16 +7,19 @@ from typing import Any, final
 
 import numpy as np
 
-from bochner._ground.arrays import array_namespace, moved, to_numpy
-from bochner._ground.checks import finite, integer, nonnegative, sequence
-from bochner._ground.shapes import Array, Float
+from bochner._core.arrays import array_namespace, moved, to_numpy
+from bochner._core.checks import (
+    finite,
+    integer,
+    nonnegative,
+    sequence,
+)
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.angle import directions, lengthened
 from bochner.kernels.gegenbauer import gegenbauers
 from bochner.kernels.kernel import Kernel
-
-__all__ = ["GeneralizedZonal", "Monomials", "Zonal"]
 
 RadialFunction = Callable[[np.ndarray], np.ndarray]
 

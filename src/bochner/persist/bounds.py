@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["require_arrays", "require_nesting", "require_text"]
-
 #: What a file may take beside a multiple of its size.
 _BYTES = 1 << 25
 _TIMES = 10

@@ -14,8 +14,6 @@ import scipy.sparse
 from bochner.kernels import Monomials
 from bochner.persist.known import SHAPED
 
-__all__ = ["fits", "require_fields"]
-
 #: Numbers that letters of shapes stand for; None where shapes may be any.
 Sizes = dict[str, int] | None
 

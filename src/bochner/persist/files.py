@@ -23,15 +23,13 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
-from bochner._ground.files import name_beside, reason_of
-from bochner._ground.writers import atomic
+from bochner.data.files import name_beside, reason_of
+from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
 from bochner.persist.bounds import require_arrays, require_nesting, require_text
 from bochner.persist.known import ESTIMATORS, KNOWN
 from bochner.persist.values import Arrays, decode, encode
 from bochner.persist.whole import require_working
-
-__all__ = ["FORMAT", "load", "save"]
 
 #: Rises when versions before could not read the file.
 FORMAT = 1

@@ -9,13 +9,11 @@ import scipy.sparse
 
 from bochner.features import hermite
 from bochner.kernels import Kernel
-from bochner.moments import Moments
 from bochner.persist.known import MAPS
-from bochner.solvers.optimum import Optimum
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
-from bochner.solvers.solution import Solution
-
-__all__ = ["FITTED", "is_finite", "require_numbers"]
+from bochner.sums.moments import Moments
 
 #: Fields that must be finite; of maps all fields, where infinity may stand for log 0 and its like.
 _FIELDS: dict[type, tuple[str, ...]] = {

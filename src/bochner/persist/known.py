@@ -10,14 +10,10 @@ from types import MappingProxyType, ModuleType
 
 from sklearn.base import BaseEstimator
 
-from bochner import estimators, features, kernels
-from bochner._ground.schema import Schema
-from bochner.estimators.convex.calibration import Calibration
-from bochner.estimators.fitting.named import LengthscaleSearch
-from bochner.estimators.fitting.rows import RowSample
-from bochner.estimators.gaussian_process import cross, intervals, posterior, predictive
-from bochner.estimators.tuning import metric, tuned
-from bochner.estimators.unsupervised.clustering import KernelCost
+from bochner import features, kernels, models
+from bochner.certify.certificate import Certificate
+from bochner.data.sample import RowSample
+from bochner.data.schema import Schema
 from bochner.features import (
     arccosine,
     auto,
@@ -47,19 +43,26 @@ from bochner.features import (
 )
 from bochner.features import map as maps
 from bochner.kernels import series
-from bochner.moments import Moments
-from bochner.planning import Certificate, strategies
-from bochner.solvers import (
-    evidence,
+from bochner.models.convex.calibration import Calibration
+from bochner.models.gaussian_process import (
+    cross,
+    intervals,
+    posterior,
+    predictive,
+)
+from bochner.models.sgd import strategies
+from bochner.models.unsupervised.clustering import KernelCost
+from bochner.selection import metric, tuning
+from bochner.selection.lengthscale import LengthscaleSearch
+from bochner.solvers import sgd
+from bochner.solvers.convex import (
     losses,
     optimum,
     penalty_path,
     regression_losses,
-    sgd,
-    solution,
 )
-
-__all__ = ["ESTIMATORS", "KNOWN", "MAPS", "SHAPED"]
+from bochner.solvers.ridge import evidence, solution
+from bochner.sums.moments import Moments
 
 
 def _public(package: ModuleType) -> Iterator[type]:
@@ -75,7 +78,7 @@ def _by_name(classes: Iterable[type]) -> Mapping[str, type]:
 _CHOICES: tuple[type, ...] = (
     series.Binomial,
     series.ExponentialSeries,
-    estimators.ExactKernel,
+    models.ExactKernel,
     monomials.Expanded,
     auto.Candidate,
     auto.Choice,
@@ -171,13 +174,13 @@ _FITTED: tuple[type, ...] = (
     strategies.SgdTask,
     strategies.StrategyCost,
     strategies.StrategyPlan,
-    tuned.Comparison,
-    tuned.Step,
-    tuned.Tuning,
+    tuning.Comparison,
+    tuning.Step,
+    tuning.Tuning,
 )
 
 #: Built from parameters, then given their fitted state.
-ESTIMATORS = _by_name(cls for cls in _public(estimators) if issubclass(cls, BaseEstimator))
+ESTIMATORS = _by_name(cls for cls in _public(models) if issubclass(cls, BaseEstimator))
 
 #: Built from their fields.
 KNOWN = _by_name(

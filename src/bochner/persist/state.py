@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["require_compressed", "require_random"]
-
 #: What 32 and 128 bits hold.
 _WORD, _LONG = 2**32, 2**128
 

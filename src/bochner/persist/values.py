@@ -23,8 +23,6 @@ from bochner.persist.known import ESTIMATORS, KNOWN
 from bochner.persist.state import require_compressed, require_random
 from bochner.persist.whole import require_learner
 
-__all__ = ["Arrays", "decode", "encode"]
-
 Json = Any
 
 #: Types of array elements that safetensors holds.

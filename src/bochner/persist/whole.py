@@ -8,19 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bochner._ground.blocks import Blocks
-from bochner._ground.schema import Schema
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import Schema
 from bochner.errors import BochnerError
-from bochner.estimators.fitting.rows import RowSample
 from bochner.features import FeatureMap
 from bochner.kernels import Kernel
-from bochner.moments import Moments
 from bochner.persist.fields import fits
 from bochner.persist.finite import FITTED, is_finite
-from bochner.solvers.optimum import Optimum
-from bochner.solvers.solution import Solution
-
-__all__ = ["require_learner", "require_working"]
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.ridge.solution import Solution
+from bochner.sums.moments import Moments
 
 #: What fitted state is, of every learner that has it.
 _STATE: dict[str, Any] = {

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bochner._ground.shapes import Array
+from bochner._core.shapes import Array
 from bochner.report.parts import SUPERSCRIPT
-
-__all__ = ["Axis", "Bars", "Diagonal", "Dots", "Line", "Rule", "Whiskers", "chart", "legend"]
 
 Scale = Callable[[float], float]
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
-from bochner._ground.checks import integer
-from bochner._ground.files import reason_of
-from bochner._ground.random import stream
-from bochner._ground.shapes import Array, Float
-from bochner._ground.writers import atomic
+from bochner._core.checks import integer
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.certify.certificate import Certificate, certify
+from bochner.data.files import reason_of
+from bochner.data.writers import atomic
 from bochner.datasets import load_earth
 from bochner.errors import DataFileError
-from bochner.estimators import KernelRidge
 from bochner.features import (
     IID,
     QMC,
@@ -32,11 +32,9 @@ from bochner.features import (
     Pivoted,
 )
 from bochner.kernels import Gaussian
-from bochner.planning import Certificate, certify
+from bochner.models.ridge.regressor import KernelRidge
 from bochner.report.page import earth_page
 from bochner.report.result import Curve, DemoResult, MethodResult
-
-__all__ = ["run_demo"]
 
 Say = Callable[[str], Any]
 

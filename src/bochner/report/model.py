@@ -12,21 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._ground.arrays import is_sparse, to_numpy
-from bochner._ground.blocks import Blocks
-from bochner._ground.checks import integer
-from bochner._ground.random import Seed, seed_of
-from bochner._ground.sampling import Sample
-from bochner._ground.shapes import Array, Float
-from bochner._ground.writers import atomic
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
+from bochner.certify.certificate import Certificate
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Sample
+from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
-from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay, penalty_of
-from bochner.estimators.displays.width import WidthDisplay
-from bochner.estimators.fitting.inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.estimators.fitting.judged import certificate_of
-from bochner.estimators.fitting.labels import class_blocks_of
-from bochner.moments import Moments
-from bochner.planning import Certificate
+from bochner.models._inputs import class_blocks_of, fit_blocks_of, note_columns, predict_blocks_of
+from bochner.models._judged import certificate_of
+from bochner.models.displays import PathDisplay, SpectrumDisplay, penalty_of
+from bochner.models.width_display import WidthDisplay
 from bochner.report.model_facts import FitFacts, fit_facts
 from bochner.report.model_judges import Leverage, judges_for
 from bochner.report.model_page import model_page
@@ -41,9 +39,8 @@ from bochner.report.model_rows import (
     unweighted,
 )
 from bochner.report.parts import versions
-from bochner.solvers.direct import Eigen, decompose
-
-__all__ = ["ModelReport", "Phase", "report_model"]
+from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.sums.moments import Moments
 
 #: Random rows that kernel values are compared on.
 REFERENCE = 256

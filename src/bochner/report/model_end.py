@@ -8,8 +8,6 @@ import numpy as np
 from bochner.report.model_rows import Row, RowList
 from bochner.report.parts import code, facts, number, seconds, section, table
 
-__all__ = ["again", "cost", "listed_rows"]
-
 #: Columns of a row that are shown.
 COLUMNS = 6
 

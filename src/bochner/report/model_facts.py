@@ -11,8 +11,6 @@ import numpy as np
 from bochner import features, kernels
 from bochner.report.model_rows import has_features, kind_of
 
-__all__ = ["FitFacts", "fit_facts"]
-
 #: How a ridge penalty was chosen.
 CRITERIA = {
     "loo": "chosen by leave-one-out error",

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.shapes import Array, Float
-from bochner.estimators.displays.errors import scores_of
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.models.displays import scores_of
 from bochner.report.model_rows import Judge, RowList, as_given, features, has_features, kind_of
-from bochner.solvers.direct import Eigen, Rounding, left_out_errors
-
-__all__ = ["Leverage", "judges_for"]
+from bochner.solvers.ridge.eigen import Eigen, Rounding, left_out_errors
 
 OFF = "Rows that the features approximate worst"
 UNSURE = "Rows whose prediction is least certain"

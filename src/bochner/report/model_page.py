@@ -19,8 +19,6 @@ from bochner.report.parts import (
 )
 from bochner.report.style import REPORT_STYLE, STYLE
 
-__all__ = ["model_page"]
-
 #: What the learner does, and to what.
 DOES = {
     "regression": "regression",

@@ -4,10 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.shapes import Array
-from bochner.estimators.displays.errors import CALIBRATIONS, CalibrationDisplay, ResidualDisplay
-from bochner.estimators.displays.solution import PathDisplay, SpectrumDisplay
-from bochner.estimators.displays.width import WidthDisplay
+from bochner._core.shapes import Array
+from bochner.models.displays import (
+    CALIBRATIONS,
+    CalibrationDisplay,
+    PathDisplay,
+    ResidualDisplay,
+    SpectrumDisplay,
+)
+from bochner.models.width_display import WidthDisplay
 from bochner.report.chart import (
     Axis,
     Bars,
@@ -20,8 +25,6 @@ from bochner.report.chart import (
     legend,
 )
 from bochner.report.parts import figure, number, pair, seconds, table
-
-__all__ = ["calibration", "confusion", "path", "residuals", "spectrum", "widths"]
 
 #: Ranks whose eigenvalues stand in the table.
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)

@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from bochner._ground.arrays import to_numpy
-from bochner._ground.sampling import Sample
-from bochner._ground.shapes import Array, Float
-from bochner.estimators.displays.errors import CalibrationDisplay, ResidualDisplay
-from bochner.estimators.fitting.labels import indicators
-from bochner.moments import Moments
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.sources import Sample
+from bochner.models._inputs import indicators
+from bochner.models.displays import CalibrationDisplay, ResidualDisplay
 from bochner.report.model_judges import Leverage
 from bochner.report.model_rows import Seen, as_given, features, kind_of, predictions
-
-__all__ = ["Quality", "errors_of", "quality_of"]
+from bochner.sums.moments import Moments
 
 
 @dataclass(frozen=True, eq=False)

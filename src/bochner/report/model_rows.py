@@ -9,27 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_regressor
 
-from bochner._ground.arrays import is_sparse, to_numpy
-from bochner._ground.blocks import Block, Blocks
-from bochner._ground.shapes import Array, Float
-from bochner.estimators.fitting import engine
-from bochner.estimators.fitting.labels import class_blocks
-from bochner.moments import Accumulator, Moments
-from bochner.planning.sizes import block_rows
-
-__all__ = [
-    "Judge",
-    "Row",
-    "RowList",
-    "Seen",
-    "as_given",
-    "coded",
-    "features",
-    "has_features",
-    "kind_of",
-    "look",
-    "unweighted",
-]
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Block, Blocks
+from bochner.models import _engine
+from bochner.models._inputs import class_blocks
+from bochner.sums.moments import Accumulator, Moments
 
 #: Rows listed.
 LISTED = 8
@@ -130,7 +116,7 @@ def features(model: Any, X: Array) -> Float[Array, "b D"]:
     if not has_features(model):
         return np.zeros((X.shape[0], 0))
     dtype = getattr(model, "feature_dtype_", "float64")
-    return to_numpy(engine.as_features(model.map_, X, dtype)).astype(np.float64)
+    return to_numpy(_engine.as_features(model.map_, X, dtype)).astype(np.float64)
 
 
 def as_given(model: Any, X: Array) -> Any:

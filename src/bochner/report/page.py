@@ -7,15 +7,13 @@ from string import Template
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
+from bochner._core.shapes import Array, Float
 from bochner.datasets import load_earth
 from bochner.report.chart import Axis, Line, chart, legend
 from bochner.report.parts import numbers, versions
 from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, Ramp, png
 from bochner.report.result import Curve, DemoResult, MethodResult
 from bochner.report.style import STYLE
-
-__all__ = ["earth_page"]
 
 PAGE = Template("""\
 <!DOCTYPE html>

@@ -10,21 +10,6 @@ from typing import Any
 
 from bochner import __version__
 
-__all__ = [
-    "SUPERSCRIPT",
-    "code",
-    "facts",
-    "figure",
-    "number",
-    "numbers",
-    "pair",
-    "rounded",
-    "seconds",
-    "section",
-    "table",
-    "versions",
-]
-
 #: Numbers of more digits than people read.
 LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
 

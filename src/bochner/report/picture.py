@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["ERROR", "ERROR_DARK", "RELIEF", "Ramp", "png"]
+from bochner._core.shapes import Array, Float
 
 Shade = tuple[float, float, float]
 

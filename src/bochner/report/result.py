@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["Curve", "DemoResult", "MethodResult"]
+from bochner._core.shapes import Array, Float
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,5 @@
 """How the page looks: one sheet, light and dark, phone and paper."""
 
-__all__ = ["REPORT_STYLE", "STYLE"]
-
 STYLE = """
 :root {
   color-scheme: light dark;

@@ -1,1 +1,1 @@
-"""Row 1: linear algebra that knows arrays and callables, and nothing of kernels or estimators."""
+"""Row 1: from sums to solutions."""

@@ -10,11 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bochner._ground.blas import product
-from bochner._ground.lapack import eigh
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["Directions", "Sides", "correlations"]
+from bochner._core.blas import eigh, product
+from bochner._core.shapes import Array, Float
 
 #: Squares of singular values below this share of the largest are rounding.
 TINY = 1e-13

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from bochner._ground.blas import product
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["Clusters", "Rows", "assign", "distances", "lloyd", "step"]
+from bochner._core.blas import product
+from bochner._core.shapes import Array, Float
 
 
 class Rows(NamedTuple):

@@ -6,12 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from bochner._ground.arrays import is_sparse
-from bochner._ground.shapes import Array, Float
-from bochner._ground.symmetric import radial_product
+from bochner._core.arrays import is_sparse
+from bochner._core.loops import radial_product
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-
-__all__ = ["TILE", "KernelOperator"]
 
 #: Rows and columns of a tile: 8 MB in float64, whose product costs little beside its entries.
 TILE = 1024

@@ -14,10 +14,8 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._ground.blas import subtract_product
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["MODES", "Mode", "PivotedCholesky", "accept", "randomly_pivoted_cholesky"]
+from bochner._core.blas import subtract_product
+from bochner._core.shapes import Array, Float
 
 Mode = Literal["accelerated", "blocked", "simple"]
 

@@ -14,30 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._ground.shapes import Array, Float
-from bochner.solvers.losses import (
+from bochner._core.shapes import Array, Float
+from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
+from bochner.solvers.convex.loss import Loss
+from bochner.solvers.convex.losses import (
     EpsilonInsensitive,
-    Hinge,
     Huber,
-    Logistic,
-    Loss,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
-    SquaredHinge,
 )
-
-__all__ = [
-    "CLASS_LOSSES",
-    "NUMBER_LOSSES",
-    "Descent",
-    "ModifiedHuber",
-    "Patience",
-    "Perceptron",
-    "Schedule",
-    "Walk",
-    "as_loss",
-]
 
 #: Rates of "adaptive" below this end the descent.
 SLOWEST = 1e-6

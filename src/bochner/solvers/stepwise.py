@@ -11,10 +11,8 @@ from scipy.linalg import eigvalsh_tridiagonal, solve_triangular
 from scipy.linalg.blas import dgemv, dsymv, dsyr2k
 from scipy.linalg.lapack import dsytrd
 
-from bochner._ground.lapack import cholesky, eigvalsh
-from bochner._ground.shapes import Array, Float
-
-__all__ = ["eigenvalues", "lower_factor", "slabs", "solve_lower", "symmetric"]
+from bochner._core.blas import cholesky, eigvalsh
+from bochner._core.shapes import Array, Float
 
 #: Matrices of so many rows are decomposed at once: that takes one to two seconds.
 AT_ONCE = 2048

@@ -1,0 +1,1 @@
+"""Row 0: arrays, checks, random numbers, compiled loops and their twins."""

@@ -1,0 +1,186 @@
+"""The array is the interface: which library, which dtype, checked once at the door.
+
+NumPy arrays, SciPy sparse matrices and any array of the array API standard (torch, CuPy,
+array-api-strict) are taken as they come; everything else is asked to become a NumPy array.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse
+
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, InvalidType
+
+
+def is_sparse(X: object) -> bool:
+    """Whether X is a SciPy sparse matrix or sparse array."""
+    return bool(scipy.sparse.issparse(X))
+
+
+def is_numpy(X: object) -> bool:
+    """Whether X is a NumPy array."""
+    return isinstance(X, np.ndarray)
+
+
+def array_namespace(*arrays: Any) -> Any:
+    """Return the functions of the arrays' library, as the array API standard names them.
+
+    SciPy's sparse matrices count as NumPy.
+    """
+    dense = [a for a in arrays if not is_sparse(a)]
+    return array_api_compat.array_namespace(*(dense or [np.empty(0)]))
+
+
+def device(X: Any) -> Any:
+    """Return the device that X lives on (None where there is only one)."""
+    return None if is_sparse(X) or is_numpy(X) else array_api_compat.device(X)
+
+
+def to_numpy(X: Any) -> np.ndarray:
+    """Return X as a NumPy array, copied from its device if need be; do not write into it."""
+    if is_numpy(X):
+        return X
+    if is_sparse(X):
+        return X.toarray()
+    if array_api_compat.is_torch_array(X):
+        return X.detach().cpu().numpy()
+    if array_api_compat.is_cupy_array(X):
+        return X.get()
+    return np.from_dlpack(X)
+
+
+def dense(X: Any) -> Any:
+    """Return X, written out if it is sparse; in its own library and on its device."""
+    return X.toarray() if is_sparse(X) else X
+
+
+def from_numpy(A: np.ndarray, like: Any) -> Any:
+    """Return the NumPy array A as an array of the library, and on the device, of ``like``."""
+    if is_numpy(like) or is_sparse(like):
+        return A
+    return array_namespace(like).asarray(A, device=device(like))
+
+
+def precision(X: Any) -> np.dtype:
+    """Return float32 for float32 arrays of any library, float64 for others."""
+    return np.dtype(np.float32 if str(X.dtype).endswith("float32") else np.float64)
+
+
+def in_float64(X: Any) -> Any:
+    """Return X in float64: X itself if it is."""
+    if is_sparse(X):
+        return X.astype(np.float64, copy=False)
+    xp = array_namespace(X)
+    return xp.astype(X, xp.float64, copy=False)
+
+
+def moved(A: np.ndarray, like: Any) -> Any:
+    """Return the NumPy array A in the library, precision and place of ``like``."""
+    return from_numpy(A.astype(precision(like), copy=False), like=like)
+
+
+def taken(A: Array, places: np.ndarray, axis: int) -> Array:
+    """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
+    if is_sparse(A):
+        return A[:, places] if axis else A[places]
+    if is_numpy(A):
+        return np.take(A, places, axis=axis)
+    return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
+
+
+def as_matrix(X: Any, who: str, name: str = "X") -> Any:
+    """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers.
+
+    float32 and float64 are kept, without a copy unless they are not aligned in memory; other real
+    dtypes become float64.
+    """
+    array = as_array(X, who, name)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InvalidInput(
+            f"{who}: {name} must have two dimensions, rows and at least one column; got shape "
+            f"{tuple(array.shape)}. Pass {name}.reshape(-1, 1) if it is one column, "
+            f"{name}.reshape(1, -1) if it is one row."
+        )
+    array = as_floating(array, who, name)
+    _require_finite(array, who, name)
+    return array
+
+
+def as_array(X: Any, who: str, name: str) -> Any:
+    if is_sparse(X):
+        return X.tocsr()
+    if type(X) is np.ndarray or (not is_numpy(X) and array_api_compat.is_array_api_obj(X)):
+        return X
+    refuse_masked(X, who, name)
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{who}: {name} must be a table of numbers, rows of equal length; got "
+            f"{type(X).__name__} that NumPy cannot read ({error})."
+        ) from error
+
+
+def refuse_masked(X: Any, who: str, name: str = "X") -> None:
+    """Refuse a masked array with masked values, which NumPy would read as numbers."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise InvalidInput(
+            f"{who}: {name} must have no missing values; got a masked array with "
+            f"{np.ma.count_masked(X)} masked. Fill them first, e.g. with {name}.filled(0)."
+        )
+
+
+def refuse_dates(X: Any, who: str, name: str = "X") -> None:
+    """Refuse dates, times and spans of time, which NumPy would read as counts of some unit."""
+    dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))
+    for dtype in dtypes if isinstance(dtypes, Iterable) else [dtypes]:
+        if getattr(dtype, "kind", "") in ("M", "m"):
+            raise _no_numbers(who, name, dtype)
+
+
+def as_floating(X: Any, who: str, name: str) -> Any:
+    if is_numpy(X) or is_sparse(X):
+        if X.dtype.kind in "fiub":
+            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            return np.require(X, requirements="A") if is_numpy(X) else X
+    else:
+        xp = array_namespace(X)
+        if X.dtype in (xp.float32, xp.float64):
+            return X
+        if X.dtype == xp.bool or xp.isdtype(X.dtype, ("integral", "real floating")):
+            return xp.astype(X, xp.float64)
+    raise _no_numbers(who, name, X.dtype)
+
+
+def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
+    return InvalidType(
+        f"{who}: {name} must hold real numbers; got dtype {dtype}. "
+        "Convert text, categories, dates and complex numbers to real numbers first."
+    )
+
+
+def _require_finite(X: Any, who: str, name: str) -> None:
+    values = X.data if is_sparse(X) else X
+    xp = array_namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InvalidInput(
+            f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
+        )
+
+
+def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> None:
+    """Refuse X and Y of two libraries, or with different numbers of columns."""
+    kinds = [type(A) for A in (X, Y) if not (is_numpy(A) or is_sparse(A))]
+    if len(kinds) == 1 or len(set(kinds)) > 1:
+        raise InvalidType(
+            f"{who}: X and Y must be of one array library; got {type(X).__module__}."
+            f"{type(X).__name__} and {type(Y).__module__}.{type(Y).__name__}. Convert one of them."
+        )
+    if X.shape[1] != Y.shape[1]:
+        raise InvalidInput(
+            f"{who}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
+            "Pass Y prepared as X was."
+        )

@@ -1,0 +1,122 @@
+"""Matrix products of the hot loops, all by one library.
+
+NumPy and SciPy each bring their own BLAS with its own threads, and a thread that has just finished
+waits for more work at full speed. Calls that alternate between the two so take twice the time
+(two cores, a rank-2048 update after a matrix-vector product: 106 against 52 ms). What a sweep
+multiplies goes through SciPy's, as its factorisations do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg.blas import dgemm, dsyr, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from threadpoolctl import ThreadpoolController
+
+from bochner._core.shapes import Array, Float
+
+#: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
+TILE = 256
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let BLAS use one thread: where several would wait for one another.
+
+    The number of threads is the process's, and comes back afterwards.
+    """
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # finding them takes a millisecond
+
+
+def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m"]:
+    """Return A @ B, C-contiguous; both of one dtype, float32 or float64."""
+    gemm = sgemm if A.dtype == np.float32 else dgemm
+    return gemm(1.0, B.T, A.T).T
+
+
+def subtract_product(
+    C: Float[Array, "n m"], A: Float[Array, "n k"], B: Float[Array, "m k"]
+) -> None:
+    """Subtract A Bᵀ from C, in place; B and C are Fortran-contiguous, and not copied."""
+    gemm = sgemm if C.dtype == np.float32 else dgemm
+    updated = gemm(-1.0, A, B, beta=1.0, c=C, trans_b=True, overwrite_c=1)
+    if not np.shares_memory(updated, C):
+        raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of A's dtype")
+
+
+def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
+    """Add factor · Zᵀ Z to the upper triangle of G, in place.
+
+    G is Fortran-contiguous, Z C-contiguous, both of one dtype. A symmetric rank-n update is half
+    the work of a product, and adding into its result makes small blocks as fast as large ones.
+    """
+    syrk = ssyrk if G.dtype == np.float32 else dsyrk
+    updated = syrk(factor, Z.T, beta=1.0, c=G, overwrite_c=1)
+    if not np.shares_memory(updated, G):
+        raise AssertionError("BLAS copied the sum: it must be Fortran-contiguous, of Z's dtype")
+
+
+def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
+    """Add factor · z zᵀ to the upper triangle of the float64 matrix G, in place."""
+    dsyr(factor, z, a=G, overwrite_a=1)
+
+
+def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
+    """Return C @ L.T in the place of C, for lower triangular L: half the work of a product."""
+    trmm = strmm if C.dtype == np.float32 else dtrmm
+    return trmm(1.0, L, C.T, lower=1, overwrite_b=1).T
+
+
+def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
+    """Copy the upper triangle of G onto the lower one, in place, and return G."""
+    D = len(G)
+    for start in range(0, D, TILE):
+        stop = min(start + TILE, D)
+        corner = G[start:stop, start:stop]
+        corner[...] = np.triu(corner) + np.triu(corner, 1).T
+        G[stop:, start:stop] = G[start:stop, stop:].T
+    return G
+
+
+# --- Decompositions of matrices, on one thread ---------------------------------------------------
+#
+# An eigendecomposition makes its threads wait for one another several times for each column, and
+# OpenBLAS's threads wait at full speed. Where another process has one of the processors, each wait
+# takes until that process is moved away: two threads on two processors, one of them taken, need ten
+# to forty times as long as one thread, and alone they save a third of its time. One thread takes
+# the same time whatever else runs, and gives the same bits whatever the number of threads.
+#
+# Of large matrices the work between two waits, which grows with the square of the side, is longer
+# than a wait: these use all threads.
+#
+# The functions are SciPy's, under SciPy's names.
+
+#: Side of the matrices that are decomposed by all threads. A wait takes 5 to 10 ms: beside a busy
+#: processor, 8192 columns of waits take about as long as one thread takes for all of the work.
+LARGE = 8192
+
+
+def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(decomposition)
+    def decomposed(A: Any, *arguments: Any, **options: Any) -> Any:
+        with one_thread() if min(A.shape[-2:]) < LARGE else nullcontext():
+            return decomposition(A, *arguments, **options)
+
+    return decomposed
+
+
+cho_factor = _on_one_thread(scipy.linalg.cho_factor)
+cholesky = _on_one_thread(scipy.linalg.cholesky)
+eigh = _on_one_thread(scipy.linalg.eigh)
+eigvalsh = _on_one_thread(scipy.linalg.eigvalsh)
+qr = _on_one_thread(scipy.linalg.qr)
+svd = _on_one_thread(scipy.linalg.svd)

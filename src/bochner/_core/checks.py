@@ -1,0 +1,229 @@
+"""Checked values: each function returns the plain Python value or says what is wrong with it.
+
+``who`` names the speaker (a class or a function), ``name`` the argument.
+"""
+
+import math
+import os
+import sys
+import warnings
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from bochner.errors import InvalidInput, InvalidType, SolutionWarning
+
+#: Targets and weights above this overflow when they are squared and summed.
+LARGEST = 1e150
+
+
+def unpacked(value: object) -> Any:
+    """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
+    unpack = getattr(value, "tolist", None)
+    return value if unpack is None else unpack()
+
+
+def finite(value: object, who: str, name: str, kind: str = "a finite number") -> float:
+    """Return ``value`` as a float (the same object if it is one already)."""
+    plain = value if type(value) is float else unpacked(value)
+    if isinstance(plain, bool) or not isinstance(plain, Real):
+        raise InvalidType(
+            f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
+            "Pass a number."
+        )
+    if not math.isfinite(plain):
+        raise InvalidInput(f"{who}: {name} must be {kind}; got {plain!r}. Pass {kind}.")
+    return plain if type(plain) is float else float(plain)
+
+
+def positive(value: object, who: str, name: str) -> float:
+    """Return ``value`` as a float above zero."""
+    number = finite(value, who, name, "a positive finite number")
+    if number <= 0:
+        raise InvalidInput(
+            f"{who}: {name} must be a positive finite number; got {number!r}. "
+            "Pass a value above zero."
+        )
+    return number
+
+
+def share(value: object, who: str, name: str) -> float:
+    """Return ``value`` as a float above 0 and below 1."""
+    number = positive(value, who, name)
+    if number >= 1:
+        raise InvalidInput(f"{who}: {name} must be above 0 and below 1; got {number!r}.")
+    return number
+
+
+def nonnegative(value: object, who: str, name: str) -> float:
+    """Return ``value`` as a float, zero or above."""
+    number = finite(value, who, name, "a non-negative finite number")
+    if number < 0:
+        raise InvalidInput(
+            f"{who}: {name} must be a non-negative finite number; got {number!r}. "
+            "Pass zero or a value above it."
+        )
+    return number
+
+
+def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
+    """Return one positive float, or a tuple of them, one per column of the data."""
+    if isinstance(value, tuple) and value and all(map(_is_length, value)):
+        return value
+    plain = unpacked(value)
+    if not isinstance(plain, list | tuple):
+        return positive(plain, who, name)
+    if not plain:
+        raise InvalidInput(
+            f"{who}: {name} must be a positive number or one per column; got an empty sequence. "
+            "Pass at least one number."
+        )
+    return tuple(positive(v, who, f"{name}[{i}]") for i, v in enumerate(plain))
+
+
+def _is_length(value: object) -> bool:
+    return type(value) is float and 0 < value < math.inf
+
+
+def integer(value: object, who: str, name: str, least: int = 0) -> int:
+    """Return ``value`` as an int, ``least`` or above."""
+    plain = unpacked(value)
+    if isinstance(plain, bool) or not isinstance(plain, Integral):
+        raise InvalidType(
+            f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "
+            f"{type(value).__name__}. Pass an integer."
+        )
+    if plain < least:
+        raise InvalidInput(f"{who}: {name} must be an integer, {least} or above; got {plain}.")
+    return int(plain)
+
+
+def integers(value: object, who: str, name: str) -> tuple[int, ...]:
+    """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
+    plain = unpacked(value)
+    items = tuple(plain) if isinstance(plain, list | tuple | range) else (plain,)
+    result = tuple(integer(v, who, f"{name}[{i}]") for i, v in enumerate(items))
+    if not result or len(set(result)) < len(result):
+        raise InvalidInput(
+            f"{who}: {name} must be different column numbers, at least one; got {items!r}. "
+            "Name each column once."
+        )
+    return value if isinstance(value, tuple) and value == result else result
+
+
+def sequence(value: object, who: str, name: str) -> tuple[Any, ...]:
+    """Return what a sequence or array holds, at least one item, as Python values."""
+    items = unpacked(value)
+    if not isinstance(items, list | tuple) or not items:
+        raise InvalidInput(
+            f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
+        )
+    return tuple(items)
+
+
+def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of the words allowed."""
+    if isinstance(value, str) and value in choices:
+        return value
+    raise InvalidInput(
+        f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
+    )
+
+
+# --- Warnings that name the user's line, however deep in the package they arise ------------------
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+def warn_user(text: str) -> None:
+    """Warn of a solution, at the nearest line outside this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, SolutionWarning, stacklevel=level)
+
+
+# --- How much memory there is to use, and refusals of what would take more -----------------------
+
+#: What is assumed where the system does not tell.
+UNKNOWN = 4 << 30
+
+#: So little is never refused.
+LITTLE = 256 << 20
+
+
+def free_bytes() -> int:
+    """Return the bytes that this process can still take without swapping, as far as is known.
+
+    The least of what the system has available and what the container's limit leaves.
+    """
+    return max(0, min(_available(), _left_in_container()))
+
+
+def require_room(need: int, what: str, remedy: str) -> None:
+    """Refuse what takes ``need`` bytes at least, where there cannot be so many.
+
+    What is swapped out counts as room, and all memory of the machine where it does not tell what
+    is free: to refuse what would have worked is worse than to let the system say no.
+    """
+    if need <= LITTLE or need <= (room := max(0, min(_at_most(), _left_in_container()))):
+        return
+    raise InvalidInput(
+        f"{what} {_size(need)} of memory at least; there are {_size(room)}. {remedy}"
+    )
+
+
+def _size(count: int) -> str:
+    for unit, bytes_ in (("TB", 1e12), ("GB", 1e9)):
+        if count >= bytes_:
+            return (
+                f"{count / bytes_:,.3g} {unit}" if count < 1e15 else f"{count / bytes_:.1e} {unit}"
+            )
+    return f"{count / 1e6:.3g} MB"
+
+
+def _available() -> int:
+    """Linux counts memory that caches can give back; elsewhere half of all is assumed."""
+    told = _told()
+    return told["MemAvailable"] if "MemAvailable" in told else _physical() // 2
+
+
+def _at_most() -> int:
+    told = _told()
+    if "MemAvailable" in told:
+        return told["MemAvailable"] + told.get("SwapFree", 0)
+    return _physical()
+
+
+def _told() -> dict[str, int]:
+    """Return what Linux says, in bytes."""
+    pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
+    return {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 2 * UNKNOWN
+
+
+def _left_in_container() -> int:
+    """Return limit − use of control group version 2, or plenty where there is no limit.
+
+    Pages of files that were read and are not in use are given back when memory is asked for.
+    """
+    group = Path("/sys/fs/cgroup")
+    limit, used = _lines(group / "memory.max"), _lines(group / "memory.current")
+    if limit and used and limit[0].isdigit() and used[0].isdigit():
+        pairs = (line.split() for line in _lines(group / "memory.stat"))
+        cached = sum(int(size) for name, size in pairs if name == "inactive_file")
+        return int(limit[0]) - max(0, int(used[0]) - cached)
+    return 1 << 62
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

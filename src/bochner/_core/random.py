@@ -1,0 +1,42 @@
+"""Named random streams: one seed, independent numbers for each purpose.
+
+A seed gives the same numbers for any block size, number of workers and array library, because
+numbers are always drawn by NumPy, from a stream named for its purpose, and then moved.
+"""
+
+import zlib
+
+import numpy as np
+
+from bochner.errors import InvalidInput
+
+Seed = int | np.random.Generator | np.random.RandomState | None
+
+
+def seed_of(random_state: Seed) -> int:
+    """Turn what users pass as ``random_state`` into one non-negative integer.
+
+    None draws fresh entropy; a generator gives its next number (and so moves on).
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63 - 1))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise InvalidInput(
+        "random_state must be None, a non-negative integer, a numpy.random.Generator or a "
+        f"numpy.random.RandomState; got {random_state!r}."
+    )
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """Return the generator of ``seed`` for this purpose, e.g. ``stream(0, "draw", 3)``.
+
+    Different names give independent streams (NumPy's SeedSequence spawn keys); the same names
+    give the same numbers, on every platform.
+    """
+    keys = tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))

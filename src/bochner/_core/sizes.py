@@ -1,0 +1,37 @@
+"""Sizes at which a fit changes its course: what estimators go by, and plans foretell from."""
+
+#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: so many, or as many
+#: as fit in these bytes, but no fewer than the last.
+KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
+
+#: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
+LOO_ROWS = 4096
+
+#: Rows that a forecast of the precision looks at.
+LOOK_ROWS = 2048
+
+#: Up to this many products n·D², singular values of the rows are affordable.
+FEW = 2e8
+
+#: Up to this many a fit in float64 takes no time that anyone would notice.
+SMALL = 4e9
+
+
+def kept_rows(n_columns: int) -> int:
+    """Return how many rows of so many columns are kept of a pass."""
+    return min(KEPT_ROWS, max(FEWEST_KEPT, KEPT_BYTES // (8 * n_columns)))
+
+
+def block_rows(n_features: int) -> int:
+    """Return the rows of a block: its features take about 16 MB, and BLAS works at full speed."""
+    return max(256, min(4096, (1 << 22) // n_features))
+
+
+def long_sweep(n: int, D: int) -> bool:
+    """Whether a sweep is long beside a forecast of its precision."""
+    return n >= 8 * D
+
+
+def sums_first(n: int, D: int) -> bool:
+    """Whether sums of kernel values are whitened in the place of rows, where they may be."""
+    return long_sweep(n, D) and n * D**2 > SMALL

@@ -1,0 +1,32 @@
+"""Results for people: columns of text, and axes to draw on."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from bochner.errors import MissingDependency
+
+
+def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
+    """Return lines of cells one below the other, numbers to the right but ``words`` to the left."""
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if j in words else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), across: int = 1) -> Any:
+    """Return the axes that were given, or new ones, so many side by side."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as missing:
+        raise MissingDependency(
+            f"{who}.plot needs matplotlib, not installed here. Install with: "
+            'pip install "bochner[cli]"; what it draws is in the attributes.'
+        ) from missing
+    return Figure(figsize=size, layout="constrained").subplots(1, across)

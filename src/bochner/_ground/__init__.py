@@ -1,1 +1,0 @@
-"""Row 0: arrays, blocks, checks, randomness, compiled loops. Imports nothing above it."""

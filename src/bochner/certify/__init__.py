@@ -1,0 +1,53 @@
+"""Row 3a: how far features are from the kernel, on data and by theory."""
+
+from bochner.certify.bounds.kind import Bound
+from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certify.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht, covering_constant
+from bochner.certify.bounds.table import BoundComparison, ComparedBound, compare_bounds
+from bochner.certify.bounds.zonal import ZonalSpectral, direction_leverage
+from bochner.certify.certificate import Certificate, certify
+from bochner.certify.check_features import FeatureCheck, FeatureLaw, check_features
+from bochner.certify.check_kernel import Flaw, KernelCheck, check_kernel
+from bochner.certify.comparison import Compared, Comparison, compare
+from bochner.certify.costs import CostCertificate, certify_costs
+from bochner.certify.leverage import effective_dimension, intrinsic_dimension, leverage_scores
+from bochner.certify.pointwise import SplitHalf, Trust, split_half_error, trust
+from bochner.certify.risk import Risk, risk
+
+__all__ = [
+    "Bernstein",
+    "Bound",
+    "BoundComparison",
+    "Certificate",
+    "Compared",
+    "ComparedBound",
+    "Comparison",
+    "CostCertificate",
+    "FeatureCheck",
+    "FeatureLaw",
+    "Flaw",
+    "Hoeffding",
+    "KernelCheck",
+    "OperatorNorm",
+    "ProjectionCost",
+    "RahimiRecht",
+    "Risk",
+    "Spectral",
+    "SplitHalf",
+    "Trust",
+    "ZonalSpectral",
+    "certify",
+    "certify_costs",
+    "check_features",
+    "check_kernel",
+    "compare",
+    "compare_bounds",
+    "covering_constant",
+    "direction_leverage",
+    "effective_dimension",
+    "intrinsic_dimension",
+    "leverage_scores",
+    "risk",
+    "split_half_error",
+    "trust",
+]

@@ -1,0 +1,1 @@
+"""Bounds of the literature, to be compared with what is measured."""

@@ -1,0 +1,325 @@
+"""Bounds before any features are drawn: the width for an error, and the error at a width.
+
+Each bound is a frozen value that holds what it needs to know of kernel and rows. It says that with
+D features the probability of an error above ε is at most
+
+    C(ε) exp(−m r(ε)),   m = D / (features of one random draw),
+
+and is read both ways: ``bound.width(error)`` and ``bound.error(n_features)``. The bounds here are
+of single entries, |φ(x)·φ(y) − k(x, y)|; those of whole matrices are in ``bounds_matrix``. All are
+of independent draws, ``Fourier(IID())``: other placements are better, and these theorems do not
+cover them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Self
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.checks import integer, one_of, positive
+from bochner._core.shapes import Array, Float
+from bochner.certify.bounds.kind import (
+    FORMS,
+    Bound,
+    amplitude_of,
+    dense_rows,
+    error_of,
+    per_draw,
+    width_of,
+)
+from bochner.errors import UnsupportedKernel
+from bochner.kernels import Columns, Constant, Kernel, Power, Product, Scaled, Stationary, Sum
+
+#: The gradient of the error has mean square at most 4 E|ω|² at a point that depends on the draw
+#: (twice the root); Sutherland and Schneider take it as at a fixed point.
+GRADIENT = 2.0
+
+
+# --- one entry, all pairs ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hoeffding(Bound):
+    """Every entry of a finite set of pairs, by Hoeffding's inequality and a union over the pairs.
+
+    pair: P ≤ 2N exp(−Dε²/4a²); phase: P ≤ 2N exp(−Dε²/8a²).
+
+    Parameters
+    ----------
+    n_pairs : int
+        N, 1 or more: n(n − 1)/2 for n rows as pairs, whose diagonal is exact; n(n + 1)/2 as phases.
+    form : {"pair", "phase"}, default "pair"
+        Of :class:`bochner.Fourier`.
+    amplitude : float, default 1.0
+        a = k(x, x).
+
+    Notes
+    -----
+    Source: Hoeffding (1963), theorem 2.
+    """
+
+    n_pairs: int
+    form: str = "pair"
+    amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_entries(self)
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
+        """Return the bound for all pairs of these rows."""
+        rows = dense_rows(X, cls.__name__)
+        return cls(_pairs(len(rows), form), form, amplitude_of(kernel, rows, cls.__name__))
+
+    @property
+    def quantity(self) -> str:
+        """The largest entry, of the pairs counted."""
+        return "largest entry"
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        """Return D = ⌈ln(2N/δ)/r(ε)⌉ draws' features; see :class:`Bound`."""
+        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        """Return a √(2 ln(2N/δ)/m) (phase: twice that); see :class:`Bound`."""
+        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
+
+    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+        return math.log(2.0 * self.n_pairs)
+
+    def _rate(self, error: float) -> float:
+        return (error / self.amplitude) ** 2 / (2 if self.form == "pair" else 8)
+
+
+@dataclass(frozen=True)
+class Bernstein(Bound):
+    """The same, by Bernstein's inequality: sharper where the variance of an entry is small.
+
+    P ≤ 2N exp(−m ε²/(2(v + bε/3))) for a = 1, b = 2 (pair) or 3 (phase).
+
+    Parameters
+    ----------
+    n_pairs : int
+        N; see :class:`Hoeffding`.
+    variance : float
+        v: largest variance of one draw over the pairs, for a = 1. Pair: (1 + k(2δ) − 2k(δ)²)/2,
+        at most 1, and at most ½ for the Gaussian; phase: 1 + k(2δ)/2 − k(δ)², at most 3/2.
+    form : {"pair", "phase"}, default "pair"
+    amplitude : float, default 1.0
+        a = k(x, x).
+
+    Notes
+    -----
+    Source: Sutherland and Schneider (2015), section 3.1.
+    """
+
+    n_pairs: int
+    variance: float
+    form: str = "pair"
+    amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_entries(self)
+        object.__setattr__(self, "variance", positive(self.variance, "Bernstein", "variance"))
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
+        """Return the bound for all pairs of these rows, v from the kernel's values; O(n²)."""
+        rows = dense_rows(X, cls.__name__)
+        a = amplitude_of(kernel, rows, cls.__name__)
+        k, doubled = to_numpy(kernel(rows)) / a, to_numpy(kernel(2 * rows)) / a
+        v = (1 + doubled - 2 * k**2) / 2 if form == "pair" else 1 + doubled / 2 - k**2
+        return cls(_pairs(len(rows), form), max(float(v.max()), 1e-300), form, a)
+
+    @property
+    def quantity(self) -> str:
+        """The largest entry, of the pairs counted."""
+        return "largest entry"
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        """Return features; see :class:`Bound`."""
+        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        """Return the error; see :class:`Bound`."""
+        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
+
+    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+        return math.log(2.0 * self.n_pairs)
+
+    def _rate(self, error: float) -> float:
+        e, b = error / self.amplitude, 2 if self.form == "pair" else 3
+        return e * e / (2 * (self.variance + b * e / 3))
+
+
+# --- everywhere in a region ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RahimiRecht(Bound):
+    """Every entry for all points of a region, seen or not: Rahimi and Recht (2007), claim 1.
+
+    pair:  P ≤ β_d (2σℓ/ε)^(2d/(d+2)) exp(−Dε²/(8(d + 2))),
+    phase: P ≤ β′_d (2σℓ/ε)^(2d/(d+1)) exp(−Dε²/(32(d + 1))),
+
+    for a = 1, in the form of Sutherland and Schneider (2015), propositions 1 and 2, with 2σ in
+    place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ² (phase)
+    where the largest error is, a point that depends on the draw. The constants of the first paper
+    hold for D **frequencies** of pairs, not for D phases.
+
+    Parameters
+    ----------
+    spread : float
+        σ = √(E|ω|²), the root of the trace of the frequencies' second moment; finite.
+    diameter : float
+        ℓ of the region, in the units of X.
+    n_columns : int
+        d.
+    form : {"pair", "phase"}, default "pair"
+    amplitude : float, default 1.0
+        a = k(x, x).
+    """
+
+    spread: float
+    diameter: float
+    n_columns: int
+    form: str = "pair"
+    amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of(self.form, "RahimiRecht", "form", FORMS)
+        if self.spread == math.inf:
+            raise _infinite("spread=inf")
+        for name in ("spread", "diameter", "amplitude"):
+            object.__setattr__(self, name, positive(getattr(self, name), "RahimiRecht", name))
+        object.__setattr__(
+            self, "n_columns", integer(self.n_columns, "RahimiRecht", "n_columns", 1)
+        )
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
+        """Return the bound for the region these rows span.
+
+        Raises
+        ------
+        UnsupportedKernel
+            If E|ω|² is infinite (Laplace, Exponential, Matérn up to smoothness 1), or not known.
+        """
+        rows = dense_rows(X, cls.__name__)
+        a = amplitude_of(kernel, rows, cls.__name__)
+        second = second_moment(kernel, rows.shape[1])
+        if second == math.inf:
+            raise _infinite(repr(kernel))
+        return cls(second**0.5, _diameter(rows), rows.shape[1], form, a)
+
+    @property
+    def quantity(self) -> str:
+        """The largest entry, of all points of the region."""
+        return "largest entry, anywhere"
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        """Return features; see :class:`Bound`."""
+        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        """Return the error; see :class:`Bound`."""
+        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
+
+    def _log_failures(self, error: float) -> float:
+        d, e = self.n_columns, error / self.amplitude
+        power = 2 * d / (d + (2 if self.form == "pair" else 1))
+        reach = math.log(GRADIENT * self.spread * self.diameter / e)
+        return math.log(covering_constant(d, self.form)) + power * reach
+
+    def _rate(self, error: float) -> float:
+        d, e = self.n_columns, error / self.amplitude
+        return e * e / (4 * (d + 2) if self.form == "pair" else 32 * (d + 1))
+
+
+def covering_constant(d: int, form: str = "pair") -> float:
+    """Return β_d of pairs or β′_d of phases: Sutherland and Schneider (2015), propositions 1, 2.
+
+    β_d = [(d/2)^(−d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66;
+    β′_d = [d^(−d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98.
+    """
+    d = integer(d, "covering_constant", "d", 1)
+    if one_of(form, "covering_constant", "form", FORMS) == "pair":
+        sides = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))
+        return float(sides * 2 ** ((6 * d + 2) / (d + 2)))
+    sides = d ** (-d / (d + 1)) + d ** (1 / (d + 1))
+    return float(sides * 2 ** ((5 * d + 1) / (d + 1)) * 3 ** (d / (d + 1)))
+
+
+def _infinite(what: str) -> UnsupportedKernel:
+    return UnsupportedKernel(
+        "RahimiRecht requires frequencies of finite variance, which Laplace, Exponential and "
+        f"Matern up to smoothness 1 have not; got {what}. Take Hoeffding or Bernstein, over the "
+        "pairs of your rows."
+    )
+
+
+@singledispatch
+def second_moment(kernel: Kernel, d: int) -> float:  # noqa: ARG001
+    """Return E|ω|² of a kernel of x − y, possibly infinite."""
+    raise UnsupportedKernel(
+        "RahimiRecht requires a stationary kernel, sums, products, powers and multiples of such; "
+        f"got {kernel!r}. Take Hoeffding or Bernstein."
+    )
+
+
+@second_moment.register
+def _(kernel: Stationary, d: int) -> float:
+    return float(kernel.spectral_measure(d).second_moment)
+
+
+@second_moment.register
+def _(kernel: Constant, d: int) -> float:  # noqa: ARG001
+    return 0.0
+
+
+@second_moment.register
+def _(kernel: Scaled, d: int) -> float:
+    return second_moment(kernel.kernel, d)
+
+
+@second_moment.register
+def _(kernel: Columns, d: int) -> float:  # noqa: ARG001
+    return second_moment(kernel.kernel, len(kernel.columns))
+
+
+@second_moment.register
+def _(kernel: Power, d: int) -> float:
+    return kernel.exponent * second_moment(kernel.kernel, d)
+
+
+@second_moment.register
+def _(kernel: Product, d: int) -> float:
+    return second_moment(kernel.left, d) + second_moment(kernel.right, d)
+
+
+@second_moment.register
+def _(kernel: Sum, d: int) -> float:
+    sizes = [float(to_numpy(k.diag(np.zeros((1, d))))[0]) for k in (kernel.left, kernel.right)]
+    moments = [second_moment(k, d) for k in (kernel.left, kernel.right)]
+    return sum(s * m for s, m in zip(sizes, moments, strict=True) if s) / sum(sizes)
+
+
+def _diameter(rows: Float[np.ndarray, "n d"]) -> float:
+    """Return a diameter the rows do not exceed: twice a radius, or the diagonal of their box."""
+    radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
+    return max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
+
+
+def _check_entries(bound: Hoeffding | Bernstein) -> None:
+    who = type(bound).__name__
+    one_of(bound.form, who, "form", FORMS)
+    object.__setattr__(bound, "n_pairs", integer(bound.n_pairs, who, "n_pairs", 1))
+    object.__setattr__(bound, "amplitude", positive(bound.amplitude, who, "amplitude"))
+
+
+def _pairs(n: int, form: str) -> int:
+    """Pairs of n rows; with phases also a row with itself."""
+    return n * (n - 1) // 2 if form == "pair" else n * (n + 1) // 2

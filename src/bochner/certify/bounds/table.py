@@ -1,0 +1,288 @@
+"""What bounds promise and ask, beside what rows show: one table."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.blas import eigvalsh
+from bochner._core.checks import integer, positive
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner._core.text import columns
+from bochner.certify.bounds.kind import Bound, chance_of, dense_rows
+from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certify.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
+from bochner.certify.bounds.zonal import ZonalSpectral
+from bochner.certify.leverage import Eigen, draw_leverages, eigen
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features import IID, Fourier, Gegenbauer, Method
+from bochner.features.rules import Request, draw_map
+from bochner.features.structure import is_stationary
+from bochner.kernels import Kernel
+
+
+@dataclass(frozen=True)
+class ComparedBound:
+    """One bound of a :class:`BoundComparison`.
+
+    Attributes
+    ----------
+    name : str
+    bound : Bound
+    method : Method
+        Whose features it is of.
+    proved : bool
+        False where the leverage was measured on draws: there may be larger ones.
+    promised : float
+        Error that the bound keeps below at this width.
+    found : float
+        Largest error of the draws at this width, of the same quantity, on the rows.
+    asked : int or None
+        Features the bound asks for the error found; None where it never promises that.
+    """
+
+    name: str
+    bound: Bound
+    method: Method
+    proved: bool
+    promised: float
+    found: float
+    asked: int | None
+
+
+@dataclass(frozen=True)
+class BoundComparison:
+    """Bounds for one kernel and rows at one width; prints as a table.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    alpha : float
+        Penalty for the rows measured.
+    n_features, n_rows, n_draws : int
+    confidence : float
+    rows : tuple of ComparedBound
+    """
+
+    kernel: Kernel
+    alpha: float
+    n_features: int
+    n_rows: int
+    n_draws: int
+    confidence: float
+    rows: tuple[ComparedBound, ...]
+
+    def __str__(self) -> str:
+        head = ("bound", "error of", "promised", "found", "features asked", "times too many")
+        table = columns([head, *map(self._cells, self.rows)], words=(0, 1))
+        first = (
+            f"{self.kernel!r}, D = {self.n_features}, {self.n_rows} rows, alpha = {self.alpha:.3g}"
+            f": {100 * self.confidence:.3g} % bounds, and the largest error of {self.n_draws} draws"
+        )
+        last = "* of measured leverage: not proved" if not all(r.proved for r in self.rows) else ""
+        return "\n".join(filter(None, [first, table, last]))
+
+    def _cells(self, row: ComparedBound) -> tuple[str, ...]:
+        return (
+            row.name + ("" if row.proved else " *"),
+            row.bound.quantity,
+            f"{row.promised:.3g}",
+            f"{row.found:.3g}",
+            "none" if row.asked is None else f"{row.asked:,}",
+            "" if row.asked is None else f"{row.asked / self.n_features:.3g}",
+        )
+
+
+def compare_bounds(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    *,
+    alpha: float,
+    n_features: int = 1024,
+    rank: int = 10,
+    confidence: float = 0.95,
+    n_draws: int = 20,
+    n_sample: int = 500,
+    random_state: Seed = None,
+) -> BoundComparison:
+    """Return what every a-priori bound promises at a width, and what draws of features show.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of x − y, for the bounds of Fourier features; rotation-invariant, for that of Gegenbauer's.
+    X : (n, d)
+    alpha : float
+        Penalty, on the scale of the n rows.
+    n_features : int, default 1024
+        D.
+    rank : int, default 10
+        Of the projections whose cost is bounded.
+    confidence : float, default 0.95
+    n_draws : int, default 20
+        Independent maps whose largest error is shown: at 20 about the 95 % quantile.
+    n_sample : int, default 500
+        Rows that all is about, at the penalty alpha·m/n.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    BoundComparison
+        ``asked`` is the width each bound asks for the error that D features have: how many times
+        too many a fit would take that trusts it.
+
+    Raises
+    ------
+    InvalidInput
+        If no bound is of this kernel, or alpha, rank or width are not what was required.
+
+    Notes
+    -----
+    O(n_draws (m² D + m³)).
+    """
+    if not isinstance(kernel, Kernel):
+        raise InvalidType(f"compare_bounds: kernel must be a Kernel; got {kernel!r}.")
+    alpha = positive(alpha, "compare_bounds", "alpha")
+    D = integer(n_features, "compare_bounds", "n_features", 2)
+    integer(n_draws, "compare_bounds", "n_draws", 1)
+    chance_of(confidence)
+    seed = seed_of(random_state)
+    rows, penalty = _sampled(X, integer(n_sample, "compare_bounds", "n_sample", 2), alpha, seed)
+    ruler = Ruler.of(eigen(kernel, rows, "compare_bounds"), penalty, rank)
+    asked = Request(rows.shape[1], D - D % 2, seed, X=rows)
+    entries = list(_entries(kernel, rows, ruler, asked, confidence))
+    found = _found(entries, kernel, rows, asked, n_draws)
+    compared = [
+        _compared(entry, error, asked.n_features, confidence)
+        for entry, error in zip(entries, found, strict=True)
+    ]
+    if not compared:
+        raise UnsupportedKernel(
+            f"compare_bounds requires a kernel of x − y, or a rotation-invariant one; got "
+            f"{kernel!r}. certify measures the error of any map."
+        )
+    return BoundComparison(
+        kernel, penalty, asked.n_features, len(rows), n_draws, confidence, tuple(compared)
+    )
+
+
+class Ruler(NamedTuple):
+    """What errors of the kernel matrix are measured by."""
+
+    found: Eigen
+    penalty: float
+    rank: int
+    whitening: Float[np.ndarray, "n n"]
+    best_cost: float
+
+    @classmethod
+    def of(cls, found: Eigen, penalty: float, rank: int) -> "Ruler":
+        """Prepare the whitening (K + λI)^(-½), and the least cost of rank k."""
+        rank = min(integer(rank, "compare_bounds", "rank", 1), len(found.values) - 1)
+        whitening = found.vectors / np.sqrt(found.values + penalty)
+        return cls(found, penalty, rank, whitening, float(found.values[:-rank].sum()))
+
+    def entries(self, E: Float[np.ndarray, "n n"]) -> float:
+        """Return the largest entry."""
+        return float(np.abs(E).max())
+
+    def operator(self, E: Float[np.ndarray, "n n"]) -> float:
+        """Return ‖E‖/‖K‖."""
+        return float(np.abs(eigvalsh(E, check_finite=False)).max() / self.found.values[-1])
+
+    def spectral(self, E: Float[np.ndarray, "n n"]) -> float:
+        """Return the spectral distance."""
+        W = self.whitening
+        return float(np.abs(eigvalsh(W.T @ E @ W, check_finite=False)).max())
+
+    def costs(self, E: Float[np.ndarray, "n n"]) -> float:
+        """Return the largest error of the cost of a projection, relative to the least cost."""
+        values, trace = eigvalsh(E, check_finite=False), float(np.trace(E))
+        least, most = trace - values[-self.rank :].sum(), trace - values[: self.rank].sum()
+        return float(max(abs(least), abs(most)) / self.best_cost)
+
+
+class Entry(NamedTuple):
+    """A bound, the method it is of, and the errors it is to be compared with."""
+
+    name: str
+    bound: Bound
+    method: Method
+    measure: Callable[[Float[np.ndarray, "n n"]], float]
+    proved: bool = True
+
+
+def _sampled(X: Any, n_sample: int, alpha: float, seed: int) -> tuple[Array, float]:
+    rows = dense_rows(X, "compare_bounds")
+    chosen = np.sort(stream(seed, "bounds").permutation(len(rows))[:n_sample])
+    return rows[chosen], alpha * len(chosen) / len(rows)
+
+
+def _entries(
+    kernel: Kernel, rows: Array, ruler: Ruler, ask: Request, confidence: float
+) -> Iterator[Entry]:
+    if is_stationary(kernel):
+        yield from _fourier(kernel, rows, ruler, ask)
+    try:
+        zonal = ZonalSpectral.of(kernel, rows, alpha=ruler.penalty)
+        cut = zonal.cut_for(ask.n_features, confidence)
+    except InvalidInput:  # of another kernel, or with more degrees than can be summed
+        return
+    single = all(c.order == 1 for c in zonal.cuts)
+    radial = "optimal" if single else "monomial"
+    method = Gegenbauer(radial=radial, order=cut.order, degree=cut.degree)
+    yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
+
+
+def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
+    pairs = Fourier(IID())
+    yield Entry("Hoeffding", Hoeffding.of(kernel, rows), pairs, ruler.entries)
+    yield Entry("Bernstein", Bernstein.of(kernel, rows), pairs, ruler.entries)
+    with suppress(UnsupportedKernel):  # frequencies of infinite variance
+        yield Entry("Rahimi-Recht", RahimiRecht.of(kernel, rows), pairs, ruler.entries)
+    yield Entry("matrix Bernstein", OperatorNorm.of(kernel, rows), pairs, ruler.operator)
+    uniform = Spectral.of(kernel, rows, alpha=ruler.penalty)
+    yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
+    measured = replace(uniform, leverage=_measured_leverage(kernel, rows, ruler, ask, uniform))
+    yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
+    costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
+    yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
+
+
+def _measured_leverage(
+    kernel: Kernel, rows: Array, ruler: Ruler, ask: Request, uniform: Spectral
+) -> float:
+    """Return the largest leverage of 4096 frequencies, no less than its mean."""
+    phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
+    found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
+    return max(float(found.max()), uniform.effective_dimension)
+
+
+def _found(
+    entries: list[Entry], kernel: Kernel, rows: Array, ask: Request, n_draws: int
+) -> list[float]:
+    """Return the largest error of the draws for each entry; one map a draw for each method."""
+    K, largest = to_numpy(kernel(rows)), np.zeros(len(entries))
+    for i in range(n_draws):
+        drawn = replace(ask, seed=int(stream(ask.seed, "bounds", i).integers(2**31)))
+        errors: dict[Method, Array] = {}
+        for j, entry in enumerate(entries):
+            if entry.method not in errors:
+                Z = to_numpy(draw_map(entry.method, kernel, drawn)(rows))
+                errors[entry.method] = Z @ Z.T - K
+            largest[j] = max(largest[j], entry.measure(errors[entry.method]))
+    return largest.tolist()
+
+
+def _compared(entry: Entry, found: float, D: int, confidence: float) -> ComparedBound:
+    bound = entry.bound
+    try:
+        asked = bound.width(found, confidence)
+    except InvalidInput:  # less than the last cut leaves out
+        asked = None
+    promised = bound.error(D, confidence)
+    return ComparedBound(entry.name, bound, entry.method, entry.proved, promised, found, asked)

@@ -1,0 +1,251 @@
+"""compare: every method that serves a kernel, what theory predicts and what rows show."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import as_matrix, is_sparse, to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner._core.text import axes_for, columns
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import (
+    IID,
+    Fourier,
+    Gegenbauer,
+    Maclaurin,
+    Method,
+    Nystrom,
+    PolySketch,
+    Positive,
+    TensorSketch,
+    Uniform,
+)
+from bochner.features.auto import contenders, predicted_error, relative_error, width_of
+from bochner.features.draw import as_method
+from bochner.features.map import FeatureMap
+from bochner.features.rules import Request, draw_map
+from bochner.kernels import Kernel
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method of a :class:`Comparison`.
+
+    Attributes
+    ----------
+    method : Method
+    n_features : int
+        D of the map that was drawn; 0 where none was.
+    predicted : float
+        Relative Frobenius error by formula, or from pairs of rows where there is none.
+    error : float
+        ‖ZZᵀ − K‖_F / ‖K‖_F on rows that the map was not drawn from.
+    entrywise : float
+        max |ZZᵀ − K| on the same rows.
+    draw_seconds, seconds : float
+        Time to draw the map, and to make the features of 1000 rows.
+    refused : str
+        Why the method does not serve the kernel; empty where it does.
+    """
+
+    method: Method
+    n_features: int = 0
+    predicted: float = np.nan
+    error: float = np.nan
+    entrywise: float = np.nan
+    draw_seconds: float = np.nan
+    seconds: float = np.nan
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods for one kernel at one width, best first; prints as a table.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    n_features : int
+        D that was asked for.
+    n_sample : int
+        Rows that errors were measured on.
+    rows : tuple of Compared
+        Those that serve the kernel by rising error, then those that do not.
+    """
+
+    kernel: Kernel
+    n_features: int
+    n_sample: int
+    rows: tuple[Compared, ...]
+
+    @property
+    def best(self) -> Method:
+        """The method with the least measured error."""
+        return self.rows[0].method
+
+    def __str__(self) -> str:
+        """Return the table, and below it who was refused."""
+        served = [row for row in self.rows if not row.refused]
+        table = columns([_HEAD, *map(_cells, served)])
+        refused = [str(row.method) for row in self.rows if row.refused]
+        tail = f"\nDo not serve it: {', '.join(refused)}." if refused else ""
+        return (
+            f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows\n{table}{tail}"
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw measured errors as bars and predictions as marks, best on top.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure if not given.
+
+        Raises
+        ------
+        MissingDependency
+            If matplotlib is not installed.
+        """
+        ax = axes_for("Comparison", ax, size=(7, 4))
+        served = [row for row in self.rows if not row.refused][::-1]
+        heights = np.arange(len(served))
+        ax.barh(heights, [row.error for row in served], height=0.6, label="measured")
+        ax.plot([row.predicted for row in served], heights, "k|", ms=12, label="predicted")
+        ax.set_yticks(heights, [str(row.method) for row in served])
+        ax.set_xscale("log")
+        ax.set_xlabel("relative error of the kernel matrix")
+        ax.set_title(f"{self.kernel!r}, D = {self.n_features}", fontsize="medium")
+        ax.legend(loc="lower right")
+        return ax
+
+
+def compare(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    *,
+    n_features: int = 1024,
+    methods: Sequence[Method | str] | None = None,
+    n_sample: int = 2000,
+    random_state: Seed = None,
+) -> Comparison:
+    """Draw every method for a kernel, and return predicted and measured errors side by side.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : (n, d)
+        Rows of data; a random n_sample of them, at most a quarter, is kept to measure on, maps
+        are drawn from the others.
+    n_features : int, default 1024
+        D, the same for all.
+    methods : sequence of Method or str, optional
+        Default: every method of the library that can serve a kernel whole, as named in
+        :mod:`bochner.features`.
+    n_sample : int, default 2000
+        Rows to measure on; memory 8 n_sample².
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer than 8 rows, or no method serves the kernel.
+
+    Notes
+    -----
+    Time: that of drawing all maps (Nyström with pivots: O(n_features³)) and O(n_sample² D) each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((1000, 3))
+    >>> table = bo.compare(bo.kernels.Gaussian(2.0), X, n_features=128, random_state=0)
+    >>> table.rows[0].error < 1e-3 < table.rows[-1].error or bool(table.rows[-1].refused)
+    True
+    """
+    if not isinstance(kernel, Kernel):
+        raise InvalidType(f"compare: kernel must be a Kernel, e.g. Gaussian(0.5); got {kernel!r}.")
+    width = integer(n_features, "compare", "n_features", 1)
+    X = as_matrix(X, "compare")
+    X = X if is_sparse(X) else to_numpy(X)
+    if X.shape[0] < 8:
+        raise InvalidInput(f"compare: X must have at least 8 rows; got {X.shape[0]}.")
+    seed = seed_of(random_state)
+    kept, others = _split(X, integer(n_sample, "compare", "n_sample", 2), seed)
+    options = everything(X.shape[1]) if methods is None else [as_method(m) for m in methods]
+    ask = Request(X.shape[1], width, seed, X=others)
+    K = to_numpy(kernel(kept, kept))
+    rows = [_row(option, kernel, ask, kept, K) for option in options]
+    if all(row.refused for row in rows):
+        raise InvalidInput(f"compare: no method serves {kernel!r}: {rows[0].refused}")
+    ranked = sorted(rows, key=lambda row: (bool(row.refused), row.error))
+    return Comparison(kernel, width, kept.shape[0], tuple(ranked))
+
+
+def everything(d: int) -> tuple[Method, ...]:
+    """Return the contenders and the methods of the literature they are compared with."""
+    published = (
+        Fourier(IID()),
+        Gegenbauer(),
+        Maclaurin(),
+        TensorSketch(),
+        PolySketch(),
+        Positive(),
+        Nystrom(Uniform()),
+    )
+    best = contenders(d)
+    return (*best, *(method for method in published if method not in best))
+
+
+def _split(X: Array, n_sample: int, seed: int) -> tuple[Array, Array]:
+    """Return rows to measure on, and the others."""
+    order = stream(seed, "compare").permutation(X.shape[0])
+    m = max(2, min(n_sample, X.shape[0] // 4))
+    return X[np.sort(order[:m])], X[np.sort(order[m:])]
+
+
+def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:
+    started = time.perf_counter()
+    try:
+        phi = draw_map(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
+    except InvalidInput as refused:
+        return Compared(method, refused=str(refused))
+    drawn = time.perf_counter() - started
+    seconds = _seconds(phi, kept)
+    Z = to_numpy(phi(kept))
+    return Compared(
+        method,
+        phi.n_features,
+        predicted_error(method, phi, kept),
+        relative_error(phi, kept, K),
+        float(np.abs(Z @ Z.T - K).max()),
+        drawn,
+        seconds * 1000 / kept.shape[0],
+    )
+
+
+def _seconds(phi: FeatureMap, X: Array) -> float:
+    """Return the least of up to three times of φ(X): what else the machine does only adds."""
+    times: list[float] = []
+    while len(times) < 3 and sum(times) < 1:
+        started = time.perf_counter()
+        phi(X)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+_HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
+
+
+def _cells(row: Compared) -> tuple[str, ...]:
+    numbers = (row.predicted, row.error, row.entrywise, row.draw_seconds, row.seconds)
+    return (str(row.method), str(row.n_features), *(f"{value:.3g}" for value in numbers))

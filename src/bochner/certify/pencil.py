@@ -1,0 +1,335 @@
+"""The pencil (K̂ + λI, K + λI) on some rows: its extreme eigenvalues, densely or by Lanczos."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal, solve_triangular
+from scipy.linalg.blas import dgemv, dsymv
+from scipy.optimize import brentq
+from scipy.stats import t as student
+
+from bochner._core.blas import eigh
+from bochner._core.shapes import Array, Float
+from bochner.errors import NotPositive
+from bochner.solvers.stepwise import eigenvalues, lower_factor, solve_lower, symmetric
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Up to so many rows LAPACK's dense eigensolver is faster than Lanczos.
+_DENSE = 512
+
+#: Lanczos steps at most; 40 to 150 are usual.
+_STEPS = 300
+
+
+class Pencil(NamedTuple):
+    """K and E = K̂ − K of m rows, λ, and the size below which a whitened error is rounding."""
+
+    K: Float[Array, "m m"]
+    E: Float[Array, "m m"]
+    penalty: float
+    noise: float
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the pencil of some of the rows, its penalty scaled to their number."""
+        rows = slice(start, stop)
+        scaled = self.penalty * (stop - start) / len(self.K)
+        return self._replace(K=self.K[rows, rows], E=self.E[rows, rows], penalty=scaled)
+
+
+class Side(NamedTuple):
+    """One side of the distance, on the scale of the interval.
+
+    ``score`` is log ε₊ or log ε₋/(1 − ε₋): scales on which spread is even and no value is
+    impossible. ``slope`` is −d score / d log λ with the eigenvector held.
+    """
+
+    score: float
+    slope: float
+
+
+def sides(pencil: Pencil) -> tuple[Side, Side]:
+    """Return the sides below and above; a side within the noise has the noise's score.
+
+    Up to 512 rows densely; else Cholesky and Lanczos in O(m³/3 + 600 m²), to 1e-5 of the larger.
+    """
+    L, ends, vectors = (_dense if len(pencil.K) <= _DENSE else _krylov)(pencil)
+    down, up = (_slope(L, v, pencil.penalty) for v in vectors.T)
+    below, above = min(-float(ends[0]), 1 - EPS), float(ends[1])
+    nothing = Side(float(np.log(pencil.noise)), 0.0)
+    return (
+        Side(float(np.log(below / (1 - below))), down / (1 - below))
+        if below > pencil.noise
+        else nothing,
+        Side(float(np.log(above)), up) if above > pencil.noise else nothing,
+    )
+
+
+def excess_count(pencil: Pencil, level: float) -> int:
+    """Return how many whitened eigenvalues of −E exceed ``level``.
+
+    So many directions of the sample must be added to a map with K̂ ⪯ K before ε is ``level``.
+    """
+    _, A = _whitened(pencil)
+    return int(np.sum(eigenvalues(A) < -level))
+
+
+def _factor(pencil: Pencil) -> Float[Array, "m m"]:
+    """L with L Lᵀ = K + λI."""
+    shifted = pencil.K.T.copy(order="F")
+    shifted.T.flat[:: len(shifted) + 1] += pencil.penalty
+    return lower_factor(shifted)
+
+
+def _whitened(pencil: Pencil) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
+    """L and L⁻¹ E L⁻ᵀ."""
+    L = _factor(pencil)
+    half = solve_lower(L, pencil.E)
+    return L, symmetric(solve_lower(L, half.T))
+
+
+def _dense(pencil: Pencil) -> tuple[Array, Array, Array]:
+    """L, the two extreme eigenvalues of L⁻¹ E L⁻ᵀ and their vectors."""
+    L, A = _whitened(pencil)
+    values, vectors = eigh(A, check_finite=False)
+    return L, values[[0, -1]], vectors[:, [0, -1]]
+
+
+def _krylov(pencil: Pencil) -> tuple[Array, Array, Array]:
+    """As ``_dense`` by Lanczos with full reorthogonalisation, from a fixed start.
+
+    Stops when both residuals, which bound the errors, are below 1e-5 of the larger end. SciPy's
+    ``eigsh`` asks for accuracy relative to each end: out of reach where one end is zero (Nyström).
+    """
+    L, m = _factor(pencil), len(pencil.K)
+    Q = np.zeros((_STEPS + 1, m))
+    start = np.cos(np.arange(m) ** 2.0)  # without pattern: the same rows give the same bits
+    Q[0] = start / np.linalg.norm(start)
+    diagonal, off = np.zeros(_STEPS), np.zeros(_STEPS)
+    for k in range(_STEPS):
+        w = _product(L, pencil.E, Q[k])
+        diagonal[k] = Q[k] @ w
+        w = _orthogonal(w, Q[: k + 1])
+        off[k] = np.linalg.norm(w)
+        last = k == _STEPS - 1 or off[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max()
+        if last or k % 8 == 7:
+            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off[:k])
+            residual = off[k] * np.abs(vectors[-1, [0, -1]]).max()
+            if last or residual <= 1e-5 * np.abs(values).max():
+                break
+        Q[k + 1] = w / off[k]
+    return L, values[[0, -1]], Q[: k + 1].T @ vectors[:, [0, -1]]
+
+
+def _product(
+    L: Float[Array, "m m"], E: Float[Array, "m m"], v: Float[Array, " m"]
+) -> Float[Array, " m"]:
+    u = solve_triangular(L, v, lower=True, trans="T", check_finite=False)
+    # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another at full speed.
+    return solve_triangular(L, dsymv(1.0, E.T, u), lower=True, check_finite=False)
+
+
+def _orthogonal(w: Float[Array, " m"], Q: Float[Array, "k m"]) -> Float[Array, " m"]:
+    for _ in range(2):  # twice is enough (Kahan and Parlett)
+        w = dgemv(-1.0, Q.T, dgemv(1.0, Q.T, w, trans=1), 1.0, w)
+    return w
+
+
+def _slope(L: Float[Array, "m m"], u: Float[Array, " m"], penalty: float) -> float:
+    """λ vᵀv / vᵀ(K + λI)v of v = L⁻ᵀu, |u| = 1."""
+    v = solve_triangular(L, u, lower=True, trans="T", check_finite=False)
+    return float(penalty * (v @ v))
+
+
+# --- How far K̂ = Z Zᵀ is from K at a penalty, on some rows and, from a sample, on all -----------
+#
+# The (ε, λ)-spectral distance is the smallest ε with
+#
+#     (1 − ε)(K + λI) ⪯ K̂ + λI ⪯ (1 + ε)(K + λI),
+#
+# so ε = max(ε₋, ε₊), where −ε₋ and ε₊ are the extreme eigenvalues of the whitened error
+# (K + λI)^(-1/2) E (K + λI)^(-1/2), E = K̂ − K (Avron et al. 2017, definition 1). Always ε₋ < 1;
+# ε₊ has no limit.
+
+#: Disjoint groups of the sample that show how ε varies with the rows and with their number.
+GROUPS = 8
+
+#: A matched penalty below this share of the scaled one is none.
+_LEAST = 1e-3
+
+#: ε is not followed further than this factor towards the matched penalty.
+_REACH = 10.0
+
+#: Rounding in E, in units of eps ‖K‖: sides below that are zero as far as float64 knows.
+_NOISE = 16.0
+
+#: A side so many times smaller than the other is not followed: it may be rounding in φ alone.
+_NEGLIGIBLE = 100.0
+
+_LOG_MAX = 700.0
+
+
+class Match(NamedTuple):
+    """The penalty on a sample that acts as λ does on all rows."""
+
+    penalty: float
+    effective_dimension: float
+    resolved: bool
+
+
+def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
+    """Return the penalty t on m rows with the effective dimension of all n rows at λ.
+
+    Rows regularise one another: m rows at penalty t act on the population as a penalty
+    κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
+    effective dimension of both (deterministic equivalents; Jacot et al. 2020). Hence t solves
+    t + (n − m)/tr(K_S + tI)⁻¹ = λ, and t ≤ λm/n. Without a solution t > 0 all n rows have at
+    least m effective dimensions, and the sample cannot resolve the penalty.
+
+    ``values`` are the eigenvalues of K_S.
+    """
+    m, scaled = len(values), penalty * len(values) / n
+
+    def excess(share: float) -> float:
+        t = share * scaled
+        return t + (n - m) / float(np.sum(1 / (values + t))) - penalty
+
+    if n <= m or excess(1.0) <= 0:
+        share, resolved = 1.0, True
+    elif excess(_LEAST) > 0:
+        share, resolved = _LEAST, False
+    else:
+        share, resolved = float(brentq(excess, _LEAST, 1.0, xtol=1e-9)), True
+    t = share * scaled
+    return Match(t, float(np.sum(values / (values + t))), resolved)
+
+
+class Range(NamedTuple):
+    """Lower end, estimate and upper end of one side, as scores."""
+
+    low: float
+    mid: float
+    high: float
+
+    @classmethod
+    def of(
+        cls,
+        side: Side,
+        groups: Float[Array, " g"],
+        *,
+        ratio: float,
+        step: float,
+        bound: float,
+        confidence: float,
+    ) -> Self:
+        """Return what scores of m rows and of disjoint groups of m/8 rows say of n rows.
+
+        ratio = n/m; step = log of (λm/n)/t for the matched penalty t; bound = the least upper
+        end, −∞ where the penalty is resolved. ``certify`` gives the reasons.
+        """
+        gain, reach = side.score - groups.mean(), np.log(ratio) / np.log(GROUPS)
+        trend = gain * reach
+        shift = side.slope * min(step, np.log(_REACH))
+        fallen, risen = side.score + min(trend, 0.0), side.score + max(trend, shift)
+        # The trend is wide by design: the estimate follows it down by one factor of 8 at most,
+        # and up only where the matched penalty says nothing.
+        falls = min(gain * min(reach, 1.0), 0.0)
+        rises = shift if bound == -np.inf else max(trend, shift)
+        mid = side.score + (falls + rises) / 2
+        spread = groups.std(ddof=1) / np.sqrt(GROUPS)
+        spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
+        # A few decisive rows left out make ε too small however few were left out, so only the
+        # lower end takes the finite-population factor.
+        low = fallen - shift - spread * np.sqrt(1 - 1 / ratio)
+        return cls(low, mid, max(risen, bound) + spread)
+
+
+class Distance(NamedTuple):
+    """ε of n rows from a sample of m: estimate, interval, and at which penalty."""
+
+    epsilon: float
+    interval: tuple[float, float]
+    effective_dimension: float
+    alpha: float
+    resolved: bool
+
+
+def distance(
+    K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
+) -> Distance:
+    """Return the distance for n rows at penalty ``alpha``; the sample's rows in random order."""
+    m = len(K)
+    values = spectrum(K)
+    norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
+    asked = alpha * m / n
+    penalty = max(asked, m * EPS * norm)
+    measured = alpha if penalty == asked else penalty * n / m
+    noise = min(0.5, max(_NOISE * EPS * norm / penalty, EPS**2))
+    pencil = Pencil(K, E, penalty, noise)
+    found = match(values, n, penalty * n / m)
+    low, mid, high = _epsilon(pencil, n, found, confidence)
+    return Distance(mid, (low, high), found.effective_dimension, measured, found.resolved)
+
+
+def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
+    """Return the eigenvalues of K, rising; those that rounding made negative are zero."""
+    values = eigenvalues(K)
+    if -values[0] > 100 * len(K) * EPS * np.abs(values).max():
+        raise NotPositive(
+            "certify: the kernel matrix must be positive semi-definite; its eigenvalues on the "
+            f"sample run from {values[0]:.3g} to {values[-1]:.3g}. Check the kernel."
+        )
+    return np.maximum(values, 0.0)
+
+
+def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[float, float, float]:
+    """Lower end, estimate and upper end of ε = max(ε₋, ε₊)."""
+    whole = sides(pencil)
+    if len(pencil.K) == n:
+        ranges = [Range(s.score, s.score, s.score) for s in whole]
+    else:
+        ranges = _ranges(pencil, whole, n, found, confidence)
+    below, above = (np.array(r) for r in ranges)
+    ends = np.maximum(_below(below), _above(above))
+    low, mid, high = np.where(ends <= pencil.noise * (1 + 1e-6), 0.0, ends).tolist()
+    return low, mid, high
+
+
+def _ranges(
+    pencil: Pencil, whole: tuple[Side, Side], n: int, found: Match, confidence: float
+) -> list[Range]:
+    m = len(pencil.K)
+    size = m // GROUPS
+    groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
+    bounds = (-np.inf, -np.inf) if found.resolved else _coarse(pencil)
+    ranges = [
+        Range.of(
+            whole[i],
+            np.array([g[i].score for g in groups]),
+            ratio=n / m,
+            step=float(np.log(pencil.penalty / found.penalty)),
+            bound=bounds[i],
+            confidence=confidence,
+        )
+        for i in (0, 1)
+    ]
+    sizes = (float(_below(whole[0].score)), float(_above(whole[1].score)))
+    small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
+    return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
+
+
+def _below(score: Array) -> Array:
+    """ε₋ of scores."""
+    return 1 / (1 + np.exp(-np.asarray(score)))
+
+
+def _above(score: Array) -> Array:
+    """ε₊ of scores."""
+    return np.exp(np.minimum(score, _LOG_MAX))
+
+
+def _coarse(pencil: Pencil) -> tuple[float, float]:
+    """Scores of ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ, which hold whatever K is."""
+    values = eigenvalues(pencil.E) / pencil.penalty
+    below, above = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
+    return below, above

@@ -1,0 +1,292 @@
+"""The error of random features without one value of the kernel: two draws against each other.
+
+Independent unbiased maps A and B err independently, so E‖K_A − K_B‖² = E‖K_A − K‖² + E‖K_B − K‖²
+(Frobenius): their difference shows the error of each, and a quarter of it that of both together,
+[φ_A, φ_B]/√2. With Gram matrices
+
+    ‖K_A − K_B‖² = ‖Z_Aᵀ Z_A‖² + ‖Z_Bᵀ Z_B‖² − 2‖Z_Aᵀ Z_B‖²,
+
+one pass over rows of any number; ‖K‖² is ‖Z_Aᵀ Z_B‖² in the mean.
+
+That shows noise alone. What a series that is cut leaves out is the same in both draws, and their
+difference does not show it: such maps are refused, unless its trace is small beside the noise.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.checks import positive
+from bochner._core.shapes import Array, Float
+from bochner.certify.sample import double, kernel_of
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features.bias import left_out
+from bochner.features.fourier import require_real
+from bochner.features.map import FeatureMap
+
+#: Rows whose features are made together.
+BLOCK = 4096
+
+#: Bias up to this share of the error is left unsaid: squares add up, so it is half a per cent.
+SMALL = 0.1
+
+#: ‖K_A − K_B‖² below this share of ‖K_A‖² is rounding of a difference of sums.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class SplitHalf:
+    """The error of two independent maps, from their difference; ``print`` says it in a sentence.
+
+    Attributes
+    ----------
+    error_each : float
+        ‖Z Zᵀ − K‖_F/‖K‖_F to expect of one of them.
+    error_both : float
+        The same of [φ_A, φ_B]/√2, which is smaller by √2.
+    n_rows, n_features : int
+        Rows looked at, and features of both together.
+    """
+
+    error_each: float
+    error_both: float
+    n_rows: int
+    n_features: int
+
+    def __str__(self) -> str:
+        return (
+            f"Two independent maps of {self.n_features:,} features together differ by so much on "
+            f"{self.n_rows:,} rows that each is off the kernel matrix by about "
+            f"{100 * self.error_each:.2g} % (Frobenius), and both side by side by "
+            f"{100 * self.error_both:.2g} %. No value of the kernel was computed."
+        )
+
+
+def split_half_error(first: FeatureMap, second: FeatureMap, X: Float[Array, "n d"]) -> SplitHalf:
+    """Estimate the error of random features from two independent draws, without the kernel.
+
+    Parameters
+    ----------
+    first, second : FeatureMap
+        Unbiased maps of one kernel, drawn with different ``random_state``.
+    X : (n, d)
+        Any number of rows.
+
+    Returns
+    -------
+    SplitHalf
+
+    Raises
+    ------
+    InvalidInput
+        If the maps are of different kernels, are not random, are one and the same, or if their
+        mean over draws is off the kernel: a series cut short (``Gegenbauer`` of too low a degree
+        or order), quadrature, a projection.
+
+    Notes
+    -----
+    The estimate of the squared error is unbiased. It varies with the draws as the squared error
+    itself does, so it is within a few percent where many frequencies share the error. O(n D²),
+    memory O(D²) and a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certify import split_half_error
+    >>> X = np.random.default_rng(0).standard_normal((500, 3))
+    >>> a, b = (bo.draw(bo.kernels.Gaussian(2.0), bo.Fourier(bo.IID()), n_features=200, X=X,
+    ...                 random_state=seed) for seed in (0, 1))
+    >>> 0.02 < split_half_error(a, b, X).error_both < 0.1
+    True
+    """
+    for phi in (first, second):
+        _require_random(phi)
+    if first.kernel != second.kernel:
+        raise InvalidInput(
+            f"split_half_error: both maps must be of one kernel; got {first.kernel!r} and "
+            f"{second.kernel!r}."
+        )
+    X = as_matrix(X, "split_half_error")
+    A, B, C = _grams(first, second, X)
+    squares, cross = float(np.vdot(A, A) + np.vdot(B, B)), float(np.vdot(C, C))
+    apart = squares - 2 * cross
+    if apart <= ROUNDING * squares:
+        raise InvalidInput(
+            "split_half_error: the maps must be independent draws; got two with the same features. "
+            "Draw them with different random_state."
+        )
+    width = first.n_features + second.n_features
+    each = float(np.sqrt(apart / 2 / cross)) if cross else float("inf")
+    _require_noise(first, X, SMALL * each * cross**0.5)
+    return SplitHalf(each, each / 2**0.5, int(X.shape[0]), width)
+
+
+def _require_random(phi: FeatureMap) -> None:
+    if not isinstance(phi, FeatureMap):
+        raise InvalidType(f"split_half_error: both maps must be a FeatureMap; got {phi!r}.")
+    require_real(phi, "split_half_error")
+    if phi.below_kernel:
+        raise InvalidInput(
+            "split_half_error requires random, unbiased features (Fourier, sketches); got "
+            f"{type(phi).__name__}, which stays below its kernel. trust(phi, X) has its error."
+        )
+
+
+def _require_noise(phi: FeatureMap, X: Array, most: float) -> None:
+    """Refuse a map of which more is left out than this: ‖K − K̃‖_F ≤ Σ e(x_i)."""
+    e, k = 0.0, 0.0
+    for start in range(0, X.shape[0], BLOCK):
+        rows = double(X[start : start + BLOCK])
+        rest = left_out(phi, rows)
+        if rest is None:
+            raise InvalidInput(
+                "split_half_error requires features whose mean over draws is the kernel; got "
+                f"{type(phi).__name__}, whose error is not noise alone. certify(phi, X, alpha=...) "
+                "measures all of it."
+            )
+        e, k = e + float(rest.sum()), k + float(to_numpy(phi.kernel.diag(rows)).sum())
+    if e > most:
+        raise InvalidInput(
+            "split_half_error requires features whose mean over draws is the kernel; these leave "
+            f"out {100 * e / k:.2g} % of its trace in every draw, which two draws cannot show. Ask "
+            "for a higher degree or order, or use certify(phi, X, alpha=...), which measures all "
+            "of it."
+        )
+
+
+def _grams(first: FeatureMap, second: FeatureMap, X: Array) -> tuple[Array, Array, Array]:
+    """Z_Aᵀ Z_A, Z_Bᵀ Z_B and Z_Aᵀ Z_B, summed in float64."""
+    a, b = first.n_features, second.n_features
+    A, B, C = np.zeros((a, a)), np.zeros((b, b)), np.zeros((a, b))
+    for start in range(0, X.shape[0], BLOCK):
+        Z, V = (
+            to_numpy(phi(X[start : start + BLOCK])).astype(np.float64) for phi in (first, second)
+        )
+        A += Z.T @ Z
+        B += V.T @ V
+        C += Z.T @ V
+    return A, B, C
+
+
+# --- What a map below its kernel leaves out of each row: e(x) = k(x, x) − |φ(x)|² ≥ 0 ------------
+#
+# If Z Zᵀ ⪯ K for any rows, then for any two, seen or not, |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and
+# ‖K − Z Zᵀ‖ ≤ Tr(K − Z Zᵀ) = Σ e(x_i). No sample, no probability.
+
+#: Rows whose features are made together.
+BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """How much of each row a map has; ``print`` says it in sentences.
+
+    Attributes
+    ----------
+    residual : (n,)
+        e(x) = k(x, x) − |φ(x)|², zero or above: zero where the map is exact.
+    size : (n,)
+        k(x, x).
+    """
+
+    residual: Float[np.ndarray, " n"]
+    size: Float[np.ndarray, " n"]
+
+    @property
+    def score(self) -> Float[np.ndarray, " n"]:
+        """|φ(x)|²/k(x, x): 1 where the map has all of x, 0 where it knows nothing of it."""
+        share = np.divide(
+            self.residual, self.size, out=np.zeros_like(self.residual), where=self.size > 0
+        )
+        return 1.0 - np.clip(share, 0.0, 1.0)
+
+    @property
+    def trace(self) -> float:
+        """Σ e(x_i) = Tr(K − Z Zᵀ), no less than ‖K − Z Zᵀ‖."""
+        return float(self.residual.sum())
+
+    def entry_bound(self, i: int, j: int) -> float:
+        """Return √(e(x_i) e(x_j)), what |φ(x_i)·φ(x_j) − k(x_i, x_j)| does not exceed."""
+        return float(np.sqrt(self.residual[i] * self.residual[j]))
+
+    def epsilon_bound(self, alpha: float) -> float:
+        """Return t/(t + alpha), t = Σ e: the spectral distance of these rows is no larger.
+
+        Certain, and loose where many directions are each left out a little: ``certify`` measures.
+        """
+        alpha = positive(alpha, "Trust.epsilon_bound", "alpha")
+        return self.trace / (self.trace + alpha)
+
+    def __str__(self) -> str:
+        if not len(self.residual):
+            return "There are no rows."
+        score = self.score
+        worst, poor = int(np.argmin(score)), int((score < 0.5).sum())
+        few = (
+            f" {poor:,} are held by less than half: the prediction there leans to the intercept, "
+            "whatever the exact kernel would say."
+            if poor
+            else ""
+        )
+        return (
+            f"Of {len(score):,} rows the features hold {100 * np.mean(score):.3g} % on average, "
+            f"and {100 * score[worst]:.3g} % of the worst, row {worst}.{few} The kernel matrix is "
+            f"off by at most {self.trace:.3g} (operator norm)."
+        )
+
+
+def trust(phi: Any, X: Float[Array, "n d"], *, kernel: Any = None) -> Trust:
+    """Return how much of each row a deterministic map has, for rows of a fit or rows to predict.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+        Below its kernel: Nystrom, MercerHarmonic, HermiteMercer and the like. It is called with
+        the rows' own precision.
+    X : (n, d)
+    kernel : Kernel, optional
+        ``phi.kernel`` if not given.
+
+    Returns
+    -------
+    Trust
+
+    Raises
+    ------
+    InvalidInput
+        If the map is not below its kernel, or X does not fit it.
+
+    Notes
+    -----
+    That of φ(X), memory one block of features. In float32 e(x) is known to about 1e-6 k(x, x).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certify import trust
+    >>> X = np.random.default_rng(0).standard_normal((500, 2))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "nystrom", n_features=100, X=X, random_state=0)
+    >>> near, far = trust(phi, [[0.0, 0.0], [9.0, 9.0]]).score
+    >>> bool(near > 0.999 and far < 0.001)
+    True
+    """
+    kernel = kernel_of(phi, kernel, "trust")
+    if not getattr(phi, "below_kernel", False):
+        raise InvalidInput(
+            "trust requires a map that stays below its kernel (Nystrom, MercerHarmonic, "
+            f"HermiteMercer); got {type(phi).__name__}, whose errors have both signs. certify "
+            "measures those."
+        )
+    X = as_matrix(X, "trust")
+    held = [_held(phi, X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK)]
+    size = to_numpy(kernel.diag(double(X))).astype(np.float64)
+    return Trust(np.maximum(size - np.concatenate([np.empty(0), *held]), 0.0), size)
+
+
+def _held(phi: Any, X: Array) -> Float[np.ndarray, " b"]:
+    Z = to_numpy(phi(X)).astype(np.float64)
+    return np.einsum("ij,ij->i", Z, Z)

@@ -1,0 +1,252 @@
+"""What features cost a ridge regression: its risk on its rows, split in three.
+
+With fixed rows, y = f + noise of variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared
+distance of the fit to f is in expectation
+
+    R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
+
+The same with K̂ = Z Zᵀ; R(K̂) − R(K) is what the approximation costs. f is not known, but
+E ‖(I − S) y‖² = ‖(I − S) f‖² + σ² Tr (I − S)², so every part can be estimated without bias from y
+and σ² (Mallows (1973)).
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from bochner._core.arrays import (
+    as_array,
+    as_matrix,
+    taken,
+    to_numpy,
+)
+from bochner._core.blas import eigh
+from bochner._core.checks import integer, nonnegative, positive
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner.certify.pencil import EPS, distance
+from bochner.certify.sample import sample
+from bochner.errors import InvalidInput
+from bochner.features.fourier import require_real
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Expected squared error of a fit on its rows, about the truth; ``print`` says it in sentences.
+
+    Attributes
+    ----------
+    approximation : float
+        R(K̂) − R(K): what features add to the exact kernel. Below zero where they help.
+    regularisation : float
+        ‖(I − S)f‖²/m of the exact kernel: what the penalty takes from the truth.
+    noise : float
+        σ² Tr S²/m of the exact kernel: what of the noise the fit follows.
+    noise_variance : float
+        σ².
+    epsilon : float
+        The spectral distance on these rows.
+    guarantee : float
+        G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m, which R(K) does not exceed.
+    bound : float or None
+        G/(1 − ε) + ε/(1 + ε) · min(D, m)/m · σ², which R(K̂) does not exceed; None where ε ≥ 1.
+    alpha : float
+        Penalty for the rows measured: that of the fit times m/n.
+    n_rows, n_features : int
+        Rows measured, and D.
+    """
+
+    approximation: float
+    regularisation: float
+    noise: float
+    noise_variance: float
+    epsilon: float
+    guarantee: float
+    bound: float | None
+    alpha: float
+    n_rows: int
+    n_features: int
+
+    @property
+    def exact_kernel(self) -> float:
+        """R(K): the risk of the exact kernel at this penalty."""
+        return self.regularisation + self.noise
+
+    @property
+    def total(self) -> float:
+        """R(K̂): the risk of the fit with features."""
+        return self.exact_kernel + self.approximation
+
+    def __str__(self) -> str:
+        return f"{self._split()} {self._meaning()}"
+
+    def _split(self) -> str:
+        return (
+            f"On {self.n_rows:,} rows at alpha = {self.alpha:.3g} the expected squared error about "
+            f"the truth is {self.total:.3g}: {self.regularisation:.2g} from the penalty, "
+            f"{self.noise:.2g} from noise (of variance {self.noise_variance:.2g}), and "
+            f"{self.approximation:.2g} because {self.n_features:,} features stand for the kernel."
+        )
+
+    def _meaning(self) -> str:
+        bound = (
+            "ε is 1 or more, so theory has no bound for it."
+            if self.bound is None
+            else f"By theory it is at most {self.bound:.3g} (ε = {self.epsilon:.2g})."
+        )
+        if self.approximation <= 0.1 * self.exact_kernel:
+            return f"{bound} More features would gain little: the rest is the exact kernel's own."
+        return f"{bound} More features would gain up to {self.approximation:.2g}."
+
+
+class Smoother(NamedTuple):
+    """S = K(K + λI)⁻¹ by the eigendecomposition of K; ``left`` are the eigenvalues of I − S."""
+
+    values: Float[np.ndarray, " m"]
+    vectors: Float[np.ndarray, "m m"]
+
+    def left(self, penalty: float) -> Float[np.ndarray, " m"]:
+        """Return λ/(v + λ)."""
+        return penalty / (self.values + penalty)
+
+    def parts(
+        self, y: Float[np.ndarray, "m t"], penalty: float, variance: float
+    ) -> tuple[float, float]:
+        """Return regularisation and noise, estimated from y: means over rows, sums over targets."""
+        left, m = self.left(penalty), len(y)
+        squares = float(np.sum((left[:, None] * (self.vectors.T @ y)) ** 2))
+        biased = squares / m - variance * float(np.sum(left**2)) / m
+        return max(biased, 0.0), variance * float(np.sum((1 - left) ** 2)) / m
+
+    def guarantee(self, y: Float[np.ndarray, "m t"], penalty: float, variance: float) -> float:
+        """Return (λ f·(K + λI)⁻¹f + σ² d_λ)/m, its first part estimated from y."""
+        left, m = self.left(penalty), len(y)
+        energy = float(left @ np.sum((self.vectors.T @ y) ** 2, axis=1))
+        biased = energy / m - variance * float(left.sum()) / m
+        return max(biased, 0.0) + variance * float(np.sum(1 - left)) / m
+
+
+def risk(
+    phi: Any,
+    X: Float[Array, "n d"],
+    y: Array,
+    *,
+    alpha: float,
+    kernel: Any = None,
+    noise: float | None = None,
+    n_sample: int = 2048,
+    random_state: Seed = None,
+) -> Risk:
+    """Split the expected error of a ridge regression with features into what causes it.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+        Or any callable from rows to features.
+    X : (n, d)
+    y : (n,) or (n, t)
+        Targets; their mean is taken out. Errors of several are added.
+    alpha : float
+        Penalty of the fit, above zero, on the scale of the n rows.
+    kernel : Kernel, optional
+        ``phi.kernel`` if not given.
+    noise : float, optional
+        σ², the noise's variance (the sum over targets). Estimated if not given:
+        see :func:`noise_variance`.
+    n_sample : int, default 2048
+        Rows measured: all of X if it has no more, else a random sample at the penalty alpha·m/n.
+        The numbers are those of a fit to these rows, which follows noise more than one to all.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    Risk
+
+    Raises
+    ------
+    InvalidInput
+        If alpha is not positive, or y does not fit X.
+
+    Notes
+    -----
+    ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², but for negative
+    estimates of regularisation, which count as zero. O(m³).
+    Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which is of the guarantee
+    and not of R(K): R(K̂)/R(K) has no bound in ε.
+    """
+    require_real(phi, "risk")
+    alpha = positive(alpha, "risk", "alpha")
+    n_sample = integer(n_sample, "risk", "n_sample", least=8)
+    rows, y, n = _rows(X, y, n_sample, random_state)
+    s, m = sample(phi, rows, kernel), len(y)
+    penalty = alpha * m / n
+    found = distance(s.K, s.E, m, penalty, 0.95)
+    exact, ours = (Smoother(*_eigh(A)) for A in (s.K, s.K + s.E))
+    variance = (
+        noise_variance(exact, y, penalty) if noise is None else nonnegative(noise, "risk", "noise")
+    )
+    regularisation, followed = exact.parts(y, penalty, variance)
+    guarantee = exact.guarantee(y, penalty, variance)
+    return Risk(
+        approximation=sum(ours.parts(y, penalty, variance)) - regularisation - followed,
+        regularisation=regularisation,
+        noise=followed,
+        noise_variance=variance,
+        epsilon=found.epsilon,
+        guarantee=guarantee,
+        bound=_bound(guarantee, found.epsilon, min(s.n_features, m) / m * variance),
+        alpha=penalty,
+        n_rows=m,
+        n_features=s.n_features,
+    )
+
+
+def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Array, int]:
+    """Return rows, centred targets as columns, and how many rows there are in all."""
+    X, y = as_matrix(X, "risk"), to_numpy(as_array(y, "risk", "y")).astype(np.float64)
+    n = int(X.shape[0])
+    if y.ndim not in (1, 2) or len(y) != n or n < 8:
+        raise InvalidInput(
+            f"risk: X and y must have the same number of rows, 8 or more; got {n} and "
+            f"{y.shape}. Pass the rows and targets of the fit."
+        )
+    if not np.isfinite(y).all():
+        raise InvalidInput("risk: y must be finite; got NaN or infinity. Leave such rows out.")
+    y = y.reshape(n, -1)
+    if n > n_sample:
+        chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
+        X, y = taken(X, chosen, axis=0), y[chosen]
+    return X, y - y.mean(axis=0), n
+
+
+def _eigh(A: Float[np.ndarray, "m m"]) -> tuple[Array, Array]:
+    values, vectors = eigh(A, check_finite=False)
+    return np.maximum(values, 0.0), vectors
+
+
+def _bound(guarantee: float, epsilon: float, rank_noise: float) -> float | None:
+    if epsilon >= 1:
+        return None
+    return guarantee / (1 - epsilon) + epsilon / (1 + epsilon) * rank_noise
+
+
+def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float) -> float:
+    """Return ‖(I − S)y‖²/Tr (I − S)² at a penalty where the fit follows half of all directions.
+
+    Or at ``penalty``, if that is less: what is left there is mostly noise. Biased upwards by what
+    the kernel cannot follow of the truth.
+    """
+    m, floor = len(y), len(y) * EPS * max(float(exact.values[-1]), np.finfo(float).tiny)
+
+    def excess(log_penalty: float) -> float:
+        return float(np.sum(exact.left(np.exp(log_penalty)))) - m / 2
+
+    low, high = np.log(floor), np.log(max(penalty, 2 * floor))
+    half = high
+    if excess(high) > 0:
+        half = low if excess(low) > 0 else brentq(excess, low, high)
+    left = exact.left(float(np.exp(half)))
+    squares = float(np.sum((left[:, None] * (exact.vectors.T @ y)) ** 2))
+    return squares / float(np.sum(left**2))

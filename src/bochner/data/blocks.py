@@ -1,0 +1,350 @@
+"""Data in: a table of any length as re-iterable blocks of a few thousand rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from bochner._core.arrays import array_namespace
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of
+from bochner.data.files import Paths, find_files
+from bochner.data.learning import Target, open_tables
+from bochner.data.readers import open_file
+from bochner.data.schema import Schema, Types, listed
+from bochner.data.sources import (
+    Arrays,
+    Piece,
+    Sample,
+    Source,
+    cut,
+    open_arrays,
+    open_iterable,
+    sample_stream,
+)
+from bochner.data.tables import open_table
+from bochner.errors import InvalidInput
+
+_MOST_CELLS = 1 << 22
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a table.
+
+    X (n, d); y (n,) or (n, t) or None; w (n,) or None; ``start`` is the row number of the first
+    row in the whole table.
+    """
+
+    X: Any
+    y: Any
+    w: Any
+    start: int
+
+
+@dataclass
+class _Tally:
+    """Rows that a whole pass gave; every pass must give as many."""
+
+    rows: int | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Blocks:
+    """A table of any length as pieces (X, y, w) of bounded size, read as often as needed.
+
+    Made by :meth:`from_arrays`, :meth:`from_table`, :meth:`from_files` or :meth:`from_iterable`;
+    iterating gives a :class:`Block` at a time, all of ``block_rows`` rows but the last. Neither
+    the numbers nor their order depend on ``block_rows``. Every value is checked on its way: a
+    missing value or infinity is refused with its column and row.
+
+    Parameters
+    ----------
+    source : Source
+        Where rows come from; use the constructors below.
+    block_rows : int
+        Rows a block.
+
+    Notes
+    -----
+    Text columns become one column of 0 and 1 per category (see :class:`Schema`). X is float32 if
+    every numeric column is float32 or narrower (float16, integers of one or two bytes, booleans),
+    else float64. Memory: one block and about 30 MB for files, whatever their size.
+    """
+
+    source: Source
+    block_rows: int
+    watchers: tuple[Callable[[int], Any], ...] = ()
+    recode: Callable[[Any], Any] | None = None
+    weigh: Callable[[Any], Any] | None = None
+    _tally: _Tally = field(default_factory=_Tally)
+
+    @classmethod
+    def from_arrays(
+        cls, X: Any, y: Any = None, sample_weight: Any = None, block_rows: int | None = None
+    ) -> "Blocks":
+        """Cut arrays into blocks that are views of them.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            NumPy array or memory map, SciPy sparse matrix, torch tensor or other array of the
+            array API standard. float32 and float64 stay; other real numbers become float64,
+            block by block.
+        y : array (n,) or (n, t), optional
+            One or t targets.
+        sample_weight : array (n,), optional
+            Weights, zero or above.
+        block_rows : int, optional
+            Rows a block; default :func:`default_rows`.
+
+        Raises
+        ------
+        InvalidInput
+            Shapes do not fit, or there are no rows.
+        InvalidType
+            X is a table (use :meth:`from_table`), or an array holds no real numbers.
+        """
+        return cls._of(open_arrays(X, y, sample_weight), block_rows)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        target: Target = None,
+        weight: str | None = None,
+        schema: Schema | None = None,
+        *,
+        block_rows: int | None = None,
+        columns: Sequence[str] | None = None,
+        dtypes: Types | None = None,
+    ) -> "Blocks":
+        """Read a pandas, polars or pyarrow table, or any object with ``__arrow_c_stream__``.
+
+        Parameters
+        ----------
+        table : data frame
+            Columns of numbers, booleans, text or categories.
+        target : str or sequence of str, optional
+            The column of y (n,), or the columns of y (n, t).
+        weight : str, optional
+            The column of sample weights.
+        schema : Schema, optional
+            Read columns as they were learned from other data: matched by name, in any order;
+            columns that the schema does not know are ignored, and so are a target and a weight
+            that the table lacks. Default: learn it, in one more pass over text columns if any.
+        block_rows : int, optional
+            Rows a block; default :func:`default_rows`.
+        columns : sequence of str, optional
+            The feature columns; default all but target and weight. Not used with ``schema``.
+        dtypes : mapping of str to {"number", "category"}, optional
+            What columns hold, where that is not what they look like: of a "number" column every
+            cell must be a number, a "category" column becomes columns of 0 and 1 whatever its
+            cells. Default: a column of text holds categories, and is refused if nine cells in
+            ten or more are numbers and some are not.
+
+        Raises
+        ------
+        InvalidInput
+            Columns are missing, repeated or of a kind that is no number; a text column has over
+            1000 categories, one that ``schema`` does not know, or numbers but for a few cells;
+            there are no rows.
+        InvalidType
+            ``table`` is no table, or can be read only once.
+        MissingDependency
+            narwhals (or, for Arrow streams, pyarrow) is not installed.
+        """
+        readers = [open_table(table)]
+        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: Paths,
+        target: Target = None,
+        weight: str | None = None,
+        schema: Schema | None = None,
+        *,
+        block_rows: int | None = None,
+        columns: Sequence[str] | None = None,
+        dtypes: Types | None = None,
+        separator: str | None = None,
+    ) -> "Blocks":
+        """Read Parquet and CSV files, never as a whole.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+            Files (.parquet, .pq; .csv, .tsv, .txt, .tab, also with .gz, .bz2, .zst, .lz4), folders
+            and globs. Files of folders and globs are read in the order of their names.
+        target, weight, schema, block_rows, columns, dtypes
+            As for :meth:`from_table`.
+        separator : str, optional
+            The character between fields of text files; default: found from the first lines, among
+            comma, semicolon, tab and bar.
+
+        Raises
+        ------
+        DataFileError
+            A file is not there, cannot be read, is damaged, ragged or no table, or changed after
+            it was opened.
+        InvalidInput
+            As for :meth:`from_table`, and when files have different columns.
+        MissingDependency
+            pyarrow is not installed.
+        """
+        readers = [open_file(path, separator) for path in find_files(paths)]
+        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
+
+    @classmethod
+    def from_iterable(
+        cls,
+        source: Iterable[Any] | Callable[[], Iterable[Any]],
+        block_rows: int | None = None,
+    ) -> "Blocks":
+        """Take pieces (X,), (X, y) or (X, y, w) of any size from an iterable.
+
+        Parameters
+        ----------
+        source : iterable, or function without arguments that returns one
+            It is started once for every pass, so a generator must be wrapped in a function. Its
+            first piece is read at once.
+        block_rows : int, optional
+            Rows a block; default :func:`default_rows`.
+
+        Raises
+        ------
+        InvalidInput
+            It can be read only once, gives no rows, or pieces that do not fit together.
+        """
+        return cls._of(open_iterable(source), block_rows)
+
+    @classmethod
+    def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
+        if block_rows is None:
+            return cls(source, default_rows(source.n_columns))
+        return cls(source, integer(block_rows, "Blocks", "block_rows", 1))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of X, after categories became columns."""
+        return self.source.n_columns
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows; None for CSV files, streams and iterables before a whole pass."""
+        return self._tally.rows if self.source.n_rows is None else self.source.n_rows
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the columns mean; None for arrays and iterables."""
+        return self.source.schema
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of X, ``name=category`` for text; None for arrays and iterables."""
+        return None if self.schema is None else self.schema.feature_names
+
+    @property
+    def target_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of y, if it has names."""
+        return None if self.schema is None else self.schema.target_names
+
+    def __iter__(self) -> Iterator[Block]:
+        start, weighty = 0, False
+        for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
+            block = Block(*self._changed(piece), start)
+            weighty = weighty or _has_weight(block.w)
+            yield block
+            rows = piece.X.shape[0]
+            start += rows
+            for watcher in self.watchers:
+                watcher(rows)
+        self._count(start)
+        if not weighty:
+            raise InvalidInput(
+                "Blocks: at least one row must have a weight above zero; all are zero, of "
+                f"{start} rows of {self.source}. Leave the weights out, or bring other rows."
+            )
+
+    def _changed(self, piece: Piece) -> Piece:
+        X, y, w = piece
+        y = y if self.recode is None else self.recode(y)
+        if self.weigh is not None:
+            w = self.weigh(y) if w is None else w * self.weigh(y)
+        return Piece(X, y, w)
+
+    def _count(self, rows: int) -> None:
+        """Refuse a pass that gave no rows, or not as many as the one before."""
+        if rows == 0 and not self.n_rows:
+            raise InvalidInput(
+                f"Blocks: a table must have at least one row; {self.source} has none."
+            )
+        if self.n_rows not in (None, rows):
+            raise InvalidInput(
+                f"Blocks: every pass must give the same rows; {self.source} gave {self.n_rows} "
+                f"before and {rows} now. Read it into a table or file first."
+            )
+        self._tally.rows = rows
+
+    def with_rows(self, block_rows: int) -> "Blocks":
+        """Return the same rows in blocks of ``block_rows`` rows."""
+        return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
+
+    def watch(self, callback: Callable[[int], Any]) -> "Blocks":
+        """Return the same blocks; ``callback(rows)`` is told the rows of each when it is done."""
+        return replace(self, watchers=(*self.watchers, callback))
+
+    def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
+        """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
+        return replace(self, recode=code)
+
+    def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
+        """Return the same blocks with weights multiplied by ``weigh(y)``."""
+        return replace(self, weigh=weigh)
+
+    def sample(self, m: int, random_state: Seed = None) -> Sample:
+        """Return ``m`` rows drawn at random without replacement, in their order, in one pass.
+
+        Parameters
+        ----------
+        m : int
+            Number of rows, 1 or above; all rows if there are no more.
+        random_state : int, numpy.random.Generator or None
+            An integer gives the same rows for any source and block size.
+
+        Returns
+        -------
+        Sample
+            (X, y, w, index), ``index`` the row numbers, ascending.
+
+        Notes
+        -----
+        Every row has a random priority that depends on the seed and its number alone
+        (:func:`bochner.data.sources.row_priorities`); the m lowest win. Arrays are picked from
+        without a pass. Memory: 2m rows and one block.
+        """
+        m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
+        if isinstance(self.source, Arrays) and self.recode is None and self.weigh is None:
+            return self.source.sample(m, seed)
+        return sample_stream(self, m, seed)
+
+    def __repr__(self) -> str:
+        rows = "rows not counted" if self.n_rows is None else f"{self.n_rows:,} rows"
+        names = "" if self.target_names is None else f", target {listed(self.target_names, 3)}"
+        raw = "" if self.schema is None else _raw(self.schema)
+        return (
+            f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
+            f"{self.block_rows:,} rows a block)"
+        )
+
+
+def _has_weight(w: Any) -> bool:
+    return w is None or bool(array_namespace(w).any(w > 0))
+
+
+def _raw(schema: Schema) -> str:
+    return f" from {len(schema.columns):,}" if schema.categories else ""
+
+
+def default_rows(n_columns: int) -> int:
+    """Return 4096 rows, or fewer (not under 256) so that a float64 block stays within 32 MB."""
+    return max(256, min(4096, _MOST_CELLS // max(1, n_columns)))

@@ -1,0 +1,221 @@
+"""What the columns of a table mean: features and their categories, targets, weight."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bochner.errors import InvalidInput, InvalidType
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns of a table are features, targets and weights, and how text becomes numbers.
+
+    A column with c categories becomes c columns of zeros and ones, one per category in sorted
+    order; every other column stays one column. All fields survive JSON:
+    ``Schema(**json.loads(json.dumps(dataclasses.asdict(schema)))) == schema``.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the feature columns as they are in the table, in the order of the features.
+    categories : mapping of str to sequence of str, or sequence of such pairs
+        The categories of each feature column that holds text, default none.
+    target : str, sequence of str or None
+        One name gives y of shape (n,); a sequence of t names gives (n, t); None gives no y.
+    weight : str or None
+        The column that holds the sample weights.
+    classes : sequence of str
+        The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
+        target of numbers.
+
+    Raises
+    ------
+    InvalidInput
+        A column is named twice, or is both a feature and the target or weight.
+    """
+
+    columns: tuple[str, ...]
+    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    target: str | tuple[str, ...] | None = None
+    weight: str | None = None
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        given: Any = self.categories
+        pairs = given.items() if isinstance(given, Mapping) else given
+        target = self.target if isinstance(self.target, str | None) else tuple(self.target)
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "categories", tuple((name, tuple(c)) for name, c in pairs))
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "classes", tuple(self.classes))
+        self._check()
+
+    def _check(self) -> None:
+        for name in self.raw_names:
+            if not isinstance(name, str):
+                raise InvalidType(f"Schema: column names must be text; got {name!r}.")
+        _refuse(repeated(self.raw_names), "a column must have one role and be named once")
+        _refuse(repeated(self.feature_names), "a column must not be named as another's category")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of X: ``name`` for numbers, ``name=category`` for text."""
+        categories = dict(self.categories)
+        return tuple(
+            feature
+            for name in self.columns
+            for feature in (
+                (f"{name}={c}" for c in categories[name]) if name in categories else (name,)
+            )
+        )
+
+    @property
+    def target_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of y, or None if there is no y."""
+        return (self.target,) if isinstance(self.target, str) else self.target
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of all columns that are read: features, targets, weight."""
+        weight = () if self.weight is None else (self.weight,)
+        return (*self.columns, *(self.target_names or ()), *weight)
+
+    def features_only(self) -> "Schema":
+        """Return the schema without target and weight: what prediction reads."""
+        return replace(self, target=None, weight=None, classes=())
+
+
+def _refuse(names: Sequence[str], rule: str) -> None:
+    if names:
+        raise InvalidInput(
+            f"Schema: {rule}; got {listed(names)} more than once. Rename or drop one."
+        )
+
+
+def repeated(names: Iterable[Any]) -> list[Any]:
+    """Return the names that come more than once, each once."""
+    seen: dict[Any, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    return [name for name, count in seen.items() if count > 1]
+
+
+def listed(names: Iterable[object], most: int = 6) -> str:
+    """Write names for a sentence: ``'a', 'b', ... (12 in all)``."""
+    names = list(names)
+    text = ", ".join(repr(name) for name in names[:most])
+    return text if len(names) <= most else f"{text}, ... ({len(names)} in all)"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean 'delay'?)`` for ``dleay``, or nothing if no name is near."""
+    lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=3)
+    return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
+
+
+# --- Cells of text: which are numbers, and which one keeps a column from being numbers -----------
+
+#: What users may say of a column.
+TYPES = ("number", "category")
+Types = Mapping[str, str]
+
+#: As CSV readers read numbers: digits, a point, an exponent; no separators within.
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
+)
+
+#: A column is of numbers but for strays if it has this many numbers, and so many more than strays.
+_FEWEST, _TIMES = 4, 9
+
+
+class Cell(NamedTuple):
+    """A cell of text and the row it is in."""
+
+    text: str
+    row: int
+
+
+def types_of(given: Any, who: str = "Blocks") -> dict[str, str]:
+    """Return what users say of columns, checked."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidType(
+            f"{who}: dtypes must be a mapping from names of columns to 'number' or 'category'; "
+            f"got {type(given).__name__}."
+        )
+    for name, kind in given.items():
+        if kind not in TYPES:
+            raise InvalidInput(
+                f"{who}: dtypes must say 'number' or 'category' of a column; got {kind!r} for "
+                f"{name!r}."
+            )
+    return dict(given)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as files hold them: ``1_000`` and ``1,000.5`` are none."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+class Tally:
+    """Counts the cells of a column of text that are numbers, and those that are not."""
+
+    def __init__(self) -> None:
+        self.numbers = self.others = 0
+
+    def add(self, values: Iterable[str]) -> None:
+        """Count these cells."""
+        known: dict[str, bool] = {}
+        for value in values:
+            number = known.get(value)
+            if number is None:
+                number = known[value] = is_number(value)
+            self.numbers += number
+            self.others += not number
+
+    @property
+    def strays(self) -> bool:
+        """Whether almost all cells are numbers, and some are not."""
+        return self.others > 0 and self.numbers >= max(_FEWEST, _TIMES * self.others)
+
+
+def strays(values: Iterable[Any], start: int) -> Iterator[Cell]:
+    """Give the cells that are no numbers, with the numbers of their rows; missing ones are left."""
+    for row, value in enumerate(values, start):
+        if value is not None and not is_number(str(value)):
+            yield Cell(str(value), row)
+
+
+def parsed(name: str, values: list[Any], dtype: np.dtype, where: Any) -> np.ndarray:
+    """Return cells of text as numbers, NaN for missing ones; refuse the first that is none."""
+    cell = next(strays(values, 0), None)
+    if cell is not None:
+        raise InvalidInput(
+            f"Blocks: column {name!r} must hold numbers; got {shown(cell.text)} in "
+            f"{where(cell.row)}. Mend the cell, or take the column as text with "
+            f"dtypes={{{name!r}: 'category'}}."
+        )
+    return np.array([np.nan if v is None else float(v) for v in values], dtype)
+
+
+def shown(text: str) -> str:
+    """Return a cell in quotes, cut if it is long."""
+    text = text.strip()
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def require_known(types: Types, known: Iterable[str], label: str) -> None:
+    """Refuse types of columns that are not there."""
+    absent = sorted(set(types) - set(known))
+    if absent:
+        raise InvalidInput(
+            f"Blocks: dtypes must name columns of {label}; got {listed(absent)}, which it does "
+            f"not use; it uses {listed(known)}."
+        )

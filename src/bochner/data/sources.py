@@ -1,0 +1,382 @@
+"""From pieces of any size to blocks of one size; what every source of data has in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from bochner._core.arrays import (
+    array_namespace,
+    as_array,
+    as_floating,
+    is_numpy,
+    is_sparse,
+    taken,
+    to_numpy,
+)
+from bochner._core.checks import LARGEST
+from bochner._core.random import stream
+from bochner.data.schema import Schema
+from bochner.errors import InvalidInput, InvalidType
+
+Where = Callable[[int], str]
+
+
+class Piece(NamedTuple):
+    """Consecutive rows: X (n, d), y (n,) or (n, t) or None, w (n,) or None."""
+
+    X: Any
+    y: Any = None
+    w: Any = None
+
+
+class Source(ABC):
+    """Rows that can be read from the first to the last, again and again."""
+
+    n_rows: int | None  # None if only reading them all would tell
+    n_columns: int  # columns of X
+    schema: Schema | None  # what the columns mean, None if they have no names
+
+    @abstractmethod
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """Give all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
+
+
+def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
+    """Cut pieces of any size into pieces of ``rows`` rows each; the last may be shorter.
+
+    A piece that lies within one of those given is a view of it.
+    """
+    held: list[Piece] = []
+    count = 0
+    for piece in pieces:
+        at, n = 0, piece.X.shape[0]
+        while at < n:
+            take = min(rows - count, n - at)
+            held.append(part(piece, slice(at, at + take)))
+            count, at = count + take, at + take
+            if count == rows:
+                yield join(held)
+                held, count = [], 0
+    if held:
+        yield join(held)
+
+
+def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
+    """Return some rows of a piece: a slice gives views, an array of row numbers copies."""
+    return Piece(*(None if a is None else _rows(a, rows) for a in piece))
+
+
+def _rows(array: Any, rows: slice | np.ndarray) -> Any:
+    if not isinstance(rows, slice):
+        return taken(array, rows, axis=0)
+    return array[rows] if is_sparse(array) else array[rows, ...]
+
+
+def join(pieces: list[Piece]) -> Piece:
+    """Put pieces one below the other; a single piece is returned as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns = zip(*pieces, strict=True)
+    return Piece(*(None if parts[0] is None else _stack(parts) for parts in columns))
+
+
+def _stack(arrays: tuple[Any, ...]) -> Any:
+    if is_sparse(arrays[0]):
+        return scipy.sparse.vstack(arrays, format="csr")
+    if is_numpy(arrays[0]):
+        return np.concatenate(arrays)
+    return array_namespace(arrays[0]).concat(list(arrays))
+
+
+def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
+    """Refuse missing values and infinities, naming column and row of the first."""
+    values = array.data if is_sparse(array) else array
+    xp = array_namespace(values)
+    finite = xp.isfinite(values)
+    if bool(xp.all(finite)):
+        return
+    row, col, value = _first_bad(array, np.flatnonzero(~to_numpy(finite).ravel())[0])
+    got = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
+    raise InvalidInput(
+        f"Blocks: {column(col)} must hold finite numbers; got {got} in {where(row)}. "
+        "Fill or drop such rows first."
+    )
+
+
+def _first_bad(array: Any, at: np.intp) -> tuple[int, int, float]:
+    if is_sparse(array):
+        row = int(np.searchsorted(array.indptr, at, side="right")) - 1
+        return row, int(array.indices[at]), array.data[at]
+    columns = array.shape[1] if array.ndim == 2 else 1
+    return int(at // columns), int(at % columns), to_numpy(array).ravel()[at]
+
+
+def require_weights(w: Any, where: Where) -> None:
+    """Refuse weights that are negative, missing or too large, naming the row of the first."""
+    require_finite(w, lambda _: "the sample weight", where)
+    xp = array_namespace(w)
+    if bool(xp.any(w < 0)):
+        row = int(np.flatnonzero(to_numpy(w < 0))[0])
+        raise InvalidInput(
+            f"Blocks: the sample weight must be zero or above; got {float(w[row])} in "
+            f"{where(row)}. Drop such rows or weigh them zero."
+        )
+    if bool(xp.any(w > LARGEST)):
+        row = int(np.flatnonzero(to_numpy(w > LARGEST))[0])
+        raise InvalidInput(
+            f"Blocks: sample_weight must be finite and not negative, {LARGEST:g} at most; got "
+            f"{float(w[row]):g} in {where(row)}. Divide all weights by one number."
+        )
+
+
+# --- Rows chosen at random in one pass, the same rows for any block size -------------------------
+
+_CHUNK = 1 << 20
+
+
+class Sample(NamedTuple):
+    """Rows chosen at random: X (m, d), y, w as in a block, and their row numbers, ascending."""
+
+    X: Any
+    y: Any
+    w: Any
+    index: np.ndarray  # type: ignore[assignment]
+
+
+def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
+    """Return the random priorities, uniform on [0, 1), of rows ``start`` to ``start + count - 1``.
+
+    The priority of row i depends on the seed and i alone (the generator is moved forward to
+    number ``start`` without drawing those before), so the m rows of lowest priority are a
+    uniformly random subset that no block size, order of reading or number of workers changes.
+    """
+    generator = stream(seed, "sample")
+    generator.bit_generator.advance(start)  # type: ignore[attr-defined]
+    return generator.random(count)
+
+
+def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
+    """Return the ``m`` rows of lowest priority among ``n``, ascending; all of them if m >= n."""
+    index, priority = np.empty(0, np.intp), np.empty(0)
+    for start in range(0, n, _CHUNK):
+        count = min(_CHUNK, n - start)
+        index = np.concatenate([index, np.arange(start, start + count)])
+        priority = np.concatenate([priority, row_priorities(seed, start, count)])
+        keep = _lowest(priority, index, m)
+        index, priority = index[keep], priority[keep]
+    return np.sort(index)
+
+
+def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
+    """Return the ``m`` rows of lowest priority of blocks (X, y, w, start), read once.
+
+    At most 2m rows and one block are held.
+    """
+    kept, index, priority = [], np.empty(0, np.intp), np.empty(0)
+    limit = np.inf
+    for X, y, w, start in blocks:
+        own = row_priorities(seed, start, X.shape[0])
+        rows = np.flatnonzero(own <= limit)
+        kept.append(part(Piece(X, y, w), rows))
+        index, priority = np.append(index, start + rows), np.append(priority, own[rows])
+        if len(index) > 2 * m:
+            keep = _lowest(priority, index, m)
+            kept, index, priority = [part(join(kept), keep)], index[keep], priority[keep]
+            limit = priority.max()
+    keep = _lowest(priority, index, m)
+    keep = keep[np.argsort(index[keep])]
+    return Sample(*part(join(kept), keep), index[keep])
+
+
+def _lowest(priority: np.ndarray, index: np.ndarray, m: int) -> np.ndarray:
+    """Positions of the m lowest priorities; of equal ones the earlier row comes first."""
+    return np.lexsort((index, priority))[:m]
+
+
+# --- Data that is in memory, or comes from the caller's own iterable -----------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays(Source):
+    """Arrays of any library, and memory maps: blocks are slices, without a copy."""
+
+    data: Piece
+    n_rows: int
+    n_columns: int
+    schema: None = None
+
+    def __repr__(self) -> str:
+        kind = type(self.data.X)
+        return f"arrays of {kind.__module__.partition('.')[0]}"
+
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """Give slices of ``rows`` rows."""
+        for start in range(0, self.n_rows, rows):
+            piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
+            yield _checked(piece, _row_after(start))
+
+    def sample(self, m: int, seed: int) -> Sample:
+        """Return ``m`` random rows, picked without a pass over the others."""
+        index = chosen_rows(seed, self.n_rows, m)
+        piece = _checked(part(self.data, index), lambda row: f"row {index[row]} (counted from 0)")
+        return Sample(*piece, index)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterables(Source):
+    """What the caller's iterable, or function that makes one, gives."""
+
+    source: Iterable[Any] | Callable[[], Iterable[Any]]
+    form: str
+    first: bytes  # of the first row: whether it is the same each time
+    n_columns: int
+    n_rows: None = None
+    schema: None = None
+
+    def __repr__(self) -> str:
+        return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
+
+    def pieces(self, rows: int) -> Iterator[Piece]:  # noqa: ARG002  the caller's sizes stay
+        """Give the caller's pieces, checked, whatever their size."""
+        start = 0
+        for number, item in enumerate(_fresh(self.source)):
+            piece = _checked(_parts(item), _row_after(start))
+            self._require_same(piece, number)
+            yield piece
+            start += piece.X.shape[0]
+
+    def _require_same(self, piece: Piece, number: int) -> None:
+        if number == 0 and _first_row(piece) != self.first:
+            raise InvalidInput(
+                "Blocks: an iterable must give the same rows in the same order each time it is "
+                "started; got another first row. Switch shuffling off, and let a function make a "
+                "new iterator each time it is called."
+            )
+        form = _form(piece)
+        if form != self.form:
+            raise InvalidInput(
+                "Blocks: all pieces of an iterable must have the same columns, dtypes and parts; "
+                f"got {form} in piece {number} where piece 0 has {self.form}. Make them alike."
+            )
+
+
+def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
+    """Check shapes and types of arrays, once, without looking at the values."""
+    if hasattr(X, "__arrow_c_stream__") or hasattr(X, "columns"):
+        raise InvalidType(
+            f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
+            "Use Blocks.from_table(table, target=...)."
+        )
+    piece = _shaped(X, y, w)
+    if piece.X.shape[0] == 0:
+        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
+    return Arrays(piece, *piece.X.shape)
+
+
+def open_iterable(source: Any) -> Iterables:
+    """Look at the first piece of a re-iterable, or of what a function returns."""
+    if isinstance(source, Iterator):
+        raise InvalidInput(
+            "Blocks.from_iterable: the source must be readable more than once; got "
+            f"{type(source).__name__}, which is used up after one pass. Pass the function that "
+            "makes it, without calling it."
+        )
+    if not callable(source) and not isinstance(source, Iterable):
+        raise InvalidType(
+            "Blocks.from_iterable: the source must be an iterable of (X,), (X, y) or (X, y, w), or "
+            f"a function without arguments that returns one; got {type(source).__name__}."
+        )
+    started = _fresh(source)
+    if started is _fresh(source):
+        raise InvalidInput(
+            "Blocks.from_iterable: the function must make a new iterator each time it is called; "
+            "got the same one twice, which is used up after one pass. Make it inside the function."
+        )
+    for item in started:
+        piece = _checked(_parts(item), _row_after(0))
+        return Iterables(source, _form(piece), _first_row(piece), piece.X.shape[1])
+    raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
+
+
+def _row_after(start: int) -> Where:
+    return lambda row: f"row {start + row} (counted from 0)"
+
+
+def _fresh(source: Any) -> Iterator[Any]:
+    made = source() if callable(source) else source
+    if not isinstance(made, Iterable):
+        raise InvalidType(
+            "Blocks.from_iterable: the function must return an iterable of (X,), (X, y) or "
+            f"(X, y, w); got {type(made).__name__}."
+        )
+    return iter(made)
+
+
+def _parts(item: Any) -> Piece:
+    """X alone, or (X,), (X, y), (X, y, w); a Block's fourth part, its start, is dropped."""
+    if not isinstance(item, tuple | list) or not all(hasattr(a, "shape") for a in item[:1]):
+        item = (item,)
+    if not 1 <= len(item) <= 4:
+        raise InvalidInput(
+            "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
+            f"{len(item)} parts. Give these only."
+        )
+    return _shaped(*item[:3])
+
+
+def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
+    X = as_array(X, "Blocks", "X")
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise InvalidInput(
+            "Blocks: X must have two dimensions, rows and at least one column; got shape "
+            f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
+        )
+    as_floating(X[:0, ...] if not is_sparse(X) else X[:0], "Blocks", "X")
+    return Piece(X, _beside(X, y, "y", (1, 2)), _beside(X, w, "sample_weight", (1,)))
+
+
+def _beside(X: Any, array: Any, name: str, ndims: tuple[int, ...]) -> Any:
+    """Return an array with as many rows as X, or None."""
+    if array is None:
+        return None
+    array = as_array(array, "Blocks", name)
+    if is_sparse(array) or array.ndim not in ndims or array.shape[0] != X.shape[0]:
+        raise InvalidInput(
+            f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
+            f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
+        )
+    as_floating(array[:0, ...], "Blocks", name)
+    return array
+
+
+def _checked(piece: Piece, where: Where) -> Piece:
+    """Return the piece as floating numbers, all finite, weights not negative."""
+    names = ("X", "y", "sample_weight")
+    X, y, w = (
+        a if a is None else as_floating(a, "Blocks", name)
+        for a, name in zip(piece, names, strict=True)
+    )
+    require_finite(X, lambda col: f"column {col} of X", where)
+    if y is not None:
+        require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", where)
+    if w is not None:
+        require_weights(w, where)
+    return Piece(X, y, w)
+
+
+def _first_row(piece: Piece) -> bytes:
+    rows = slice(0, min(1, piece.X.shape[0]))
+    return to_numpy(part(Piece(piece.X), rows).X).tobytes()
+
+
+def _form(piece: Piece) -> str:
+    """Return what must not change from piece to piece, in words."""
+    X, y, w = piece
+    kind = f"{type(X).__name__} of {X.shape[1]} columns ({X.dtype})"
+    targets = "no y" if y is None else f"y of shape {('n', *y.shape[1:])} ({y.dtype})"
+    weights = "no weights" if w is None else f"weights ({w.dtype})"
+    return f"{kind}, {targets}, {weights}"

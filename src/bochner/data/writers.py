@@ -1,0 +1,293 @@
+"""Files that are there as a whole or not at all; tables written a chunk at a time."""
+
+import csv
+import errno
+import hashlib
+import io
+import os
+import platform
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from glob import escape
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner.data.files import reason_of
+from bochner.data.schema import listed
+from bochner.data.tables import needed
+from bochner.errors import BochnerError, DataFileError, InvalidInput
+
+try:
+    import fcntl
+except ImportError:  # no Unix: an open file cannot be removed there
+    fcntl = None  # type: ignore[assignment]
+
+Chunk = Mapping[str, Any]
+
+#: Seconds after which a part that nobody wrote to is one of a writer that was killed, where no
+#: lock tells.
+ABANDONED = 86_400
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file for writing that takes its name only once it is complete and on the disk.
+
+    ::
+
+        with atomic("model.bochner") as file:
+            file.write(...)
+
+    It is written under another name in the same folder, flushed to the disk and renamed. If
+    anything goes wrong, Ctrl-C included, that file is removed and what was at ``path`` before is
+    untouched. What a process that was killed has left is removed by the next write to ``path``:
+    a writer holds a lock on what it writes, which its system lets go when it ends. Where another
+    system may be writing, on a shared disk or before a restart, it is removed after a day. A device
+    or pipe is written directly. Mode "w" writes UTF-8 with lines ended as they are given.
+
+    Raises
+    ------
+    DataFileError
+        The disk is full, the folder is missing or may not be written.
+    """
+    path = Path(os.path.realpath(Path(path).expanduser()))
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    with _explained(path):
+        if path.is_dir():
+            raise DataFileError(f"'{path}' cannot be written: it is a folder. Name a file in it.")
+        if path.exists() and not path.is_file():
+            with path.open(mode, **text) as file:
+                yield file
+        else:
+            with _replacing(path, mode.replace("w", "x"), text) as file:
+                yield file
+
+
+@contextmanager
+def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]:
+    _require_writable(path)
+    part, file = _locked(path, mode, text)
+    try:
+        with file:
+            _remove_abandoned(path, part)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if fcntl is None:  # Windows renames no open file; elsewhere the lock is kept till then
+                file.close()
+            if path.exists():
+                part.chmod(path.stat().st_mode)
+            part.replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _locked(path: Path, mode: str, text: dict[str, Any]) -> tuple[Path, IO[Any]]:
+    """Return a new part of this file, open and under a lock while it is."""
+    while True:
+        part = path.with_name(f".{path.name[:100]}.{_system()}{secrets.token_hex(4)}.part")
+        file = part.open(mode, **text)
+        if _lock(file) is not False and part.exists():
+            return part, file
+        file.close()  # taken for abandoned before it was locked
+
+
+def _lock(file: IO[Any]) -> bool | None:
+    """Lock an open file: whether this succeeded, None where the system or disk has no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+@cache
+def _system() -> str:
+    """Return eight letters for the running system; containers on one have the same.
+
+    Locks are known to all processes of a system, and to none of another.
+    """
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except OSError:
+        name = platform.node()
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _remove_abandoned(path: Path, mine: Path) -> None:
+    """Remove what writers of this file that were killed have left."""
+    now = mine.stat().st_mtime  # by the clock of the disk
+    for part in path.parent.glob(f".{escape(path.name[:100])}.{'?' * 16}.part"):
+        with suppress(OSError):
+            if part == mine:
+                continue
+            if part.suffixes[-2][1:9] == _system():
+                _remove_unlocked(part)
+            if now - part.stat().st_mtime > ABANDONED:
+                part.unlink()
+
+
+def _remove_unlocked(part: Path) -> None:
+    """Remove a part that no process of this system has open for writing."""
+    if fcntl is None:
+        return part.unlink()  # refused while it is open
+    with part.open("rb") as file:
+        if _lock(file):
+            part.unlink()  # under the lock: who has just made it sees that it is gone
+    return None
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse a read-only file: renaming over it would succeed, against its owner's will."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a crash of the machine (not every system can promise it)."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say what the system refused; errors that are not about this file pass."""
+    try:
+        yield
+    except BochnerError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            what = "the disk is full"
+            todo = "Nothing was left behind; free some space or choose another place"
+        elif error.filename is not None and _is_ours(Path(error.filename), path):
+            what = reason_of(error)
+            todo = "Check the folder and its permissions"
+        else:
+            raise
+        raise DataFileError(f"'{path}' cannot be written: {what}. {todo}.") from error
+
+
+def _is_ours(name: Path, path: Path) -> bool:
+    return name == path or (name.parent == path.parent and name.suffix == ".part")
+
+
+def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:
+    """Write columns as .parquet or .csv, chunk by chunk, and return the number of rows.
+
+    Parameters
+    ----------
+    path : path
+        Its suffix decides the format: .parquet or .pq (needs pyarrow), .csv.
+    columns : mapping of str to array (n,), or iterable of such mappings
+        One chunk, or chunks with the same columns; only one is held at a time.
+
+    Raises
+    ------
+    InvalidInput
+        The suffix is unknown, columns differ in length or from chunk to chunk, or none came.
+    DataFileError
+        The file cannot be written; nothing is left behind.
+    MissingDependency
+        pyarrow is not installed and the file is to be Parquet.
+
+    Notes
+    -----
+    Numbers in CSV are written with as many digits as give back the same number.
+    """
+    writer = _writer_for(Path(path))
+    chunks = _checked([columns] if isinstance(columns, Mapping) else columns)
+    with atomic(path) as file:
+        return writer(file, chunks)
+
+
+def _writer_for(path: Path) -> Callable[[IO[bytes], Iterator[dict[str, np.ndarray]]], int]:
+    suffix = path.suffix.lower()
+    if suffix in (".parquet", ".pq"):
+        needed("pyarrow.parquet", "Writing Parquet")
+        return _write_parquet
+    if suffix == ".csv":
+        return _write_csv
+    raise InvalidInput(
+        f"A table must be written to a file named .parquet, .pq or .csv; got '{path.name}'."
+    )
+
+
+def _write_parquet(file: IO[bytes], chunks: Iterator[dict[str, np.ndarray]]) -> int:
+    pyarrow = needed("pyarrow", "Writing Parquet")
+    parquet = needed("pyarrow.parquet", "Writing Parquet")
+    first = pyarrow.table(next(chunks))
+    rows = first.num_rows
+    with parquet.ParquetWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for chunk in chunks:
+            table = pyarrow.table(chunk, schema=first.schema)
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def _write_csv(file: IO[bytes], chunks: Iterator[dict[str, np.ndarray]]) -> int:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    rows = 0
+    for chunk in chunks:
+        if rows == 0:
+            writer.writerow(chunk)
+        writer.writerows(zip(*(_shortest(a) for a in chunk.values()), strict=True))
+        rows += len(next(iter(chunk.values())))
+    text.flush()
+    text.detach()
+    return rows
+
+
+def _shortest(array: np.ndarray) -> list[Any]:
+    """Values that Python writes with the fewest digits that give the array's own back."""
+    if array.dtype == np.float32:
+        return [str(value) for value in array]
+    return array.tolist()
+
+
+def _array(column: Any) -> np.ndarray:
+    return to_numpy(column) if hasattr(column, "__dlpack__") else np.asarray(column)
+
+
+def _checked(chunks: Iterable[Chunk]) -> Iterator[dict[str, np.ndarray]]:
+    names: list[str] | None = None
+    for chunk in chunks:
+        arrays = {name: _array(column) for name, column in chunk.items()}
+        if not arrays:
+            raise InvalidInput("A table must have at least one column to write; got none.")
+        shapes = {array.shape for array in arrays.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            raise InvalidInput(
+                "A table must have columns of one dimension and equal length; got "
+                + ", ".join(f"{name!r} of shape {a.shape}" for name, a in arrays.items())
+                + "."
+            )
+        if names not in (None, list(arrays)):
+            raise InvalidInput(
+                f"A table must keep its columns; got {listed(arrays)} after {listed(names or [])}."
+            )
+        names = list(arrays)
+        yield arrays
+    if names is None:
+        raise InvalidInput("A table must have at least one chunk of columns to write; got none.")

@@ -1,1 +1,0 @@
-"""Learners by convex losses: support vectors, logistic, and regression by any loss."""

@@ -1,1 +1,0 @@
-"""Pictures of fitted learners, in scikit-learn's manner."""

@@ -1,1 +1,0 @@
-"""Gaussian process regression: the law, its intervals, functions drawn from it."""

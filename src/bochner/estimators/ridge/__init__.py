@@ -1,1 +1,0 @@
-"""Kernel ridge regression and classification, by features or by the kernel itself."""

@@ -1,1 +1,0 @@
-"""Stochastic gradient descent, in its six strategies."""

@@ -1,1 +1,0 @@
-"""Kernels found by gradients of leave-one-out errors, and metrics learned."""

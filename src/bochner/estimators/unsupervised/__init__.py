@@ -1,1 +1,0 @@
-"""Learners without targets, and canonical correlation: PCA, CCA, k-means, features."""

@@ -1,0 +1,60 @@
+"""Row 3b: learners with scikit-learn's interface."""
+
+from bochner.models.convex.logistic import LogisticRegression
+from bochner.models.convex.one_class import OneClassSVM
+from bochner.models.convex.regressor import KernelRegressor
+from bochner.models.convex.svc import SVC
+from bochner.models.convex.svr import SVR
+from bochner.models.displays import (
+    CalibrationDisplay,
+    PathDisplay,
+    ResidualDisplay,
+    SpectrumDisplay,
+)
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.merging import merge
+from bochner.models.ridge.classifier import KernelRidgeClassifier
+from bochner.models.ridge.exact import ExactKernel
+from bochner.models.ridge.interpolants import DoubleDescent, double_descent
+from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.sgd.classifier import KernelSGDClassifier
+from bochner.models.sgd.regressor import KernelSGDRegressor
+from bochner.models.sgd.strategies import SgdTask, StrategyCost, StrategyPlan
+from bochner.models.tune import tune
+from bochner.models.unsupervised.cca import KernelCCA
+from bochner.models.unsupervised.kmeans import KernelKMeans
+from bochner.models.unsupervised.pca import KernelPCA
+from bochner.models.unsupervised.transform import KernelFeatures
+from bochner.models.width_display import WidthDisplay
+from bochner.selection.tuning import Tuning
+
+__all__ = [
+    "SVC",
+    "SVR",
+    "CalibrationDisplay",
+    "DoubleDescent",
+    "ExactKernel",
+    "GaussianProcessRegressor",
+    "KernelCCA",
+    "KernelFeatures",
+    "KernelKMeans",
+    "KernelPCA",
+    "KernelRegressor",
+    "KernelRidge",
+    "KernelRidgeClassifier",
+    "KernelSGDClassifier",
+    "KernelSGDRegressor",
+    "LogisticRegression",
+    "OneClassSVM",
+    "PathDisplay",
+    "ResidualDisplay",
+    "SgdTask",
+    "SpectrumDisplay",
+    "StrategyCost",
+    "StrategyPlan",
+    "Tuning",
+    "WidthDisplay",
+    "double_descent",
+    "merge",
+    "tune",
+]

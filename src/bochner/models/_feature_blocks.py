@@ -1,0 +1,137 @@
+"""Features of blocks, for learners that sweep them many times."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.checks import free_bytes
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Block, Blocks
+from bochner.features import FeatureMap
+from bochner.features.nystrom import Rounded
+
+
+class Watcher(Protocol):
+    """What sees the rows of a pass on their way, as a keeper of a sample does."""
+
+    def see(self, block: Block) -> None: ...
+
+
+class FeatureBlock(NamedTuple):
+    """Consecutive rows: Z (b, D); y (b,) or (b, t) or None; w (b,) or None; first row's number."""
+
+    Z: Array
+    y: Array | None
+    w: Array | None
+    start: int
+
+
+class Kept(NamedTuple):
+    """Rows of features in memory, as solvers read them."""
+
+    block: FeatureBlock
+
+    @property
+    def cached(self) -> bool:
+        """They are."""
+        return True
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.block.Z.shape[1]
+
+    def __iter__(self) -> Iterator[FeatureBlock]:
+        return iter((self.block,))
+
+
+def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
+    """Return the weights of the rows, one where none are given."""
+    return np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64)
+
+
+class Features:
+    """The features of blocks: kept after the first pass where they fit, else made anew each time.
+
+    Parameters
+    ----------
+    phi : FeatureMap
+    blocks : Blocks
+    dtype : {"float32", "float64"}
+        Precision of the features.
+    keeper : Watcher, optional
+        Sees the rows of the first pass.
+    most_bytes : int, optional
+        Memory to keep features in, at most; default and limit: a quarter of what is free. 0 keeps
+        nothing.
+
+    Attributes
+    ----------
+    n_rows : int or None
+        Rows, once known.
+    n_features : int
+    cached : bool
+        Whether a whole pass is kept.
+
+    Notes
+    -----
+    Numbers do not depend on what is kept. Rows that turn out too many for the memory are let go
+    of at once.
+    """
+
+    def __init__(
+        self,
+        phi: FeatureMap,
+        blocks: Blocks,
+        dtype: str,
+        keeper: Watcher | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
+        self._map = Rounded(phi.kernel, phi, dtype)
+        self._blocks = blocks.with_rows(block_rows(phi.n_features))
+        self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
+        self._keeper = keeper
+        free = free_bytes() // 4
+        self._room = free if most_bytes is None else min(free, most_bytes)
+        self._kept: list[FeatureBlock] | None = None
+        self.n_features = phi.n_features
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows, once known."""
+        return self._blocks.n_rows
+
+    @property
+    def cached(self) -> bool:
+        """Whether a whole pass is kept."""
+        return self._kept is not None
+
+    def __iter__(self) -> Iterator[FeatureBlock]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        keeping = self._fits(self.n_rows or 0)
+        pass_: list[FeatureBlock] = []
+        rows = 0
+        for block in self._made():
+            rows += len(block.Z)
+            if keeping and not self._fits(rows):
+                keeping, pass_ = False, []
+            if keeping:
+                pass_.append(block)
+            yield block
+        self._kept = pass_ if keeping else None
+        self._keeper = None
+
+    def _fits(self, rows: int) -> bool:
+        return rows * self._row_bytes <= self._room
+
+    def _made(self) -> Iterator[FeatureBlock]:
+        for block in self._blocks:
+            if self._keeper is not None:
+                self._keeper.see(block)
+            y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
+            yield FeatureBlock(to_numpy(self._map(block.X)), y, w, block.start)

@@ -1,0 +1,1 @@
+"""Learners whose loss is convex."""

@@ -1,0 +1,190 @@
+"""Probabilities from decision values, that never disagree with the decision.
+
+A classifier decides for the class of the largest value f. Probabilities
+
+    p_k ∝ exp(h(f_k))   (two classes: p = 1/(1 + exp(−h(f)))),    h(f) = Σ_j a_j b_j(f),
+
+keep that decision for any rising h. The b_j are the four pieces of a broken line with knots at −1,
+0 and 1 (where support vectors lie) that is 0 at 0, and a_j > 0: so h rises, h(0) = 0, and minus the
+log-likelihood is convex in a. The sigmoid of Platt (1999) has one slope and an offset; the offset
+makes its probabilities contradict ``predict``, and is not needed: consistent losses have p = 1/2
+at f = 0.
+
+a is fitted to decision values of rows that the classifier had not seen: out of five folds, each
+fit starting from the fit to all rows, on the same features.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_expit, log_softmax
+
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.models._alike import N_FOLDS, fold_numbers
+from bochner.models._feature_blocks import FeatureBlock, Features, weights_of
+
+#: Slopes above zero, so that h rises.
+LEAST_SLOPE = 1e-3
+
+#: Newton steps after the general method.
+POLISH = 10
+
+#: Weight of the belief that slopes are 1.
+PRIOR = 0.1
+
+KNOTS = (-1.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The four slopes of h.
+
+    Attributes
+    ----------
+    slopes : (4,)
+        Below −1, from −1 to 0, from 0 to 1, and above 1.
+    log_loss : float
+        Mean of −log p of the rows it was fitted to, which the classifier had not seen.
+    """
+
+    slopes: Float[Array, " 4"]
+    log_loss: float
+
+    def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        """Return log p; one column of decision values is that of the second of two classes."""
+        scores = _pieces(f) @ self.slopes
+        if f.shape[1] == 1:
+            return log_expit(np.column_stack([-scores[:, 0], scores[:, 0]]))
+        return log_softmax(scores, axis=1)
+
+    def probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        """Return p."""
+        return np.exp(self.log_probabilities(f))
+
+
+def calibrate(
+    f: Float[Array, "n t"], codes: Float[Array, " n"], w: Float[Array, " n"]
+) -> Calibration:
+    """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
+
+    Targets are Platt's: (N + 1)/(N + 2) in place of 1, N being the rows of the class, so that
+    slopes stay finite where classes are separable.
+    """
+    K = max(2, f.shape[1])
+    owned = codes.astype(np.int64)[:, None] == np.arange(K)
+    size = (w @ owned + 1) / (w @ owned + 2)
+    targets = np.where(owned, size, ((1 - size)[codes.astype(np.int64)] / (K - 1))[:, None])
+    b = _pieces(f)
+
+    start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
+    fitted = partial(_likelihood, b=b, targets=targets, w=w)
+    found = minimize(lambda a: fitted(a)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds)
+    slopes = _polished(found.x, fitted)
+    return Calibration(slopes, fitted(slopes)[0])
+
+
+def _likelihood(
+    a: Float[Array, " j"], b: Float[Array, "n t j"], targets: Float[Array, "n K"], w: Array
+) -> tuple[float, Float[Array, " j"], Float[Array, "j j"]]:
+    """Return minus the mean log-likelihood, its slope and its curvature in the slopes a.
+
+    With a tenth of a row's worth of belief that the slopes are 1: pieces that no row reaches.
+    """
+    if b.shape[1] == 1:
+        b = np.concatenate([np.zeros_like(b), b], axis=1)
+    logs = log_softmax(b @ a, axis=1)
+    p = np.exp(logs)
+    mean = np.einsum("nk,nkj->nj", p, b)
+    slope = np.einsum("nk,nkj->j", w[:, None] * (p - targets), b)
+    bent = np.einsum("nk,nki,nkj->ij", w[:, None] * p, b, b) - (w[:, None] * mean).T @ mean
+    value = float(-w @ (targets * logs).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
+    total = float(w.sum())
+    bent = (bent + PRIOR * np.eye(len(a))) / total
+    return value / total, (slope + PRIOR * (a - 1)) / total, bent
+
+
+def _polished(a: Float[Array, " j"], fitted: Callable[..., Any]) -> Float[Array, " j"]:
+    """Take Newton steps to the least: the digits that a quasi-Newton method leaves."""
+    for _ in range(POLISH):
+        value, slope, bent = fitted(a)
+        free = (a > LEAST_SLOPE) | (slope < 0)
+        step = np.zeros(len(a))
+        step[free] = np.linalg.solve(bent[np.ix_(free, free)], slope[free])
+        while fitted(np.maximum(a - step, LEAST_SLOPE))[0] > value + 1e-14 * abs(value):
+            step /= 2
+        a = np.maximum(a - step, LEAST_SLOPE)
+    return a
+
+
+def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
+    """Return the pieces b_j of the broken line: they sum to f."""
+    low, _, high = KNOTS
+    parts = [
+        np.minimum(f - low, 0),
+        np.clip(f, low, 0),
+        np.clip(f, 0, high),
+        np.maximum(f - high, 0),
+    ]
+    return np.stack(parts, axis=2)
+
+
+def agreeing(p: Float[Array, "n K"], decided: Array) -> Float[Array, "n K"]:
+    """Return p with the decided class the first of the largest also where rounding made it equal.
+
+    Changes p by one unit in the last place, and only in such rows.
+    """
+    rows = np.flatnonzero(p.argmax(axis=1) != decided)
+    top = p[rows].max(axis=1)
+    p[rows, decided[rows]] = np.nextafter(top, 2.0)
+    return p
+
+
+# --- Folds ---------------------------------------------------------------------------------------
+
+
+class Rest:
+    """All rows of the features, those of one fold with weight zero.
+
+    Parameters
+    ----------
+    features : Features
+    held : (n,) bool
+        The rows of the fold.
+    """
+
+    def __init__(self, features: Features, held: Array) -> None:
+        self._features = features
+        self._held = held
+
+    @property
+    def cached(self) -> bool:
+        """Whether the features are kept in memory."""
+        return self._features.cached
+
+    def __iter__(self) -> Iterator[FeatureBlock]:
+        for block, held in self.blocks():
+            yield block._replace(w=np.where(held, 0.0, weights_of(block)))
+
+    def blocks(self) -> Iterator[tuple[FeatureBlock, Array]]:
+        """Give the blocks as they are, and which of their rows are in the fold."""
+        for block in self._features:
+            yield block, self._held[block.start : block.start + len(block.Z)]
+
+
+def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
+    """Return the rows without each of the folds that has some and leaves some of every class.
+
+    Without rows of a class its intercept is any number.
+    """
+    codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
+    w = np.concatenate([weights_of(block) for block in features])
+    numbers = fold_numbers(blocks, w, seed)
+    inside = np.zeros((N_FOLDS, n_classes), np.int64)
+    np.add.at(inside, (numbers, codes), w > 0)
+    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
+    return [Rest(features, numbers == fold) for fold in np.flatnonzero(serves)]

@@ -1,0 +1,244 @@
+"""One-class support vector machines at any number of rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from bochner._core.arrays import from_numpy
+from bochner._core.checks import finite
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.errors import InvalidInput
+from bochner.features import Method
+from bochner.kernels import Kernel
+from bochner.models import _engine
+from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
+from bochner.models._state import all_or_nothing, set_kernel_params
+from bochner.models.convex import iterated
+from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.width import Enough
+from bochner.solvers.convex.nonsmooth import (
+    Problem,
+    State,
+    descend,
+    from_multipliers,
+    optimum,
+)
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.regression_losses import BelowZero
+
+#: What blocks of other sizes make of scores, as a share of the largest: whitened features have
+#: errors far above those of the numbers they are made of.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+
+
+class OneClassSVM(OutlierMixin, BaseEstimator):
+    """Support of a distribution: which rows are like those seen, through features.
+
+    Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
+    problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; of a name the lengthscale is the median distance between rows.
+    method : Method or str, default "auto"
+        How features are made; see :func:`bochner.draw`.
+    n_features : int, "auto" or Enough, default 1024
+        D.
+    nu : float, default 0.5
+        Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
+        at least this share outside or at the border (to rounding of the features).
+    precision : {"auto", "float32", "float64"}, default "auto"
+        Of the features; "auto" is float64 where the fit is small.
+    tol : float, default 1e-6
+        Duality gap, and gain of a further step, as a share of ½‖β‖² and the loss.
+    max_iter : int, default 200
+        Newton steps at most.
+    random_state : int, Generator, RandomState or None, default None
+        Seed of features and samples.
+
+    Attributes
+    ----------
+    kernel_, map_, choice_, search_
+        The kernel with its numbers, φ, and how both were chosen.
+    offset_ : (1,)
+        ρ: ``decision_function`` is ``score_samples`` − ρ.
+    coef_ : (1, D)
+        β.
+    solution_ : Optimum
+        β and −ρ, duality gap, outcome, and what every step did.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : (d,) of str
+        Where the rows had names.
+
+    Notes
+    -----
+    Time O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
+    unique unless rows fill the outside exactly; then it is the middle of those that are best.
+    """
+
+    solution_: Optimum
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        method: Method | str = "auto",
+        n_features: int | str | Enough = 1024,
+        nu: float = 0.5,
+        precision: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.method = method
+        self.n_features = n_features
+        self.nu = nu
+        self.precision = precision
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    @all_or_nothing
+    def fit(
+        self,
+        X: Float[Array, "n d"],
+        y: object = None,  # noqa: ARG002
+        sample_weight: Array | None = None,
+    ) -> Self:
+        """Fit to rows in memory; y takes no part.
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
+
+    @all_or_nothing
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
+        note_columns(self, blocks, reset=True)
+        return self._fit(blocks)
+
+    def _fit(self, blocks: Blocks) -> Self:
+        nu = _as_nu(self.nu)
+        features = iterated.prepare(self, blocks)
+        _, w = iterated.rows_of(features)
+        drift = nu * float(w.sum())
+        problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
+        found = descend(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
+        found = _at_quantile(found, w, nu, ROUNDING[self.feature_dtype_])
+        self.solution_ = optimum(problem, found)
+        iterated.warn(self.solution_.outcome)
+        return self
+
+    @all_or_nothing
+    def fit_predict(
+        self, X: Float[Array, "n d"], y: object = None, sample_weight: Array | None = None
+    ) -> Array:
+        """Fit, and return +1 for rows inside and −1 for those outside."""
+        return self.fit(X, y, sample_weight).predict(X)
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+        """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
+        check_is_fitted(self)
+        return _engine.joined(list(self._decisions(predict_blocks_of(self, X))))
+
+    def score_samples(self, X: Float[Array, "n d"]) -> Array:
+        """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
+        return self.decision_function(X) + float(self.offset_[0])
+
+    def predict(self, X: Float[Array, "n d"]) -> Array:
+        """Return +1 for rows inside and −1 for those outside, (n,)."""
+        check_is_fitted(self)
+        return _engine.joined(list(self.predict_blocks(predict_blocks_of(self, X))))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the predictions of one block of rows after the other."""
+        for X, fitted in iterated.fitted_blocks(self, blocks):
+            yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
+
+    def _decisions(self, blocks: Blocks) -> Iterator[Array]:
+        for X, fitted in iterated.fitted_blocks(self, blocks):
+            yield iterated.shaped(fitted, (), like=X)
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def offset_(self) -> Float[Array, " 1"]:
+        """ρ."""
+        return -self.solution_.intercept
+
+    @property
+    def coef_(self) -> Float[Array, "1 D"]:
+        """β."""
+        return self.solution_.coef.T
+
+    @property
+    def n_iter_(self) -> int:
+        """Newton steps taken."""
+        return len(self.solution_.history)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
+        return set_kernel_params(self, params)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = accepts_sparse(self.kernel)
+        return tags
+
+
+def _as_nu(nu: object) -> float:
+    value = finite(nu, "OneClassSVM", "nu")
+    if not 0 < value <= 1:
+        raise InvalidInput(
+            f"OneClassSVM: nu must lie in (0, 1]; got {value!r}. It is the share of rows that may "
+            "lie outside: 0.05, say."
+        )
+    return value
+
+
+def _start(problem: Problem, nu: float) -> State:
+    """Return the point where every row pulls alike, with the share nu of them outside."""
+    at = from_multipliers(problem, np.full(problem.y.shape, -nu))
+    f, w = at.fitted[:, 0], problem.w[:, 0]
+    order = np.argsort(f)
+    outside = np.searchsorted(np.cumsum(w[order]), nu * w.sum())
+    rho = f[order[min(outside, len(f) - 1)]]
+    width = float(np.sqrt(w @ (f - rho) ** 2 / w.sum())) or 1.0
+    return replace(at, fitted=at.fitted - rho, intercept=np.array([-rho]), width=width)
+
+
+def _at_quantile(at: State, w: Float[Array, "n 1"], nu: float, rounding: float) -> State:
+    """Return the state with the offset that leaves at most the share nu of the weight outside.
+
+    The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
+    which this is the middle. Rows at the border, of equal scores but for rounding, are inside.
+    """
+    there = w[:, 0] > 0
+    order = np.argsort(at.fitted[there, 0], kind="stable")
+    f, weights = at.fitted[there, 0][order], w[there, 0][order]
+    shares = np.cumsum(weights) / weights.sum()
+    border = int(np.searchsorted(shares, nu, side="right"))
+    if border == len(f):
+        return at  # all may lie outside
+    margin = rounding * float(np.abs(f - at.intercept).max())
+    shift = f[border] - margin
+    if border and shares[border - 1] > nu * (1 - 1e-12):
+        shift = min(shift, 0.5 * (f[border - 1] + f[border]))
+    return replace(at, fitted=at.fitted - shift, intercept=at.intercept - shift)

@@ -1,0 +1,447 @@
+"""Gaussian process regression at any number of rows."""
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.checks import integer, warn_user
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import LOO_ROWS
+from bochner.data.blocks import Blocks
+from bochner.data.sample import Keeper
+from bochner.data.sources import Piece, join
+from bochner.errors import InvalidInput
+from bochner.features import Method
+from bochner.kernels import Kernel
+from bochner.models import _engine
+from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
+from bochner.models._state import all_or_nothing, set_kernel_params
+from bochner.models.gaussian_process.adaptation import as_double, left_out, solve_process
+from bochner.models.gaussian_process.cross import CrossConformal, cross_conformal
+from bochner.models.gaussian_process.functions import Functions, draw_functions
+from bochner.models.gaussian_process.intervals import Conformal, as_coverage
+from bochner.models.gaussian_process.lengthscales import as_search
+from bochner.models.gaussian_process.predictive import Predictive
+from bochner.models.ridge import normal
+from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.width import Enough
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
+from bochner.sums.moments import Precision
+
+#: Rows beyond those that lengthscales are compared on, whose leave-one-out errors calibrate.
+ENOUGH = 1024
+
+#: Rows of a full covariance, at most: 8 bytes times their square.
+MOST_ROWS = 20_000
+
+
+class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Gaussian process regression through features, in one pass over the rows.
+
+    ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
+    scikit-learn's does; bounds of a new y are those of ``predict_interval``.
+
+    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²): f is φ(x)·β + b on the features and what they leave
+    out of k beside it, so that the standard deviation far from the data is that of the kernel.
+    Noise σ² and amplitude a² are those of the largest marginal likelihood.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is, times the amplitude. A name means: of this family, with the
+        lengthscale chosen from a sample of the rows; see :class:`KernelRidge`.
+    method : Method or str, default "auto"
+        How features are made; see :func:`bochner.draw`.
+    n_features : int, "auto" or Enough, default 1024
+        D.
+    metric : None or "learned", default None
+        See :class:`bochner.KernelRidge`.
+    noise : "evidence" or float, default "evidence"
+        σ², a variance in units of y², or: chosen by the evidence.
+    amplitude : "evidence" or float, default "evidence"
+        a², the same for what the kernel is multiplied by.
+    lengthscale : {"auto", "loo", "evidence"}, default "auto"
+        How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
+        stays as it is. "evidence": of names and values, one a column where that is worth it, by
+        the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
+        "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo".
+    precision : {"auto", "float32", "float64"}, default "auto"
+        As that of :class:`KernelRidge`.
+    fit_intercept : bool, default True
+        Whether f has an unknown mean b, of flat prior; otherwise it is zero.
+    random_state : int, Generator, RandomState or None, default None
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with its numbers, without the amplitude.
+    map_ : FeatureMap
+        φ.
+    noise_variance_, amplitude_ : float or (t,)
+        σ² and a². What the features leave out is noise in ``evidence_``, but not in this σ².
+    log_marginal_likelihood_value_ : float
+        Of the process on the features, summed over targets; with an intercept, of the contrasts.
+    evidence_ : Evidence
+        Noise, amplitude and log likelihood of each target, and how their choice went.
+    loo_log_density_ : float
+        Mean log density of a row of the sample under the law without it, as row and landmark.
+    predictive_ : Predictive
+        Law of f(x): posterior of the coefficients, and what the features leave out.
+    calibration_ : Conformal or CrossConformal
+        Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
+    search_ : LengthscaleSearch or Tuning
+        Lengthscales tried, and their errors, or minus their log evidence a row.
+    moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
+        As those of :class:`KernelRidge`.
+
+    Notes
+    -----
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n; the first calibrated
+    interval takes five or ten fits more up to 5,119 rows. The mean is that of
+    :class:`KernelRidge` with alpha σ²/a². With exact features (Nyström with all rows) it is the
+    exact Gaussian process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import GaussianProcessRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (500, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(500)
+    >>> model = GaussianProcessRegressor(random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[1.0], [30.0]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.0)) < 0.05 and std[0] < 0.05 and std[1] > 0.5)
+    True
+    """
+
+    predictive_: Predictive
+    _calibration: Conformal | CrossConformal
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        method: Method | str = "auto",
+        n_features: int | str | Enough = 1024,
+        metric: str | None = None,
+        noise: float | str = "evidence",
+        amplitude: float | str = "evidence",
+        lengthscale: str = "auto",
+        precision: str = "auto",
+        fit_intercept: bool = True,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.method = method
+        self.n_features = n_features
+        self.metric = metric
+        self.noise = noise
+        self.amplitude = amplitude
+        self.lengthscale = lengthscale
+        self.precision = precision
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    @all_or_nothing
+    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+        y : (n,) or (n, t)
+            Targets are independent processes with one kernel, each with its noise and amplitude.
+        sample_weight : (n,), optional
+            A row of weight w has noise σ²/w, and counts as w rows.
+        """
+        return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
+
+    @all_or_nothing
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
+        note_columns(self, blocks, reset=True)
+        return self._fit(blocks)
+
+    @all_or_nothing
+    def partial_fit(
+        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
+    ) -> Self:
+        """Add rows to those seen so far, and solve again.
+
+        The first call draws the map and chooses the lengthscale, where that is open; noise and
+        amplitude are chosen again each time. All calls equal one ``fit`` with the same map.
+        """
+        first = not hasattr(self, "moments_")
+        blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
+        if first:
+            return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
+        normal.check_targets(self, blocks)
+        keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
+        self.moments_ += _engine.sweep(self.map_, blocks, self.feature_dtype_, "float64", keeper)
+        return self._finish(blocks, keeper)
+
+    def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
+        _engine.check_precision(self)
+        as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
+        self.target_shape_ = normal.target_shape(self, blocks)
+        _engine.choose(self, blocks, search=as_search(self))
+        self._asked = {**self.get_params(deep=False), "random_state": self.seed_}
+        self.rows_seen_ = 0
+        dtype = precision or _engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
+        self.feature_dtype_ = dtype
+        keeper = Keeper(self.seed_)
+        self.moments_ = _engine.sweep(self.map_, blocks, dtype, dtype, keeper)
+        self._finish(blocks, keeper)
+        limited = self.evidence_.outcome is EvidenceOutcome.FLOAT32_LIMITED
+        if limited and self.precision == "auto":
+            self.moments_ = _engine.sweep(self.map_, blocks, dtype, "float64")
+            self._solve()
+        return self._warn()
+
+    def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
+        self.rows_seen_ += _engine.count_rows(blocks)
+        self.sample_ = keeper.sample
+        normal.require_squares(self)
+        return self._solve()
+
+    @all_or_nothing
+    def solve_again(self) -> Self:
+        """Solve anew from the moments and the sample of rows as they are now."""
+        check_is_fitted(self)
+        return self._solve()._warn()
+
+    def _solve(self) -> Self:
+        given = [as_variance(getattr(self, name), name) for name in ("noise", "amplitude")]
+        self.predictive_, densities = solve_process(self, *given)
+        self.loo_log_density_ = float(densities.sum())
+        self.__dict__.pop("_calibration", None)
+        return self
+
+    @all_or_nothing
+    def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
+        """Make intervals by errors on rows that were not fitted on: split conformal prediction.
+
+        A new row that is exchangeable with these is then covered with the chance asked for,
+        whatever the model. ``partial_fit`` goes back to scores of the rows of the fit.
+        """
+        check_is_fitted(self)
+        blocks = fit_blocks_of(self, X, y, None, reset=False)
+        normal.check_targets(self, blocks)
+        parts = [(self._law(block.X), to_numpy(block.y)) for block in blocks]
+        errors = np.concatenate([y.reshape(mean.shape) - mean for (mean, _), y in parts])
+        variance = np.concatenate([variance for (_, variance), _ in parts])
+        deviation = np.sqrt(variance + self.predictive_.noise)
+        self._calibration = Conformal.of(errors, deviation, "held out")
+        return self
+
+    def _warn(self) -> Self:
+        outcome = self.evidence_.outcome
+        if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
+            warn_user(str(outcome))
+        return self
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def predict(
+        self, X: Float[Array, "m d"], return_std: bool = False, return_cov: bool = False
+    ) -> Any:
+        """Return the mean of f at rows, and the deviation of f there: that of a new y is larger.
+
+        Parameters
+        ----------
+        X : (m, d)
+        return_std : bool, default False
+            Also return the standard deviation of f(x). As in scikit-learn it is that of the
+            function, without noise: √(std² + ``noise_variance_``) is that of a new y, whose bounds
+            are those of :meth:`predict_interval`.
+        return_cov : bool, default False
+            Also return the covariance of f at all pairs of rows; at most 20,000 rows.
+
+        Returns
+        -------
+        mean : (m,) or (m, t)
+        std : (m,) or (m, t)
+        cov : (m, m) or (m, m, t)
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise InvalidInput("predict: ask for return_std or return_cov, not both.")
+        blocks = predict_blocks_of(self, X)
+        if return_cov:
+            return self._covariance(blocks)
+        if return_std:
+            return tuple(_engine.joined(list(p)) for p in zip(*self._moments(blocks), strict=True))
+        return _engine.joined(list(self.predict_blocks(blocks)))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the mean of one block of rows after the other."""
+        check_is_fitted(self)
+        for block in self._sized(blocks):
+            yield self._shaped(self.predictive_.posterior.mean(as_double(self, block.X)), block.X)
+
+    def predict_interval(
+        self, X: Float[Array, "m d"], coverage: float = 0.95, calibrated: bool = True
+    ) -> tuple[Array, Array, Array]:
+        """Return the mean and the bounds that a new y lies between with chance ``coverage``.
+
+        Parameters
+        ----------
+        X : (m, d)
+        coverage : float, default 0.95
+        calibrated : bool, default True
+            By scores of rows that the model compared had not seen: :attr:`calibration_`, whose
+            ``guarantee`` says what holds. False: the normal quantile times √(std² +
+            ``noise_variance_``), true if the model is.
+
+        Returns
+        -------
+        mean, lower, upper : (m,) or (m, t)
+        """
+        check_is_fitted(self)
+        coverage = as_coverage(coverage)
+        parts = []
+        for block in self._sized(predict_blocks_of(self, X)):
+            found = self._interval(block.X, coverage, calibrated)
+            parts.append([self._shaped(a, block.X) for a in found])
+        mean, lower, upper = (_engine.joined(list(part)) for part in zip(*parts, strict=True))
+        return mean, lower, upper
+
+    def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, Array, Array]:
+        """Return means and bounds, each (b, t)."""
+        mean, variance = self._law(X)
+        deviation = np.sqrt(variance + self.predictive_.noise)
+        if not calibrated:
+            half = norm.ppf(0.5 + coverage / 2) * deviation
+            return mean, mean - half, mean + half
+        judged = self.calibration_
+        if isinstance(judged, Conformal):
+            return mean, *judged.bounds(mean, deviation, coverage)
+        low, high = judged.bounds(X, coverage)
+        return mean, np.minimum(low, mean), np.maximum(high, mean)
+
+    def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
+        """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
+        check_is_fitted(self)
+        blocks = fit_blocks_of(self, X, y, None, reset=False)
+        normal.check_targets(self, blocks)
+        parts = []
+        for block in self._sized(blocks):
+            mean, variance = self._law(block.X)
+            spread = np.maximum(variance + self.predictive_.noise, np.finfo(np.float64).tiny)
+            error = to_numpy(block.y).reshape(mean.shape) - mean
+            parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
+        return np.concatenate(parts).reshape(-1, *self.target_shape_)
+
+    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions:
+        """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
+
+        Cheap to evaluate and the same everywhere; see :class:`Functions`.
+        """
+        check_is_fitted(self)
+        n = integer(n, "sample_functions", "n", 1)
+        return draw_functions(copy(self), n, seed_of(random_state))
+
+    def sample_y(self, X: Float[Array, "m d"], n_samples: int = 1, random_state: Seed = 0) -> Array:
+        """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
+        return self.sample_functions(n_samples, random_state)(X)
+
+    def _sized(self, blocks: Blocks) -> Blocks:
+        return blocks.with_rows(_engine.block_rows(self.map_.n_features))
+
+    def _law(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f."""
+        Z = as_double(self, X)
+        return self.predictive_.posterior.mean(Z), self.predictive_.variance(X, Z)
+
+    def _moments(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        for block in self._sized(blocks):
+            mean, variance = self._law(block.X)
+            yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance), block.X)
+
+    def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
+        X = join([Piece(block.X) for block in blocks]).X
+        if X.shape[0] > MOST_ROWS:
+            raise InvalidInput(
+                f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
+                f"{X.shape[0]:,}. Ask for return_std=True, or for fewer rows."
+            )
+        Z = as_double(self, X)
+        cov, shape = self.predictive_.covariance(X, Z), (len(Z), len(Z), *self.target_shape_)
+        mean = self._shaped(self.predictive_.posterior.mean(Z), X)
+        return mean, from_numpy(cov.reshape(shape), like=X)
+
+    def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
+        return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def calibration_(self) -> Conformal | CrossConformal:
+        """Scores that calibrated intervals are made of, and what they guarantee.
+
+        Found when first asked for, and kept. Up to 5,119 rows (or where fewer than that are kept)
+        by CV+: ten fits without a tenth of the rows each, five without a fifth from 513 rows on.
+        With more, by leave-one-out errors of rows beyond the 4,096 that lengthscales were compared
+        on.
+        """
+        check_is_fitted(self)
+        if "_calibration" not in self.__dict__:
+            self._calibration = self._calibrated()
+        return self._calibration
+
+    def _calibrated(self) -> Conformal | CrossConformal:
+        """Score rows that chose no lengthscale, where they are many, or refit without folds."""
+        order = np.argsort(self.sample_.priority, kind="stable")
+        if len(order) - LOO_ROWS < ENOUGH:
+            return cross_conformal(self, self.sample_)
+        errors, deviation = (of_all[order[LOO_ROWS:]] for of_all in left_out(self, self.sample_))
+        return Conformal.of(errors, deviation, "leave one out")
+
+    @property
+    def evidence_(self) -> Evidence:
+        """Noise, amplitude and likelihood of the fit."""
+        return self.predictive_.posterior.evidence
+
+    @property
+    def noise_variance_(self) -> Any:
+        """σ², the variance of a new y about f(x)."""
+        return self._by_target(self.predictive_.noise)
+
+    @property
+    def amplitude_(self) -> Any:
+        """a², what the kernel is multiplied by."""
+        return self._by_target(self.evidence_.amplitude)
+
+    @property
+    def alpha_(self) -> Any:
+        """σ²/a² of the fit: the penalty of the ridge regression with the same mean."""
+        return self._by_target(self.evidence_.alpha)
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """Log p(y), summed over targets."""
+        return float(self.evidence_.log_likelihood.sum())
+
+    def _by_target(self, values: Float[Array, " t"]) -> Any:
+        return values if self.target_shape_ else float(values[0])
+
+    # --- scikit-learn ----------------------------------------------------------------------------
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
+        return set_kernel_params(self, params)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = accepts_sparse(self.kernel)
+        return tags

@@ -1,0 +1,433 @@
+"""Features of all rows, for the exact answer: they precondition it, and choose the penalty."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bochner._core import native
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.blas import eigh, one_thread
+from bochner._core.checks import integer, positive
+from bochner._core.random import seed_of
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Piece, chosen_rows, join, part
+from bochner.errors import InvalidInput
+from bochner.features import FeatureMap, Method, Nystrom
+from bochner.features.auto import Choice
+from bochner.features.draw import as_method
+from bochner.kernels import (
+    Constant,
+    CoordinateWise,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Stationary,
+    Sum,
+)
+from bochner.kernels.distances import overflow
+from bochner.kernels.stationary import Radial
+from bochner.models import _engine
+from bochner.models._folds import N_FOLDS, fold_numbers
+from bochner.models.ridge.normal import share_of, target_shape
+from bochner.selection.lengthscale import as_kernel
+from bochner.selection.width import as_enough
+from bochner.solvers.cg import (
+    FeaturePreconditioner,
+    Found,
+    System,
+    solve_system,
+)
+from bochner.solvers.operator import TILE, KernelOperator
+from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.solvers.ridge.path import Alpha, as_alpha, kfold_errors, least_alpha, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.sums.moments import Accumulator, Moments, Precision
+
+#: Rows that leave-one-out errors are computed for: all up to this, else so many at random.
+MOST_LOO_ROWS = 8192
+
+#: Share of a penalty that features may be rounded by.
+ROUNDED = 0.01
+
+#: Features that one thread chooses landmarks for, and whose Gram it decomposes: several gain
+#: little, and where another process holds a processor they wait longer than one takes.
+ALONE = 1024
+
+#: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
+MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
+
+    X: Any
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    number: Array
+
+    @property
+    def weight(self) -> float:
+        return float(self.w.sum())
+
+
+def gather(blocks: Blocks) -> Rows:
+    """Return all rows; those of zero weight take no part."""
+    pieces = []
+    for block in blocks:
+        n = block.X.shape[0]
+        X = block.X if is_sparse(block.X) else to_numpy(block.X)
+        y = to_numpy(block.y).astype(np.float64).reshape(n, -1)
+        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
+        pieces.append(Piece(X.astype(np.float64, copy=False), y, w))
+    X, y, w = join(pieces)
+    kept = np.flatnonzero(w > 0)
+    if len(kept) < len(w):
+        X, y, w = part(Piece(X, y, w), kept)
+    return Rows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Features of the rows about their means and weighted, and the ridge regression on them."""
+
+    Z: Float[Array, "n r"]
+    eigen: Eigen
+    mean: Float[Array, " t"]
+    solution: Solution
+
+
+def prepare(model: Any, rows: Rows, alpha: Alpha) -> Prepared:
+    """Make the features, and choose the penalty on them.
+
+    They are of float32, in half of the time, where a penalty is given that they serve for.
+    """
+    Z, sums, moments, eigen = _single(model, rows, alpha) or _summed(model, rows, "float64")
+    kfold = _kfold(model, rows, Z, sums) if alpha == "kfold" else None
+    Z -= moments.feature_mean.astype(Z.dtype)
+    solution = solve_ridge(
+        eigen,
+        (moments.feature_mean, moments.target_mean),
+        alpha,
+        _loo_rows(model, rows, Z, moments) if alpha == "loo" else (),
+        kfold=kfold,
+        per_target=model.alpha_per_target,
+    )
+    Z *= np.sqrt(rows.w).astype(Z.dtype)[:, None]
+    return Prepared(Z, eigen, moments.target_mean, solution)
+
+
+class _Summed(NamedTuple):
+    """Features, their moments, the same about zero if there is no intercept, and eigenvalues."""
+
+    Z: Float[Array, "n r"]
+    sums: Moments
+    moments: Moments
+    eigen: Eigen
+
+
+def _single(model: Any, rows: Rows, alpha: Alpha) -> _Summed | None:
+    """Return all in float32; None where a penalty must be found, or is too small for it."""
+    if isinstance(alpha, str):
+        return None
+    trace = peak(model.kernel_, rows) ** 2 * rows.weight
+    if not trace <= min(MOST_TRACE * np.min(alpha), LARGEST_TRACE):
+        return None
+    found = _summed(model, rows, "float32")
+    return found if _serves(found.eigen.values, alpha) else None
+
+
+def _summed(model: Any, rows: Rows, precision: Precision) -> _Summed:
+    Z, sums = _features(model.map_, rows, precision)
+    moments = sums if model.fit_intercept else sums.about_zero()
+    with one_thread() if Z.shape[1] <= ALONE else nullcontext():
+        return _Summed(Z, sums, moments, decompose(moments, model.fit_intercept))
+
+
+def _features(
+    phi: FeatureMap, rows: Rows, precision: Precision
+) -> tuple[Float[Array, "n r"], Moments]:
+    """Return φ of all rows, and its moments."""
+    size = _engine.block_rows(phi.n_features)
+    Z, sums = np.empty((len(rows.w), phi.n_features), precision), Accumulator(precision)
+    for start in range(0, len(Z), size):
+        here = slice(start, start + size)
+        Z[here] = _engine.as_features(phi, rows.X[here], precision)
+        sums.add(Z[here], rows.y[here], rows.w[here])
+    return Z, sums.moments()
+
+
+def _loo_rows(
+    model: Any, rows: Rows, Z: Array, moments: Moments
+) -> Iterator[tuple[Array, Array, Array]]:
+    n = len(Z)
+    kept = chosen_rows(model.seed_, n, min(n, MOST_LOO_ROWS))
+    for some in np.array_split(kept, max(1, len(kept) // _engine.block_rows(Z.shape[1]))):
+        yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
+
+
+def _kfold(model: Any, rows: Rows, Z: Array, total: Moments) -> Any:
+    numbers = fold_numbers(model.seed_, 0, int(rows.number[-1]) + 1)[rows.number]
+    own = [numbers == k for k in range(N_FOLDS)]
+    folds = [Moments.of(Z[k], rows.y[k], rows.w[k]) for k in own if k.any()]
+    return lambda alphas: kfold_errors(total, folds, alphas, model.fit_intercept)
+
+
+def rounded(Z: Array, values: Array, alphas: Array) -> Array:
+    """Return Z in float32, where what that changes of ZZᵀ is little beside the penalties."""
+    return Z.astype(np.float32, copy=False) if _serves(values, alphas) else Z
+
+
+def _serves(values: Array, alphas: Any) -> bool:
+    """Whether float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties."""
+    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
+    return bool(rounding <= ROUNDED * np.min(alphas))
+
+
+def peak(kernel: Kernel, rows: Rows) -> float:
+    """Return the largest √k(x, x) of the rows."""
+    return float(np.sqrt(np.max(kernel.diag(rows.X))))
+
+
+# --- Kernel ridge regression with the kernel itself: the n × n answer, without an n × n matrix ---
+#
+# With A = √w K √w, and without the direction √w where an intercept takes it up, the model is
+# f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
+# Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
+
+#: So few rows have an n × n matrix, and its eigenvectors, in no time.
+FEW_ROWS = 100
+
+#: Width of the preconditioner where it is left open.
+WIDTH = 1024
+
+NYSTROM = Nystrom()
+
+
+@dataclass(frozen=True)
+class ExactKernel(Method):
+    """The kernel itself, by preconditioned conjugate gradients; the method of ``"exact"``.
+
+    Parameters
+    ----------
+    preconditioner : Method or str, default "nystrom"
+        Features, ``n_features`` of them, that make the system easy: Nyström with pivots, or a
+        Mercer map where the kernel has one. Fourier features help little.
+    tol : float, default 1e-6
+        Every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is within so much of the exact
+        one, in units of the target's standard deviation. Proved from the residual, not guessed;
+        mostly the error is ten to a hundred times smaller.
+    max_iter : int, default 1000
+        Of conjugate gradients.
+    """
+
+    preconditioner: Method | str = NYSTROM
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
+        object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
+        least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
+        object.__setattr__(self, "max_iter", least)
+
+
+def as_exact(method: object) -> ExactKernel | None:
+    """Return the method if it is the kernel itself, or its name."""
+    if isinstance(method, str) and method == "exact":
+        return ExactKernel()
+    return method if isinstance(method, ExactKernel) else None
+
+
+def takes_pieces(model: Any) -> bool:
+    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
+    if as_exact(model.method) is not None:
+        raise AttributeError(
+            f'{type(model).__name__}.partial_fit: method="exact" needs all rows at once; call fit, '
+            "or take features, whose moments add up."
+        )
+    return True
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
+
+def fit_exact(model: Any, method: ExactKernel, blocks: Blocks) -> None:
+    """Choose what is open on features, then solve for the kernel itself."""
+    alpha = as_alpha(model.alpha)
+    if least_alpha(alpha) == 0:
+        raise InvalidInput(
+            f'{type(model).__name__}: method="exact" requires alpha above 0; got {model.alpha!r}. '
+            "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
+        )
+    _choose(model, method, blocks)
+    model.target_shape_ = target_shape(model, blocks)
+    model.rows_seen_ = _engine.count_rows(blocks)
+    model.feature_dtype_ = "float64"
+    rows = gather(blocks)
+    prepared = prepare(model, rows, alpha)
+    found, intercept = _solve(model, method, rows, prepared)
+    model.X_fit_ = rows.X
+    model.solution_ = _solution(rows, prepared, found, intercept, method.tol)
+
+
+def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
+    """Choose the kernel, and draw the preconditioner's features from a sample of the rows."""
+    kernel, preconditioner = as_kernel(model.kernel), as_method(method.preconditioner)
+    model.seed_ = seed_of(model.random_state)
+    sample = _engine.presample(blocks, model.seed_)
+    width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
+    share, d = share_of(model, blocks), blocks.n_columns
+    kernel = _engine.in_metric(model, kernel, preconditioner, sample, width, share)
+    with one_thread() if isinstance(kernel, Kernel) and width <= ALONE else nullcontext():
+        recipe = _engine.prepare(
+            kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
+        )
+    model.kernel_, model.map_, model.search_ = recipe.kernel, recipe.map, recipe.search
+    reason = (
+        f"The exact kernel, by conjugate gradients preconditioned with {recipe.map.n_features} "
+        f"features of {recipe.choice.method}."
+    )
+    model.choice_ = Choice(recipe.map, method, (), reason)
+
+
+def _solve(
+    model: Any, method: ExactKernel, rows: Rows, prepared: Prepared
+) -> tuple[Found, Float[Array, " t"]]:
+    """Solve for u; return it, and the intercept."""
+    kernel = model.kernel_
+    operator = _operator(kernel, rows.X)
+    seen = _Seen(operator, rows.w, model.fit_intercept)
+    alphas = np.broadcast_to(np.asarray(prepared.solution.alpha), prepared.mean.shape)
+    eigen = prepared.eigen
+    system = System(
+        seen.exact,
+        seen.rough if seen.operator.single else seen.exact,
+        seen.project(np.sqrt(rows.w)[:, None] * (rows.y - prepared.mean)),
+        alphas,
+        (1 + model.fit_intercept) * peak(kernel, rows),
+        np.sqrt(eigen.power / eigen.weight),
+    )
+    Z = rounded(prepared.Z, eigen.values, alphas)
+    inverse = FeaturePreconditioner(Z, eigen.values, eigen.vectors, alphas)
+    ordered = bool(model.map_.below_kernel) and Z.dtype == np.float64
+    if len(rows.w) <= FEW_ROWS:
+        found = _solve_few(system, seen)
+        return found, prepared.mean - seen.lift
+    tol, most = method.tol, method.max_iter
+    with one_thread():  # or its threads wait in those of the compiled loop
+        found = solve_system(
+            system, lambda r: seen.project(inverse(r)), tol=tol, max_iter=most, ordered=ordered
+        )
+    return found, prepared.mean - seen.lift
+
+
+def _solve_few(system: System, seen: "_Seen") -> Found:
+    """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
+    A = seen.exact(seen.project(np.eye(len(system.right))))
+    values, vectors = eigh(A, driver="evd", check_finite=False)
+    weights = np.maximum(values, 0.0)[:, None] + system.alphas
+    u = seen.project(vectors @ (vectors.T @ system.right / weights))
+    system.residual(u)
+    return Found(u, 0 * system.alphas, True, 0, ("solved by eigenvectors of all rows",))
+
+
+def _operator(kernel: Kernel, X: Array) -> KernelOperator:
+    """Return the operator, by the compiled loop alone where the kernel has one for these rows."""
+    loop = kernel.compiled if isinstance(kernel, Radial | CoordinateWise) else None
+    if loop is not None and not is_sparse(X) and isinstance(kernel, Stationary):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            scaled = (X - X.mean(axis=0)) / np.asarray(kernel.lengthscale)
+        if np.isfinite(scaled).all() and not overflow(scaled, scaled):
+            return KernelOperator(
+                lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
+            )
+    return KernelOperator(kernel.evaluate, X, moved=_of_differences(kernel))
+
+
+def _of_differences(kernel: Kernel) -> bool:
+    """Whether the kernel is one of x − y alone."""
+    if isinstance(kernel, Sum | Product):
+        return _of_differences(kernel.left) and _of_differences(kernel.right)
+    if isinstance(kernel, Scaled | Power):
+        return _of_differences(kernel.kernel)
+    return isinstance(kernel, Stationary | Constant)
+
+
+class _Seen:
+    """A: the kernel as the fit sees it, weighted, and without the direction of the intercept.
+
+    ``lift`` is the weighted mean of K c in the last exact product: what the intercept takes off.
+    """
+
+    def __init__(self, operator: KernelOperator, w: Float[Array, " n"], centred: bool) -> None:
+        self.operator, self.w, self.centred = operator, w, centred
+        self.lift: Any = 0.0
+
+    def exact(self, V: Array) -> Array:
+        products = self._products(V, "float64")
+        if self.centred:
+            self.lift = np.sqrt(self.w) @ products / self.w.sum()
+        return self.project(products)
+
+    def rough(self, V: Array) -> Array:
+        return self.project(self._products(V, "float32"))
+
+    def project(self, V: Array) -> Array:
+        """Return V without its part along √w, where an intercept is fitted."""
+        if not self.centred:
+            return V
+        root = np.sqrt(self.w)
+        return V - np.outer(root, root @ V / self.w.sum())
+
+    def _products(self, V: Array, precision: Precision) -> Array:
+        root = np.sqrt(self.w)[:, None]
+        return root * self.operator.product(root * V, precision)
+
+
+def _solution(
+    rows: Rows, prepared: Prepared, found: Found, intercept: Float[Array, " t"], tol: float
+) -> Solution:
+    chosen = prepared.solution
+    power = (np.asarray(chosen.alpha) ** 2) * (found.u**2).sum(axis=0)
+    return Solution(
+        np.sqrt(rows.w)[:, None] * found.u,
+        intercept,
+        chosen.alpha,
+        _outcome(chosen, found, tol),
+        chosen.path,
+        chosen.criterion,
+        power / rows.weight,
+        found.history,
+    )
+
+
+def _outcome(chosen: Solution, found: Found, tol: float) -> Outcome:
+    if chosen.outcome is Outcome.CONSTANT_TARGET:
+        return Outcome.CONSTANT_TARGET
+    if np.any(found.bound > tol):
+        return Outcome.NOT_CONVERGED
+    edge = chosen.outcome in (Outcome.EDGE_LOW, Outcome.EDGE_HIGH)
+    return chosen.outcome if edge else Outcome.SOLVED
+
+
+# --- prediction ----------------------------------------------------------------------------------
+
+
+def predict_exact(model: Any, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
+    dual, fitted, kernel = model.solution_.coef, model.X_fit_, model.kernel_
+    for block in blocks.with_rows(TILE):
+        X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
+        X = X.astype(np.float64, copy=False)
+        total = np.zeros((X.shape[0], dual.shape[1])) + model.solution_.intercept
+        for start in range(0, len(dual), TILE):
+            here = slice(start, start + TILE)
+            total += kernel(X, fitted[here]) @ dual[here]
+        yield block.X, total

@@ -1,0 +1,1 @@
+"""Learners by stochastic gradient descent."""

@@ -1,0 +1,176 @@
+"""What a clustering costs in the kernel's own terms, and what more clusters would save."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from bochner._core.shapes import Array, Float
+from bochner.certify.sample import row_sums, sample
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput
+from bochner.features.nystrom import Rounded
+
+#: Rows whose kernel matrix is compared with that of the features, or whose silhouettes are taken.
+COMPARED_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """The cost of a clustering in features, and where its cost in the kernel lies.
+
+    The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
+    the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from that of the
+    features by tr E − tr PE. Where Z Zᵀ ⪯ K that lies in [0, tr E]; otherwise
+    |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
+    (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over
+    all clusterings, of a sample.
+
+    Attributes
+    ----------
+    features : float
+        Σ w |φ(x) − mean|².
+    low, high : float
+        Between these lies the cost in the kernel.
+    hidden : float
+        A clustering of least cost in features costs at most this much more, in the kernel, than
+        the best there is.
+    confidence : float
+        Of low, high and hidden: 1 where they are certain.
+    weight : float
+        Σ w, the number of rows: divide by it for the mean squared distance.
+    n_clusters, n_features : int
+    below_kernel : bool
+        Whether Z Zᵀ ⪯ K.
+    """
+
+    features: float
+    low: float
+    high: float
+    hidden: float
+    confidence: float
+    weight: float
+    n_clusters: int
+    n_features: int
+    below_kernel: bool
+
+    @staticmethod
+    def below(
+        cost: float, left_out: float, weight: float, n_clusters: int, n_features: int
+    ) -> "KernelCost":
+        """Return what holds for features below their kernel; ``left_out`` is tr E."""
+        gap = max(left_out, 0.0)
+        return KernelCost(
+            cost, cost, cost + gap, gap, 1.0, weight, n_clusters, n_features, below_kernel=True
+        )
+
+    @staticmethod
+    def around(
+        cost: float,
+        left_out: float,
+        error: tuple[float, float],
+        weight: float,
+        n_clusters: int,
+        n_features: int,
+    ) -> "KernelCost":
+        """Return what holds for other features; ``error`` is ‖E‖_F and its confidence."""
+        gap = n_clusters**0.5 * error[0]
+        middle = cost + left_out
+        return KernelCost(
+            cost,
+            max(middle - gap, 0.0),
+            middle + gap,
+            2 * gap,
+            error[1],
+            weight,
+            n_clusters,
+            n_features,
+            below_kernel=False,
+        )
+
+    def __str__(self) -> str:
+        """Return what it says, in three sentences."""
+        per = self.weight or 1.0
+        sure = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
+        why = "the features lie below the kernel; " if self.below_kernel else ""
+        return (
+            f"In {self.n_features:,} features these {self.n_clusters:,} clusters cost "
+            f"{self.features / per:.4g} a row (mean squared distance to the cluster's mean). In "
+            f"the kernel's own terms the cost lies between {self.low / per:.4g} and "
+            f"{self.high / per:.4g} a row ({why}{sure}). A clustering of least cost in features "
+            f"costs at most {self.hidden / per:.3g} a row more, in the kernel, than the best there "
+            "is."
+        )
+
+
+def kernel_cost(model: Any, sums: tuple[float, float, float, int], rows: RowSample) -> KernelCost:
+    """Return the cost of a model's clusters in the kernel's own terms.
+
+    ``sums`` are the cost in features, tr(K − Z Zᵀ), the weight of all rows and their number;
+    ``rows`` a sample of them.
+    """
+    cost, left_out, weight, n = sums
+    size = (weight, model.n_clusters, model.map_.n_features)
+    if model.map_.below_kernel:
+        return KernelCost.below(cost, left_out, *size)
+    rows = rows.lowest(COMPARED_ROWS)
+    phi = Rounded(model.kernel_, model.map_, model.feature_dtype_)
+    roots = np.sqrt(rows.w)
+    E = sample(phi, rows.X, model.kernel_).E * roots[:, None] * roots
+    return KernelCost.around(cost, left_out, matrix_error(E, n), *size)
+
+
+def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return a bound of ‖E‖_F over n rows from m random ones, and its confidence.
+
+    A U-statistic and its one-sided normal bound, as in the certificate; certain for m = n.
+    """
+    m, rows = len(E), row_sums(E, n)
+    mean = float(rows.mean())
+    if m >= n or mean == 0:
+        return float(np.sqrt(n * mean)), 1.0
+    spread = float(np.std(rows, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
+    return float(np.sqrt(n * mean)) * float(np.exp(norm.ppf(confidence) * spread)), confidence
+
+
+@dataclass(frozen=True)
+class Elbow:
+    """Costs of clusterings into different numbers of clusters; ``print(elbow)`` is the table.
+
+    Attributes
+    ----------
+    clusters : tuple of int
+        Numbers of clusters, rising.
+    costs : tuple of float
+        Mean squared distance to the nearest centre, in feature space.
+    silhouettes : tuple of float
+        Mean silhouettes in the kernel's distance; empty where not asked for.
+    n_rows : int
+        Rows of the sample that all was measured on.
+    """
+
+    clusters: tuple[int, ...]
+    costs: tuple[float, ...]
+    silhouettes: tuple[float, ...]
+    n_rows: int
+
+    @property
+    def knee(self) -> int:
+        """The number of clusters whose cost is farthest below the line from first to last."""
+        k, cost = np.array(self.clusters, float), np.array(self.costs)
+        if len(k) < 3:
+            raise InvalidInput(
+                f"Elbow.knee: at least three numbers of clusters are required; got {len(k)}."
+            )
+        line = np.interp(k, k[[0, -1]], cost[[0, -1]])
+        return self.clusters[int(np.argmax(line - cost))]
+
+    def __str__(self) -> str:
+        """Return the table."""
+        heads = ["clusters", "cost", *(["silhouette"] if self.silhouettes else [])]
+        columns = [self.clusters, self.costs, *([self.silhouettes] if self.silhouettes else [])]
+        lines = ["".join(f"{head:>12}" for head in heads)]
+        for row in zip(*columns, strict=True):
+            lines.append("".join(f"{value:12.4g}" for value in row))
+        return "\n".join(lines)

@@ -1,0 +1,8 @@
+"""Row 3c: what a fit will take, before it is made."""
+
+from bochner.planner.estimators import Plan, plan
+
+__all__ = [
+    "Plan",
+    "plan",
+]

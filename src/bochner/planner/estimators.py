@@ -1,0 +1,345 @@
+"""plan: which method, how many features, which solver; what it will find, and what it will take."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bochner._core.arrays import is_numpy
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import listed
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import Method
+from bochner.features.draw import as_method
+from bochner.kernels import Kernel
+from bochner.models import _engine
+from bochner.models.ridge.exact import ExactKernel
+from bochner.models.ridge.regressor import KernelRidge
+from bochner.planner.feature_costs import Probe
+from bochner.planner.foretold import Rows
+from bochner.planner.machine import Machine, Timer, machine
+from bochner.planner.plan import (
+    Budget,
+    PlannedFit,
+    as_budget,
+    best_of,
+    facts_of,
+    fits_table,
+    picked,
+)
+from bochner.planner.planned_fits import Bench, planned_fits, usual_widths
+from bochner.planner.predicted import Task
+from bochner.selection.lengthscale import as_kernel, choose_lengthscale
+
+#: Fewer rows than this say nothing.
+FEWEST = 16
+
+#: Width that a lengthscale is chosen at.
+SEARCHED = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Fits side by side, the one to take, and why; prints as a table.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With the lengthscale that was chosen, where it was open.
+    n_rows, n_columns : int
+    fits : tuple of PlannedFit
+        By method, then width.
+    choice : PlannedFit
+    reason : str
+        Why, in a sentence.
+    budget : Budget
+    seed : int
+    n_sample : int
+        Rows that errors are foretold from.
+    seconds : float
+        What planning itself took.
+    machine : Machine
+        The rates that seconds are from.
+    """
+
+    kernel: Kernel
+    n_rows: int
+    n_columns: int
+    fits: tuple[PlannedFit, ...]
+    choice: PlannedFit
+    reason: str
+    budget: Budget
+    seed: int
+    n_sample: int
+    seconds: float
+    machine: Machine
+
+    def estimator(self) -> KernelRidge:
+        """Return the estimator that the choice says, ready to fit.
+
+        Its kernel has its numbers, its map is drawn from the same rows as the plan's, and its
+        penalty is chosen by leave-one-out error.
+        """
+        fit = self.choice
+        exact = fit.solver == "exact"
+        return KernelRidge(
+            self.kernel,
+            method=ExactKernel(fit.method) if exact else fit.method,
+            n_features=fit.n_features,
+            precision="float64" if fit.solver == "moments float64" else "auto",
+            random_state=self.seed,
+        )
+
+    def with_choice(
+        self,
+        method: Method | str | None = None,
+        n_features: int | None = None,
+        solver: str | None = None,
+    ) -> Self:
+        """Return the plan with another choice; what is not given is what serves best with it.
+
+        Parameters
+        ----------
+        method : Method or str, optional
+        n_features : int, optional
+            Any width; between those of the plan its numbers are interpolated.
+        solver : {"moments float32", "moments float64", "exact"}, optional
+
+        Raises
+        ------
+        InvalidInput
+            If the plan has no such method or solver.
+        """
+        wanted = None if method is None else as_method(method)
+        chosen = picked(self.fits, wanted, n_features, solver)
+        known = self.fits if chosen in self.fits else (*self.fits, chosen)
+        name = f"{chosen.name[0].upper()}{chosen.name[1:]}"
+        return replace(self, fits=known, choice=chosen, reason=f"{name}: as asked.")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the plan with other numbers; with another budget the choice is made again.
+
+        Raises
+        ------
+        InvalidInput
+            If it has no such number, or nothing is within the budget.
+        """
+        known = {field.name for field in fields(self)}
+        for name in changes.keys() - known:
+            raise InvalidInput(f"plan: there is no {name!r}; there are {', '.join(sorted(known))}.")
+        changed = replace(self, **changes)
+        if "budget" not in changes and "fits" not in changes:
+            return changed
+        budget = as_budget(changed.budget)
+        choice, reason = best_of(changed.fits, budget)
+        return replace(changed, budget=budget, choice=choice, reason=reason)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all numbers, for programs."""
+        return {
+            "kernel": repr(self.kernel),
+            "rows": self.n_rows,
+            "columns": self.n_columns,
+            "sample": self.n_sample,
+            "choice": facts_of(self.choice),
+            "reason": self.reason,
+            "fits": [facts_of(fit) for fit in self.fits],
+            "planning_seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        """Return the table, and what it means."""
+        table = fits_table(self.fits, self.choice, self.budget)
+        return "\n".join([self._title(), table, f"> {self.reason}", self._note()])
+
+    def _title(self) -> str:
+        threads = self.machine.threads
+        return (
+            f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
+            f"{self.budget}; {threads} thread{'s' * (threads > 1)}"
+        )
+
+    def _note(self) -> str:
+        return (
+            f"error: leave-one-out, root mean square, from fits to {self.n_sample:,} rows, "
+            "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
+            "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
+        )
+
+
+def plan(
+    X: Float[Array, "n d"] | Blocks,
+    y: Array | None = None,
+    kernel: Kernel | str = "gaussian",
+    *,
+    budget: float | Mapping[str, float] | Budget | None = None,
+    methods: Sequence[Method | str] | None = None,
+    widths: Sequence[int] | None = None,
+    n_rows: int | None = None,
+    machine: Machine | None = None,
+    random_state: Seed = None,
+) -> Plan:
+    """Say which method, width and solver to fit with, and what that will find and take here.
+
+    Parameters
+    ----------
+    X : (n, d) or Blocks
+        Rows, or blocks of rows with a target.
+    y : (n,) or (n, t)
+        Numbers.
+    kernel : Kernel or str, default "gaussian"
+        Of a name the lengthscale is chosen, once, and is in the plan.
+    budget : float, mapping or Budget, optional
+        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds any time is allowed that is
+        worth it; without bytes, half of what is free.
+    methods : sequence of Method or str, optional
+        Default: the two with the least error of the kernel, Nyström, Fourier features, and the
+        exact kernel.
+    widths : sequence of int, optional
+        Default: 256 to 4096; up to 4096 rows, also all of them.
+    n_rows : int, optional
+        Rows that there will be, where X has only some.
+    machine : Machine, optional
+        Rates of another machine; see :mod:`bochner.planner.machine`.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    Plan
+        ``str(plan)`` is a table, ``plan.estimator()`` is ready to fit, ``plan.with_choice(...)``
+        and ``plan.replace(...)`` change what was chosen.
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer than 16 rows or fewer than asked for, the budget is too small for
+        anything, or no method serves the kernel.
+
+    Notes
+    -----
+    Seconds are counts of work times rates that are measured once on this machine and kept (in
+    ``BOCHNER_CACHE`` or the user's cache folder), again where its pace has changed; features of
+    less common methods, and those of arrays on other devices, are timed on sampled rows. Reading
+    is timed on the rows. Errors are of fits to at most 8192 rows at widths up to 1024, at
+    their best penalty, extrapolated to all rows as 1/n and to wider features as 1/D: within a few
+    per cent on the development sets. The plan takes seconds of its own, O(m D² + D³) each fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).standard_normal((400, 2))
+    >>> found = bo.plan(X, np.sin(X[:, 0]), widths=[32, 64], random_state=0)
+    >>> model = found.estimator().fit(X, np.sin(X[:, 0]))
+    >>> model.n_features == found.choice.n_features
+    True
+    """
+    return plan_by(
+        time.perf_counter, X, y, kernel, budget, methods, widths, n_rows, machine, random_state
+    )
+
+
+def plan_by(
+    timer: Timer,
+    X: Any,
+    y: Any,
+    kernel: Kernel | str,
+    budget: Any,
+    methods: Sequence[Method | str] | None,
+    widths: Sequence[int] | None,
+    n_rows: int | None,
+    rates: Machine | None,
+    random_state: Seed,
+) -> Plan:
+    """Plan by a clock: seconds of the wall, or of the processor."""
+    began, allowed, seed = timer(), as_budget(budget), seed_of(random_state)
+    chosen = as_kernel(kernel)
+    options = None if methods is None else [as_method(method) for method in methods]
+    asked = None if widths is None else _widths(widths)
+    blocks = _blocks(X, y)
+    rates = machine(timer) if rates is None else rates
+    task, sample = _task(blocks, n_rows, seed, timer)
+    if isinstance(chosen, str):
+        chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
+    bench = _bench(blocks, chosen, task, sample, rates, seed, timer)
+    fits = planned_fits(bench, options, asked or usual_widths(task.n_rows))
+    choice, reason = best_of(fits, allowed)
+    n, d, m = task.n_rows, task.n_columns, len(sample)
+    return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, rates)
+
+
+def _widths(widths: Sequence[int]) -> list[int]:
+    found = [integer(width, "plan", "widths", least=1) for width in np.atleast_1d(widths)]
+    if not found:
+        raise InvalidInput("plan: widths must be at least one number of features; got none.")
+    return found
+
+
+def _blocks(X: Any, y: Any) -> Blocks:
+    """Return the rows as blocks, of one target at least."""
+    if isinstance(X, Blocks):
+        if y is not None:
+            raise InvalidInput("plan: blocks have their own target; leave y out.")
+        if X.schema is not None and X.schema.classes:
+            raise InvalidInput(
+                f"plan: target {X.schema.target!r} must hold numbers; got text "
+                f"({listed(X.schema.classes)}). Code it as numbers first."
+            )
+        return X
+    if y is None:
+        raise InvalidInput(
+            "plan: requires y, which errors are foretold from; got None. Pass the target."
+        )
+    if hasattr(X, "dtypes") or hasattr(X, "__arrow_c_stream__"):
+        raise InvalidType(
+            "plan: X must be an array or Blocks; got a table. Pass "
+            'Blocks.from_table(table, target="...").'
+        )
+    return Blocks.from_arrays(X, y)
+
+
+def _task(blocks: Blocks, n_rows: int | None, seed: int, timer: Timer) -> tuple[Task, RowSample]:
+    """Read all rows once, keep a sample, and time it."""
+    began = timer()
+    sample = _engine.presample(blocks, seed)
+    seconds, found = timer() - began, _engine.count_rows(blocks)
+    n = found if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
+    if found < FEWEST or len(sample) < FEWEST:
+        raise InvalidInput(f"plan: X must have at least {FEWEST} rows; got {found}.")
+    if n < found:
+        raise InvalidInput(
+            f"plan: n_rows must be at least the {found} rows passed; got {n}. Leave it out where X "
+            "has all rows."
+        )
+    if not sample.y.shape[1] or not np.any(np.ptp(sample.y, axis=0)):
+        raise InvalidInput(
+            "plan: the target must vary, for errors to be foretold from it; got a constant, or "
+            "none. Name the target."
+        )
+    first = next(iter(blocks)).X
+    itemsize = 4 if str(first.dtype).endswith("float32") else 8
+    d, t = blocks.n_columns, sample.y.shape[1]
+    return Task(n, d, t, itemsize, seconds * n / found), sample
+
+
+def _bench(
+    blocks: Blocks,
+    kernel: Kernel,
+    task: Task,
+    sample: RowSample,
+    rates: Machine,
+    seed: int,
+    timer: Timer,
+) -> Bench:
+    order = np.argsort(sample.priority, kind="stable")
+    rows = Rows(sample.X[order], sample.y[order], sample.w[order])
+    first = next(iter(blocks)).X
+    plain = is_numpy(first)
+    probe = Probe(sample.X if plain else first, plain, kernel, rates, timer)
+    return Bench(kernel, task, rows, sample.X, probe, seed)

@@ -1,0 +1,287 @@
+"""Methods, widths and solvers side by side: what each fit is expected to find, and to take."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bochner._core.checks import free_bytes, integer, positive
+from bochner._core.text import columns
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import Method
+
+#: How a fit comes to its coefficients.
+SOLVERS = ("moments float32", "moments float64", "exact")
+
+#: Part of the error that a doubling of the time must take away to be worth it.
+WORTH = 0.05
+
+#: Errors within this part of the least are taken as equal, where there is a budget of seconds.
+AS_GOOD = 0.01
+
+#: Seconds that nobody minds.
+SOON = 1.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may take.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        No limit where not given; more time must then be worth it.
+    bytes : int, optional
+        Beside the rows and what the process has already; default half of what is free.
+    """
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", positive(self.seconds, "plan", "budget seconds"))
+        if self.bytes is not None:
+            most = int(positive(self.bytes, "plan", "budget bytes"))
+            object.__setattr__(self, "bytes", integer(most, "plan", "budget bytes", least=1))
+
+    @property
+    def room(self) -> int:
+        """Bytes that may be taken."""
+        return free_bytes() // 2 if self.bytes is None else self.bytes
+
+    def __str__(self) -> str:
+        seconds = "any time" if self.seconds is None else f"{self.seconds:g} s"
+        return f"{seconds} and {shown_size(self.room)}"
+
+
+def as_budget(budget: object) -> Budget:
+    """Return a budget: of seconds where it is a number, of both where it is a mapping."""
+    if budget is None or isinstance(budget, Budget):
+        return budget or Budget()
+    if isinstance(budget, Mapping):
+        if set(budget) <= {"seconds", "bytes"}:
+            return Budget(**budget)
+        raise InvalidInput(
+            f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
+        )
+    if isinstance(budget, str | bytes | Sequence):
+        raise InvalidType(
+            'plan: budget must be seconds, or a mapping such as {"seconds": 60, "bytes": 4e9}; got '
+            f"{budget!r}."
+        )
+    return Budget(seconds=positive(budget, "plan", "budget"))
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedFit:
+    """One row of a plan.
+
+    Attributes
+    ----------
+    method : Method
+        How features are made; of a solver "exact", those of its preconditioner.
+    n_features : int
+        D.
+    solver : {"moments float32", "moments float64", "exact"}
+    error : float
+        Root mean squared leave-one-out error that is expected with all rows.
+    kernel_error : float
+        ‖ZZᵀ − K‖_F / ‖K‖_F that is expected; NaN where the map was not drawn.
+    seconds, bytes : float
+        Predicted.
+    steps : dict of str to float
+        Seconds by step.
+    error_from : {"sample", "widths"}
+        Whether the error is of a fit of this width to sampled rows, extrapolated to all, or also
+        extrapolated from smaller widths.
+    against : str
+        What speaks against it whatever it costs; empty where nothing does.
+    """
+
+    method: Method
+    n_features: int
+    solver: str
+    error: float
+    kernel_error: float
+    seconds: float
+    bytes: float
+    steps: Mapping[str, float]
+    error_from: str = "sample"
+    against: str = ""
+
+    @property
+    def name(self) -> str:
+        """A few words for sentences."""
+        features = f"{self.n_features:,} features of {self.method}"
+        if self.solver == "exact":
+            return f"the exact kernel, preconditioned by {features}"
+        return f"{features}, summed up in {self.solver.removeprefix('moments ')}"
+
+    def within(self, budget: Budget) -> bool:
+        """Whether it takes no more than the budget."""
+        in_time = budget.seconds is None or self.seconds <= budget.seconds
+        return in_time and self.bytes <= budget.room
+
+
+# --- choice --------------------------------------------------------------------------------------
+
+
+def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
+    """Return the fit to take, and why in a sentence.
+
+    With seconds: of those within the budget the least error, and of those within a hundredth of
+    that the fastest. Without: each doubling of the time, from one second, must lower the error by
+    five in a hundred.
+    """
+    able = [fit for fit in fits if not fit.against]
+    within = [fit for fit in able if fit.within(budget)]
+    if not within:
+        raise InvalidInput(_nothing_fits(able, budget))
+    if budget.seconds is None:
+        chosen = min(within, key=lambda fit: (_score(fit), fit.seconds))
+    else:
+        least = min(fit.error for fit in within)
+        close = [fit for fit in within if fit.error <= (1 + AS_GOOD) * least]
+        chosen = min(close, key=lambda fit: (fit.seconds, fit.error))
+    return chosen, _reason(chosen, able, budget)
+
+
+def _score(fit: PlannedFit) -> float:
+    """Return the logarithm of the error, and of what the time must be worth."""
+    doublings = math.log2(max(fit.seconds, SOON))
+    return math.log(max(fit.error, 1e-300)) - doublings * math.log(1 - WORTH)
+
+
+def _nothing_fits(able: Sequence[PlannedFit], budget: Budget) -> str:
+    cheapest = min(able, key=lambda fit: fit.seconds)
+    smallest = min(able, key=lambda fit: fit.bytes)
+    return (
+        f"plan: no fit is predicted to take at most {budget}; the fastest takes "
+        f"{shown_time(cheapest.seconds)} ({cheapest.name}), the smallest "
+        f"{shown_size(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller widths."
+    )
+
+
+def _reason(chosen: PlannedFit, able: Sequence[PlannedFit], budget: Budget) -> str:
+    why = (
+        f"its error is within {100 * AS_GOOD:g} % of the least of what takes at most {budget}"
+        if budget.seconds is not None
+        else "no other of what fits into memory lowers the error by "
+        f"{100 * WORTH:g} % for each doubling of the time"
+    )
+    words = f"{chosen.name}: {why}"
+    best = min(able, key=lambda fit: fit.error)
+    if best.error < chosen.error and best is not chosen:
+        lower = 100 * (1 - best.error / chosen.error)
+        words += (
+            f"; {best.name}, would lower it by {lower:.2g} % and take {shown_time(best.seconds)} "
+            f"and {shown_size(best.bytes)} instead of {shown_time(chosen.seconds)} and "
+            f"{shown_size(chosen.bytes)}"
+        )
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def picked(
+    fits: Sequence[PlannedFit], method: Method | None, n_features: int | None, solver: str | None
+) -> PlannedFit:
+    """Return the fit that is meant; of a width between two, with numbers between theirs."""
+    if solver is not None and solver not in SOLVERS:
+        raise InvalidInput(
+            f"plan: solver must be one of {', '.join(map(repr, SOLVERS))}; got {solver!r}."
+        )
+    found = [f for f in fits if method in (None, f.method) and solver in (None, f.solver)]
+    if not found:
+        wanted = " by ".join(str(part) for part in (method, solver) if part is not None)
+        known = sorted({f"{fit.method} by {fit.solver}" for fit in fits})
+        raise InvalidInput(f"plan: {wanted} is not in the plan, which has {', '.join(known)}.")
+    if n_features is None:
+        return best_of(found, Budget(bytes=1 << 62))[0] if any(_able(found)) else found[0]
+    width = integer(n_features, "plan", "n_features", least=1)
+    exactly = [fit for fit in found if fit.n_features == width]
+    return min(exactly or [_between(found, width)], key=lambda fit: (bool(fit.against), fit.error))
+
+
+def _able(fits: Sequence[PlannedFit]) -> list[PlannedFit]:
+    return [fit for fit in fits if not fit.against]
+
+
+def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
+    """Return the fit of the nearest width, with numbers by powers of the width."""
+    near = min(fits, key=lambda fit: (bool(fit.against), abs(math.log(fit.n_features / width))))
+    same = [f for f in fits if (f.method, f.solver) == (near.method, near.solver) and f is not near]
+    if not same:
+        return replace(near, n_features=width, error_from="widths", kernel_error=math.nan)
+    other = min(same, key=lambda fit: abs(math.log(fit.n_features / width)))
+    share = math.log(width / near.n_features) / math.log(other.n_features / near.n_features)
+
+    def at(name: str) -> float:
+        a, b = getattr(near, name), getattr(other, name)
+        return a * (b / a) ** share if a > 0 and b > 0 else a
+
+    return replace(
+        near,
+        n_features=width,
+        error=at("error"),
+        kernel_error=at("kernel_error"),
+        seconds=at("seconds"),
+        bytes=at("bytes"),
+        steps={},
+        error_from="widths",
+    )
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+_HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
+
+
+def fits_table(fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget) -> str:
+    """Return the fits as a table, the chosen one marked."""
+    cells = [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
+    return columns(cells, words=(0, 1, 3, len(_HEAD) - 1))
+
+
+def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
+    extrapolated = "~" if fit.error_from == "widths" else ""
+    kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
+    return (
+        ">" if chosen else "",
+        str(fit.method),
+        f"{fit.n_features:,}",
+        fit.solver,
+        kernel,
+        f"{extrapolated}{fit.error:.4g}",
+        f"{'~' * (fit.solver == 'exact')}{shown_time(fit.seconds)}",
+        shown_size(fit.bytes),
+        fit.against or ("" if fit.within(budget) else "over the budget"),
+    )
+
+
+def shown_time(seconds: float) -> str:
+    """Write seconds, or minutes or hours where they are many."""
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:,.2g} h"
+
+
+def shown_size(size: float) -> str:
+    """Write bytes as MB or GB."""
+    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e9:,.3g} GB"
+
+
+def facts_of(fit: PlannedFit) -> dict[str, Any]:
+    """Return the numbers of a fit, for programs."""
+    return {
+        "method": repr(fit.method),
+        "n_features": fit.n_features,
+        "solver": fit.solver,
+        "error": fit.error,
+        "error_from": fit.error_from,
+        "kernel_error": fit.kernel_error,
+        "seconds": fit.seconds,
+        "bytes": fit.bytes,
+        "steps": dict(fit.steps),
+        "against": fit.against,
+    }

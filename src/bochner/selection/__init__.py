@@ -1,0 +1,1 @@
+"""Row 3a: what to choose: kernel, lengthscales, metric, width."""

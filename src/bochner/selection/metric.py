@@ -1,0 +1,319 @@
+"""A metric learned from the targets: recursive feature machines on random features.
+
+Radhakrishnan et al. (2024), *Mechanism for feature learning in neural networks and
+backpropagation-free machine learning models*, algorithm 1: fit with k(x, y) = κ(|x − y|_M), then
+let M be the average outer product of the fit's gradients, and again. On Fourier features
+f(x) = Σ_j a_j cos ω_j·x + b_j sin ω_j·x the gradient is ∇f(x) = W c(x), c_j = b_j cos − a_j sin, so
+
+    M = (1/n) Σ_i ∇f(x_i) ∇f(x_i)ᵀ = W (CᵀC/n) Wᵀ.
+
+Directions along which the target does not vary are forgotten; those along which it varies fast get
+short lengthscales. Lengthscale and penalty of each round are tuned
+(:mod:`bochner.selection.descent`), and rows held out tell whether a round is surely better
+than the start.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse
+from bochner._core.blas import eigh
+from bochner._core.checks import integer
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import Method
+from bochner.kernels import Kernel, Mahalanobis, Radial
+from bochner.selection.columns import significant
+from bochner.selection.descent import (
+    Clock,
+    Dials,
+    Objective,
+    Point,
+    Prior,
+    descend,
+    on_grid,
+)
+from bochner.selection.rescaled import (
+    Rescaled,
+    Rows,
+    family_of,
+    in_numbers,
+)
+from bochner.selection.search import (
+    rounded,
+    rows_of,
+    split_rows,
+    tune_kernel,
+)
+from bochner.selection.trials import (
+    Candidate,
+    Court,
+    Trial,
+    crossed,
+    first_least,
+    trial_width,
+)
+from bochner.solvers.ridge.criteria import coefficients
+
+#: Rows that a round is fitted to, its features, and steps of its lengthscale and penalty.
+ROWS, WIDTH, STEPS = 3072, 512, 8
+
+#: From this many columns on the metric is diagonal: d² numbers are more than rows can tell.
+MANY_COLUMNS = 256
+
+#: Share of the mean eigenvalue that every direction keeps: none is lost for good.
+KEPT = 1e-4
+
+#: Multiples that entries of the metric are rounded to: above rounding, far below what is kept.
+GRID = 1e-7
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: the kernel in its metric, the error of rows held out, and of leave-one-out.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    error : float
+        Relative squared error on rows held out: 1 is that of the mean.
+    loo : float
+        Relative leave-one-out error of the rows of the fit: the metric has seen their targets.
+    gain : float
+        By how much the error is below that of the metric that it started from.
+    deviation : float
+        Standard deviation of the gain.
+    """
+
+    kernel: Kernel
+    error: float
+    loo: float
+    gain: float = 0.0
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class LearnedMetric:
+    """The metric of the best round: the start, unless another is surely better on rows held out.
+
+    Attributes
+    ----------
+    matrix : tuple of tuple of float
+        A, (d, d), of trace d in units of the columns' deviations: r² = (x − y)ᵀA(x − y)/ℓ².
+    kernel : Kernel
+        ``Mahalanobis(family at ℓ, matrix)``, or with a diagonal metric the family at one
+        lengthscale a column.
+    error : float
+        Relative squared error on rows held out, each judged by a choice made without it.
+    history : tuple of Round
+        The first is the metric that it started from.
+    """
+
+    matrix: tuple[tuple[float, ...], ...]
+    kernel: Kernel
+    error: float
+    history: tuple[Round, ...]
+
+    def __str__(self) -> str:
+        """Return the rounds as a table."""
+        lines = ["round   held out  leave-one-out       gain  deviation"]
+        lines += [
+            f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g} {r.gain:>10.2g} {r.deviation:>10.2g}"
+            for i, r in enumerate(self.history)
+        ]
+        return "\n".join(lines)
+
+
+def learn_metric(
+    kernel: Kernel | str,
+    sample: RowSample,
+    n_features: int,
+    seed: int,
+    *,
+    rounds: int = 4,
+    diagonal: bool | None = None,
+    method: Method | None = None,
+) -> LearnedMetric:
+    """Learn a metric from a sample of rows, in a few rounds of fit and average outer product.
+
+    Parameters
+    ----------
+    kernel : Kernel or "auto"
+        A kernel of the Euclidean distance (with a diagonal metric any with lengthscales); the
+        metric starts from its lengthscales. "auto": from the kernel that
+        :func:`bochner.selection.search.tune_kernel` finds.
+    sample : RowSample
+    n_features : int
+        D of the fit.
+    seed : int
+    rounds : int, default 4
+    diagonal : bool, optional
+        Whether columns are scaled and not turned; the default for more than 256 columns.
+    method : Method, optional
+        Of the fit, for "auto".
+
+    Returns
+    -------
+    LearnedMetric
+        Of the round with the least error on rows held out.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the kernel is not one of the Euclidean distance.
+
+    Notes
+    -----
+    A round: O(n D² + n D d + d³) a step with n ≤ 3072 and D ≤ 512.
+    """
+    integer(rounds, "learn_metric", "rounds", least=1)
+    if is_sparse(sample.X):
+        raise InvalidInput(
+            'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '
+            "Pass X.toarray(), or tune lengthscales instead."
+        )
+    diagonal = sample.X.shape[1] > MANY_COLUMNS if diagonal is None else diagonal
+    if isinstance(kernel, Kernel):
+        start = kernel if diagonal else _euclidean(kernel)
+    else:
+        start = tune_kernel(
+            "auto", sample, n_features, seed, method=method, euclidean=not diagonal
+        ).kernel
+    family = family_of(start)
+    if not np.any(np.ptp(sample.y, axis=0)):
+        return LearnedMetric(_rows(np.eye(sample.X.shape[1])), start, float("nan"), ())
+    rows = rows_of(sample)
+    machine = _Machine(family, rows, n_features, seed, diagonal)
+    return machine.run(_start(start, rows.units), rounds)
+
+
+def average_outer_product(
+    X: Float[Array, "n d"],
+    W: Float[Array, "d m"],
+    Z: Float[Array, "n D"],
+    coef: Float[Array, "D t"],
+    w: Float[Array, " n"],
+) -> Float[Array, "d d"]:
+    """Return Σ_i w_i ∇f(x_i) ∇f(x_i)ᵀ/W, summed over targets, of f = Zβ with Z = [cos, sin] of XW.
+
+    Cost O(t n d (m + d)).
+    """
+    m, total = W.shape[1], np.zeros((X.shape[1],) * 2)
+    for beta in coef.T.astype(Z.dtype):
+        C = Z[:, :m] * beta[m:] - Z[:, m:] * beta[:m]
+        slopes = (C @ W.T.astype(Z.dtype)).astype(np.float64)
+        total += slopes.T @ (w[:, None] * slopes)
+    return total / w.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _Machine:
+    """A recursive feature machine: its family, its rows in units of their columns, its width."""
+
+    family: Kernel
+    rows: Rows
+    n_features: int
+    seed: int
+    diagonal: bool
+
+    def run(self, M: Float[Array, "d d"], rounds: int) -> LearnedMetric:
+        """Return the best of the metric that it starts from and of all rounds."""
+        train, test = split_rows(self.rows, self.seed)
+        train = train.first(ROWS)
+        trials: list[Trial] = []
+        found: list[tuple[Round, Array]] = []
+        for number in range(rounds + 1):
+            L = _root(M)
+            objective, point = self._fitted(_turned(train, L), number)
+            trial = self._held_out(_turned(train, L), _turned(test, L), point)
+            gain, deviation = (0.0, 0.0) if not trials else trial.gain(trials[0])
+            trials.append(trial)
+            kernel, loo = self._kernel(M, trial.candidate), float(np.exp(point.value))
+            found.append((Round(kernel, trial.error, loo, gain, deviation), M))
+            M = self._next(objective, point, train, L)
+        best, A = found[_best(trials)]
+        squared = crossed([trial.squared for trial in trials])
+        error = best.error if best is found[0][0] else float(squared.sum() / test.w.sum())
+        return LearnedMetric(_rows(A), best.kernel, error, tuple(r for r, _ in found))
+
+    def _fitted(self, turned: Rows, number: int) -> tuple[Objective, Point]:
+        """Tune lengthscale and penalty in this metric, with frequencies of the round's own."""
+        width, d = min(WIDTH, self.n_features), turned.X.shape[1]
+        rescaled = Rescaled.draw(self.family, d, width, self.seed + number)
+        median = turned.log_median(self.seed)
+        prior = Prior(median, turned.count, d)
+        objective = Objective(rescaled, turned, np.zeros(d), prior=prior)
+        start = Dials(np.array([median]), float(np.log(1e-3)))
+        return objective, rounded(descend(objective, start, STEPS, Clock.of(None), _quiet))
+
+    def _held_out(self, train: Rows, test: Rows, point: Point) -> Trial:
+        width = trial_width(self.n_features, len(train), WIDTH)
+        logs = np.full(train.X.shape[1], point.dials.lengths[0])
+        court = Court(train, test, width, self.seed)
+        return court.hear(Candidate(self.family, logs, float(np.exp(point.dials.share)), 1))
+
+    def _next(self, objective: Objective, point: Point, train: Rows, L: Array) -> Array:
+        """Return the average outer product of the fit's gradients, of trace d."""
+        W = objective.rescaled.frequencies(objective.logs(point.dials), None)
+        Z = objective.rescaled.features(objective.rows.X, W)
+        alpha = float(np.exp(point.dials.share) * train.w.sum())
+        coef = coefficients(Z, train.y, train.w, alpha)
+        M = average_outer_product(train.X, L @ W, Z, coef, train.w)
+        return _normalised(np.diag(np.diag(M)) if self.diagonal else M)
+
+    def _kernel(self, M: Array, candidate: Candidate) -> Kernel:
+        """Return the kernel in the units of the data."""
+        length, units = significant(float(np.exp(candidate.logs[0]))), self.rows.units
+        if self.diagonal:
+            return self.family.replace(
+                lengthscale=in_numbers(length * units / np.sqrt(np.diag(M)), one=False)
+            )
+        A = M / np.outer(units, units)
+        return Mahalanobis(self.family.replace(lengthscale=length), _rows(A))
+
+
+def _best(trials: list[Trial]) -> int:
+    """Return the round that is best, the first unless that is surely better."""
+    best = first_least([trial.error for trial in trials])
+    return best if trials[best].surely_below(trials[0]) else 0
+
+
+def _quiet(dials: Dials, value: float) -> None:
+    """Hear of a step and say nothing."""
+
+
+def _euclidean(kernel: Kernel) -> Kernel:
+    if isinstance(kernel, Radial):
+        return kernel
+    raise UnsupportedKernel(
+        'metric="learned" requires a kernel of the Euclidean distance (Gaussian, Matern, '
+        f"Exponential, RationalQuadratic), whose distance can be turned; got {kernel!r}. Take one "
+        "of those, or a diagonal metric."
+    )
+
+
+def _start(kernel: Kernel, units: Float[Array, " d"]) -> Float[Array, "d d"]:
+    lengths = np.broadcast_to(np.asarray(kernel.get_params()["lengthscale"]), units.shape)
+    return _normalised(np.diag((units / lengths) ** 2))
+
+
+def _normalised(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return M with a trace of d, and a little in every direction, on a grid."""
+    d = len(M)
+    M = (M + M.T) / 2 * (d / max(float(np.trace(M)), np.finfo(float).tiny))
+    return on_grid((M + KEPT * np.eye(d)) / (1 + KEPT), GRID)
+
+
+def _root(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    values, vectors = eigh(M)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _turned(rows: Rows, L: Float[Array, "d d"]) -> Rows:
+    return replace(rows, X=np.ascontiguousarray(rows.X @ L.astype(rows.X.dtype)))
+
+
+def _rows(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, ((A + A.T) / 2).tolist()))

@@ -1,0 +1,1 @@
+"""Convex losses: their least, by Newton steps."""

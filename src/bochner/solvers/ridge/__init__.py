@@ -1,0 +1,1 @@
+"""Least squares with a penalty: eigenvalues, paths, leave-one-out errors, evidence."""

@@ -1,0 +1,195 @@
+"""What a solver returns: a value, an outcome whose text is the remedy, and its path."""
+
+from dataclasses import dataclass, fields
+from enum import Enum
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+
+
+class Outcome(Enum):
+    """How it went, and what to do; ``str(outcome)`` is the sentence."""
+
+    SOLVED = "Solved: the chosen alpha lies inside the path and rounding is far below it."
+    EDGE_LOW = (
+        "The best alpha is the smallest of the path: the data ask for less smoothing than was "
+        "tried, as when the target has no noise. More features, or a smaller lengthscale, would "
+        "fit better; alpha=... sets a smaller penalty by hand."
+    )
+    EDGE_HIGH = (
+        "The best alpha is the largest of the path: the features explain next to nothing of the "
+        "target. Try another kernel or lengthscale, scale the columns, or check the target."
+    )
+    SINGULAR = (
+        "ZᵀZ + alpha I is singular to working precision: alpha is below what float64 resolves. "
+        'Raise alpha, or let it be chosen with alpha="loo".'
+    )
+    FLOAT32_LIMITED = (
+        "alpha is below what float32 products of the features resolve, and they could not be "
+        'formed again. Use precision="float64", or an alpha above 1e-6 times the largest '
+        "eigenvalue of ZᵀZ."
+    )
+    REFINED = (
+        "Solved in float64: float32 products of the features did not resolve the alpha that the "
+        "data ask for, so the sweep was done again in float64."
+    )
+    LEAST_NORM = (
+        "alpha is 0 and there are no more rows than features: of all coefficients that pass "
+        "through every row, those of least norm."
+    )
+    NOT_CONVERGED = (
+        "The iteration stopped before predictions were as close to the exact ones as was asked; "
+        "solution_.history says how close they are. Raise alpha, or n_features (the width of the "
+        "preconditioner), or ask for less with method=ExactKernel(tol=..., max_iter=...)."
+    )
+    CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing needs to be done."""
+        return self in (
+            Outcome.SOLVED,
+            Outcome.REFINED,
+            Outcome.LEAST_NORM,
+            Outcome.CONSTANT_TARGET,
+        )
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.value
+
+
+#: Errors that fall by less than this share of themselves a step of the path, or for half the
+#: penalty, are level: while they flatten, the twenty steps down to the end of a float64 path bring
+#: less than one in a hundred.
+LEVEL = 5e-4
+
+
+def best_of(values: Float[Array, " p"], criterion: str, share: float = 1e-4) -> int:
+    """Return the index of the best of a criterion, in rising order of alpha.
+
+    Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
+    the differences mean nothing, and on a plateau they are rounding. Within the standard error of
+    the difference to the least, larger ones err less on some tables and more on others.
+    """
+    if criterion == "evidence":
+        return int(np.argmax(values))
+    errors = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
+    largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
+    return int(np.flatnonzero(errors <= (1 + share) * errors.min() + 1e-10 * largest)[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Criteria along a path of penalties, all (p,) float64, in rising order of ``alphas``.
+
+    Attributes
+    ----------
+    alphas : (p,)
+        Penalties.
+    loo : (p,)
+        Leave-one-out mean squared error of all rows. Of a sample of ``loo_rows`` it is the mean,
+        exact for each row, times the mean squared residual of all rows over that of the sample.
+        Infinite where rounding hides it, as in float32 where the fit passes through a row; NaN if
+        none was asked for. Several targets: the mean of their errors relative to their variances,
+        times the mean variance.
+    gcv : (p,)
+        Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
+    evidence : (p,)
+        Log marginal likelihood with the amplitude profiled out, summed over targets.
+    effective_dimension : (p,)
+        d_λ = Tr G(G + λI)⁻¹.
+    loo_rows : int
+        Rows that the leave-one-out errors were computed for.
+    kfold : (p,) or None
+        Mean squared error of five folds, each predicted from the other four; several targets as
+        in ``loo``. None if it was not asked for.
+    loo_error : (p,) or None
+        Standard error of ``loo``, as an estimate of the expected squared error on new rows: of the
+        sample, and of all rows as a sample of what there might be. It knows nothing of the choice
+        of alpha and kernel by the same errors. None if there are none.
+    """
+
+    alphas: Float[Array, " p"]
+    loo: Float[Array, " p"]
+    gcv: Float[Array, " p"]
+    evidence: Float[Array, " p"]
+    effective_dimension: Float[Array, " p"]
+    loo_rows: int = 0
+    kfold: Float[Array, " p"] | None = None
+    loo_error: Float[Array, " p"] | None = None
+
+    def __str__(self) -> str:
+        """Return the path as a table."""
+        names = ["alpha", "loo", "gcv", "evidence", "d_eff"]
+        columns = [self.alphas, self.loo, self.gcv, self.evidence, self.effective_dimension]
+        if self.loo_error is not None:
+            names.insert(2, "loo_error")
+            columns.insert(2, self.loo_error)
+        if self.kfold is not None:
+            names, columns = [*names, "kfold"], [*columns, self.kfold]
+        rows = zip(*columns, strict=True)
+        lines = ["".join(f"{name:>13}" for name in names)]
+        lines += ["".join(f"{value:13.5g}" for value in row) for row in rows]
+        return "\n".join(lines)
+
+    def best(self, criterion: str) -> int:
+        """Return the index of the best alpha by "loo", "gcv", "kfold" or "evidence"."""
+        return best_of(getattr(self, criterion), criterion)
+
+    def lowest(self, criterion: str) -> int:
+        """Return the index of the smallest alpha at which rounding leaves the criterion a value."""
+        return int(np.argmax(np.isfinite(getattr(self, criterion))))
+
+    def level(self, criterion: str) -> bool:
+        """Whether the errors are level at the smallest alpha that has one, see :data:`LEVEL`."""
+        if criterion == "evidence":
+            return False
+        errors, low = getattr(self, criterion), self.lowest(criterion)
+        return bool(np.all(errors[low + 1 : low + 2] <= (1 + LEVEL) * errors[low]))
+
+    def to_dict(self) -> dict[str, Array]:
+        """Return the columns by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients of a ridge regression on features, and how they were chosen.
+
+    Attributes
+    ----------
+    coef : (D, t) float64
+        β: predictions are Z β + intercept. Of an exact fit (n, t): of the kernel and each row.
+    intercept : (t,) float64
+    alpha : float or (t,)
+        The penalty used, or that of each target.
+    outcome : Outcome
+        Its text is the remedy.
+    path : Path
+        Criteria at every alpha tried.
+    criterion : str
+        "loo", "gcv", "evidence", "kfold", or "given".
+    residual_variance : (t,) float64
+        Σ w (y − ŷ)² / W on the rows of the fit.
+    history : tuple of str
+        What was done, in order.
+    """
+
+    coef: Float[Array, "D t"]
+    intercept: Float[Array, " t"]
+    alpha: float | Float[Array, " t"]
+    outcome: Outcome
+    path: Path
+    criterion: str
+    residual_variance: Float[Array, " t"]
+    history: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        alphas = ", ".join(f"{alpha:.4g}" for alpha in np.atleast_1d(self.alpha))
+        return (
+            f"Solution(alpha={alphas} by {self.criterion}, D={len(self.coef)}, "
+            f"outcome={self.outcome.name})"
+        )
