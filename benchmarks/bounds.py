@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist
 
 from benchmarks.harness import Options, Row, each
 from benchmarks.tables import standardised
-from bochner.certify.bounds.table import compare_bounds
+from bochner.certificates.bounds.table import compare_bounds
 from bochner.kernels import Exponential, Gaussian, Kernel, Matern
 
 __all__ = ["run"]

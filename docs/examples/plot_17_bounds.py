@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import bochner as bo
-from bochner.certify.bounds.matrix import OperatorNorm, Spectral
-from bochner.certify.bounds.pairwise import Bernstein, Hoeffding
+from bochner.certificates.bounds.matrix import OperatorNorm, Spectral
+from bochner.certificates.bounds.pairwise import Bernstein, Hoeffding
 from bochner.kernels import Gaussian
 
 X = np.random.default_rng(0).standard_normal((200, 3))

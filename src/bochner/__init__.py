@@ -14,14 +14,14 @@ from bochner import errors
 
 if TYPE_CHECKING:
     from bochner import kernels
-    from bochner.certify.bounds.table import compare_bounds
-    from bochner.certify.certificate import Certificate, certify
-    from bochner.certify.check_features import check_features
-    from bochner.certify.check_kernel import check_kernel
-    from bochner.certify.comparison import Comparison, compare
-    from bochner.certify.costs import CostCertificate, certify_costs
-    from bochner.certify.pointwise import split_half_error, trust
-    from bochner.certify.risk import risk
+    from bochner.certificates.bounds.table import compare_bounds
+    from bochner.certificates.certificate import Certificate, certify
+    from bochner.certificates.check_features import check_features
+    from bochner.certificates.check_kernel import check_kernel
+    from bochner.certificates.comparison import Comparison, compare
+    from bochner.certificates.costs import CostCertificate, certify_costs
+    from bochner.certificates.pointwise import split_half_error, trust
+    from bochner.certificates.risk import risk
     from bochner.data.blocks import Block, Blocks
     from bochner.data.schema import Schema
     from bochner.features import (
@@ -222,7 +222,7 @@ _NAMES = {
         "save",
     ),
     "bochner.report": ("ModelReport", "report_model"),
-    "bochner.certify": (
+    "bochner.certificates": (
         "Certificate",
         "Comparison",
         "CostCertificate",

@@ -21,6 +21,22 @@ One ``except bochner.errors.BochnerError`` catches all errors. A message says wh
 what was required, what came and what to do.
 """
 
+__all__ = [
+    "BochnerError",
+    "BochnerWarning",
+    "DataFileError",
+    "FeatureWarning",
+    "IncompatibleModels",
+    "InvalidInput",
+    "InvalidType",
+    "MissingDependency",
+    "ModelFileError",
+    "NotPositive",
+    "PurePythonWarning",
+    "SolutionWarning",
+    "UnsupportedKernel",
+]
+
 
 class BochnerError(Exception):
     """Root of everything bochner raises on purpose."""

@@ -11,16 +11,16 @@ from scipy.stats import poisson
 
 import bochner as bo
 from bochner._core.random import stream
-from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
-from bochner.certify.bounds.pairwise import (
+from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certificates.bounds.pairwise import (
     Bernstein,
     Hoeffding,
     RahimiRecht,
     covering_constant,
 )
-from bochner.certify.bounds.table import compare_bounds
-from bochner.certify.bounds.zonal import Cut, ZonalSpectral, direction_leverage
-from bochner.certify.leverage import draw_leverages, eigen
+from bochner.certificates.bounds.table import compare_bounds
+from bochner.certificates.bounds.zonal import Cut, ZonalSpectral, direction_leverage
+from bochner.certificates.leverage import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (

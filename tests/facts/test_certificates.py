@@ -10,13 +10,13 @@ import pytest
 from scipy.linalg import eigh
 
 import bochner as bo
-from bochner.certify.certificate import certify
-from bochner.certify.check_features import check_features
-from bochner.certify.costs import certify_costs
-from bochner.certify.lanczos import Whitened, steps_for
-from bochner.certify.leverage import effective_dimension, intrinsic_dimension, leverage_scores
-from bochner.certify.pointwise import split_half_error, trust
-from bochner.certify.risk import Smoother, noise_variance, risk
+from bochner.certificates.certificate import certify
+from bochner.certificates.check_features import check_features
+from bochner.certificates.costs import certify_costs
+from bochner.certificates.lanczos import Whitened, steps_for
+from bochner.certificates.leverage import effective_dimension, intrinsic_dimension, leverage_scores
+from bochner.certificates.pointwise import split_half_error, trust
+from bochner.certificates.risk import Smoother, noise_variance, risk
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.bias import left_out
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
@@ -70,7 +70,7 @@ def test_lanczos_agrees_with_the_dense_eigenvalues(alpha, which):
 def test_tiles_do_not_matter(monkeypatch):
     phi, X = maps()[0], rows()
     whole = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
-    monkeypatch.setattr("bochner.certify.lanczos.TILE", 70)
+    monkeypatch.setattr("bochner.certificates.lanczos.TILE", 70)
     tiled = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
     assert tiled.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
     assert tiled.frobenius == pytest.approx(whole.frobenius, rel=1e-12)
@@ -278,7 +278,7 @@ def test_dimensions_and_leverage_are_those_of_the_matrix():
 
 
 def test_leverage_of_features_is_that_of_their_matrix(monkeypatch):
-    monkeypatch.setattr("bochner.certify.leverage.BLOCK", 50)
+    monkeypatch.setattr("bochner.certificates.leverage.BLOCK", 50)
     phi, X = maps()[0], rows(120)
     K = phi(X) @ phi(X).T
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))

@@ -5,7 +5,7 @@ import pytest
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.certify import comparison
+from bochner.certificates import comparison
 from bochner.errors import InvalidInput, InvalidType, MissingDependency
 from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
 from bochner.features.expected import expected_error, paired_error

@@ -52,10 +52,10 @@ def folder(tmp_path_factory):
     pyarrow.parquet.write_table(table, folder / "train.parquet")
     for name, seed in (("one", 1), ("two", 2)):
         part = columns(50, seed)
-        bo._ground.writers.write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
+        bo.data.writers.write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
     others = columns(80, 3)
     extra = {"z": -others["y"], "w": np.arange(80) % 4 / 2.0}
-    bo._ground.writers.write_table(folder / "test.csv", others | extra)
+    bo.data.writers.write_table(folder / "test.csv", others | extra)
     assert run(["fit", f"{folder}/train.parquet", *to("y", folder / "m.bochner"), "--quiet"]) == 0
     return folder
 
@@ -281,7 +281,7 @@ def test_models_fitted_on_arrays_read_the_columns_in_order(tmp_path, capsys):
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = bo.KernelRidge(Linear(), method=bo.Nystrom(), n_features=2, random_state=0)
     bo.save(model.fit(X, np.column_stack([X[:, 0], X[:, 1], X[:, 0]])), tmp_path / "m")
-    bo._ground.writers.write_table(tmp_path / "t.csv", {"u": X[:, 0], "v": X[:, 1]})
+    bo.data.writers.write_table(tmp_path / "t.csv", {"u": X[:, 0], "v": X[:, 1]})
     said(capsys, 0, "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
     text = (tmp_path / "p.csv").read_text()
     assert text.startswith("prediction_0,prediction_1,prediction_2\n")
@@ -559,7 +559,7 @@ def test_warnings_are_notes_of_one_line(folder, tmp_path, capsys):
 
 def test_what_the_solver_advises_is_told(tmp_path, capsys):
     table = columns() | {"y": np.full(N, 2.0)}
-    bo._ground.writers.write_table(tmp_path / "t.parquet", table)
+    bo.data.writers.write_table(tmp_path / "t.parquet", table)
     out, _ = said(capsys, 0, "fit", tmp_path / "t.parquet", *to("y", tmp_path / "m"))
     assert "outcome The target is constant: the model predicts that constant everywhere." in out
 

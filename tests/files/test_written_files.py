@@ -124,7 +124,7 @@ def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
 
 WRITER = """
 import sys, time
-from bochner._ground.writers import atomic
+from bochner.data.writers import atomic
 with atomic(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

@@ -18,10 +18,10 @@ from scipy.linalg import eigh
 from scipy.stats import binom
 
 import bochner as bo
-from bochner.certify.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
-from bochner.certify.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
-from bochner.certify.bounds.zonal import ZonalSpectral
-from bochner.certify.lanczos import ends, steps_for
+from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certificates.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
+from bochner.certificates.bounds.zonal import ZonalSpectral
+from bochner.certificates.lanczos import ends, steps_for
 from bochner.kernels import Gaussian, Matern
 
 ALARM = 1e-6

@@ -14,7 +14,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
-from bochner.certify.certificate import certify
+from bochner.certificates.certificate import certify
 
 N = 600
 CONFIDENCE = 0.95

@@ -17,7 +17,7 @@ SOURCE = Path(bochner.__file__).parent
 
 _GROUND = "errors _core data"
 _MATHS = f"{_GROUND} kernels solvers sums"
-_MIDDLE = f"{_MATHS} features selection certify"
+_MIDDLE = f"{_MATHS} features selection certificates"
 MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing else
     "errors": "",
     "_native": "",
@@ -27,8 +27,8 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "solvers": _GROUND,
     "sums": _GROUND,
     "features": _MATHS,
-    "certify": f"{_MATHS} features",
-    "selection": f"{_MATHS} features certify",
+    "certificates": f"{_MATHS} features",
+    "selection": f"{_MATHS} features certificates",
     "models": _MIDDLE,
     "planner": f"{_MIDDLE} models",
     "datasets": "errors",
@@ -38,7 +38,7 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
 }
 OPTIONAL = {"click", "matplotlib", "narwhals", "pandas", "polars", "pyarrow", "rich", "torch"}
 ROWS = [{"errors", "_native"}, {"_core"}, {"data"}, {"kernels", "solvers", "sums"}, {"features"}]
-ROWS += [{"certify"}, {"selection"}, {"models"}, {"planner"}, {"datasets", "persist"}]
+ROWS += [{"certificates"}, {"selection"}, {"models"}, {"planner"}, {"datasets", "persist"}]
 ROWS += [{"report"}, {"cli"}]
 
 
@@ -106,7 +106,7 @@ PLANTED = {
     "sideways to a single file": ("solvers", "import bochner.sums.moments"),
     "through the package": ("features", "from bochner import models"),
     "for types only": (
-        "certify",
+        "certificates",
         "if TYPE_CHECKING:\n    from bochner.models import KernelRidge",
     ),
     "by name": ("_core", "importlib.import_module('bochner.kernels')"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bochner.certify.comparison import Comparison, compare
+from bochner.certificates.comparison import Comparison, compare
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.clock import Clock
 from bochner.cli.fit import kernel_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.certify.certificate import Certificate, certify
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks
 from bochner.features.nystrom import Rounded
 from bochner.models import _engine

@@ -11,7 +11,7 @@ from types import MappingProxyType, ModuleType
 from sklearn.base import BaseEstimator
 
 from bochner import features, kernels, models
-from bochner.certify.certificate import Certificate
+from bochner.certificates.certificate import Certificate
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
 from bochner.features import (

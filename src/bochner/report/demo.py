@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgWarning
 from bochner._core.checks import integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.certify.certificate import Certificate, certify
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.files import reason_of
 from bochner.data.writers import atomic
 from bochner.datasets import load_earth

@@ -16,7 +16,7 @@ from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.certify.certificate import Certificate
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Sample
 from bochner.data.writers import atomic

@@ -12,8 +12,8 @@ from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, integer, positive, share
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.certify.pencil import distance
-from bochner.certify.sample import rows_of, sample
+from bochner.certificates.pencil import distance
+from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.auto import choose as choose_method

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.certify.certificate import Certificate
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Block, Blocks
 from bochner.features import Method
 from bochner.kernels import Kernel

@@ -15,7 +15,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, LOO_ROWS
-from bochner.certify.certificate import Certificate, certify
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
 from bochner.errors import IncompatibleModels, InvalidInput

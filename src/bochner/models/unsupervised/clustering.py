@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import norm
 
 from bochner._core.shapes import Array, Float
-from bochner.certify.sample import row_sums, sample
+from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.nystrom import Rounded

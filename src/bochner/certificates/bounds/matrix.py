@@ -12,7 +12,7 @@ import numpy as np
 
 from bochner._core.checks import integer, one_of, positive
 from bochner._core.shapes import Array, Float
-from bochner.certify.bounds.kind import (
+from bochner.certificates.bounds.kind import (
     FORMS,
     Bound,
     amplitude_of,
@@ -22,7 +22,7 @@ from bochner.certify.bounds.kind import (
     per_draw,
     width_of,
 )
-from bochner.certify.leverage import eigen
+from bochner.certificates.leverage import eigen
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 

@@ -10,7 +10,7 @@ from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
-from bochner.certify.pencil import EPS
+from bochner.certificates.pencil import EPS
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.fourier import require_real
 from bochner.features.map import FeatureMap

@@ -23,8 +23,8 @@ from scipy.linalg import eigh_tridiagonal
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
-from bochner.certify.pencil import EPS
-from bochner.certify.sample import double, finite_matrix
+from bochner.certificates.pencil import EPS
+from bochner.certificates.sample import double, finite_matrix
 from bochner.errors import InvalidInput, NotPositive
 
 #: Rows and columns of a tile of K: 8 MB.

@@ -18,8 +18,8 @@ from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.certify.pencil import spectrum
-from bochner.certify.sample import rows_of, sample
+from bochner.certificates.pencil import spectrum
+from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.fourier import require_real
 

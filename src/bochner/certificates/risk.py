@@ -26,8 +26,8 @@ from bochner._core.blas import eigh
 from bochner._core.checks import integer, nonnegative, positive
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.certify.pencil import EPS, distance
-from bochner.certify.sample import sample
+from bochner.certificates.pencil import EPS, distance
+from bochner.certificates.sample import sample
 from bochner.errors import InvalidInput
 from bochner.features.fourier import require_real
 

@@ -20,7 +20,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
-from bochner.certify.sample import double, kernel_of
+from bochner.certificates.sample import double, kernel_of
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.bias import left_out
 from bochner.features.fourier import require_real
@@ -95,7 +95,7 @@ def split_half_error(first: FeatureMap, second: FeatureMap, X: Float[Array, "n d
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certify import split_half_error
+    >>> from bochner.certificates import split_half_error
     >>> X = np.random.default_rng(0).standard_normal((500, 3))
     >>> a, b = (bo.draw(bo.kernels.Gaussian(2.0), bo.Fourier(bo.IID()), n_features=200, X=X,
     ...                 random_state=seed) for seed in (0, 1))
@@ -267,7 +267,7 @@ def trust(phi: Any, X: Float[Array, "n d"], *, kernel: Any = None) -> Trust:
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certify import trust
+    >>> from bochner.certificates import trust
     >>> X = np.random.default_rng(0).standard_normal((500, 2))
     >>> phi = bo.draw(bo.kernels.Gaussian(), "nystrom", n_features=100, X=X, random_state=0)
     >>> near, far = trust(phi, [[0.0, 0.0], [9.0, 9.0]]).score

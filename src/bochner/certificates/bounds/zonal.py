@@ -15,9 +15,9 @@ from scipy.special import gammaln
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
-from bochner.certify.bounds.kind import Bound, chance_of, dense_rows
-from bochner.certify.bounds.matrix import Spectral, below_norm
-from bochner.certify.leverage import eigen
+from bochner.certificates.bounds.kind import Bound, chance_of, dense_rows
+from bochner.certificates.bounds.matrix import Spectral, below_norm
+from bochner.certificates.leverage import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.polar import in_balls, on_axis, one_radius
 from bochner.kernels import Kernel

@@ -21,7 +21,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of, positive
 from bochner._core.shapes import Array, Float
-from bochner.certify.bounds.kind import (
+from bochner.certificates.bounds.kind import (
     FORMS,
     Bound,
     amplitude_of,

@@ -15,14 +15,14 @@ from bochner._core.checks import (
 )
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.certify.lanczos import (
+from bochner.certificates.lanczos import (
     AllRows,
     measure,
     operator_ratio,
     refuse_part,
 )
-from bochner.certify.pencil import GROUPS, Distance, Pencil, distance, excess_count
-from bochner.certify.sample import (
+from bochner.certificates.pencil import GROUPS, Distance, Pencil, distance, excess_count
+from bochner.certificates.sample import (
     Sample,
     double,
     frobenius,

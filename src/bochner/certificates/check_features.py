@@ -158,7 +158,7 @@ def check_features(
     Examples
     --------
     >>> import bochner as bo
-    >>> from bochner.certify import check_features
+    >>> from bochner.certificates import check_features
     >>> check = check_features(bo.draw(bo.kernels.Gaussian(), "fourier", n_features=64, n_inputs=3))
     >>> check.ok
     True
