@@ -108,7 +108,7 @@ def test_leave_one_out_scores_are_those_of_refits():
         inverse = np.linalg.inv(1.5 * KERNEL(X[rest]) + inverse)
         spread = 1.5 - k @ inverse @ k + 0.02
         scores.append((y[i] - k @ inverse @ y[rest]) / np.sqrt(spread))
-    errors, deviation = left_out(ours.fit(X, y), ours.sample_)
+    errors, deviation = left_out_of(ours.fit(X, y))
     assert np.abs((errors / deviation)[:, 0] - scores).max() < 1e-6
 
 
@@ -127,7 +127,7 @@ def test_leave_one_out_errors_are_those_of_refits_however_small_the_noise(noise,
         X[20:] = X[:20]
     ours = model(Matern(0.5, 1.0), method="auto", n_features=64, noise=noise, amplitude=1.0)
     ours.set_params(fit_intercept=centred).fit(X, y, w)
-    errors, deviation = left_out(ours, ours.sample_)
+    errors, deviation = left_out_of(ours)
     for i in range(0, 40, 7):
         fewer = w - (np.arange(40) == i)
         mean, std = clone(ours).fit(X, y, fewer).predict(X[[i]], return_std=True)
@@ -140,9 +140,9 @@ def test_leave_one_out_errors_are_those_of_refits_however_small_the_noise(noise,
 def test_errors_of_some_rows_are_those_of_all_rows(centred, monkeypatch):
     X, y = table(60, t=2)
     ours = model(noise=1e-3, fit_intercept=centred).fit(X, y, np.linspace(0.2, 3, 60))
-    every = left_out(ours, ours.sample_)
+    every = left_out_of(ours)
     monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
-    for few, many in zip(left_out(ours, ours.sample_), every, strict=True):
+    for few, many in zip(left_out_of(ours), every, strict=True):
         assert_close(few, many, factor=1e6)
 
 
@@ -154,7 +154,7 @@ def test_errors_that_rounding_made_are_those_of_the_mean(monkeypatch):
     with pytest.warns(SolutionWarning, match="singular"):
         ours.fit(X, y)
     monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
-    errors, _ = left_out(ours, ours.sample_)
+    errors, _ = left_out_of(ours)
     assert_close(errors[:, 0], y - y.mean(), factor=1e6)
 
 
@@ -379,7 +379,7 @@ def test_many_rows_calibrate_by_leave_one_out_errors_of_those_that_chose_nothing
     found, chose = ours.calibration_, ours.sample_.lowest(200)
     assert (len(found), found.source) == (130, "leave one out")
     assert "none for a finite number" in found.guarantee
-    errors, deviation = left_out(ours, ours.sample_)
+    errors, deviation = left_out_of(ours)
     unseen = ~np.isin(ours.sample_.priority, chose.priority)
     scores = np.sort(np.abs(errors / deviation)[unseen], axis=0)
     assert_close(found.scores, scores, factor=1e6)
@@ -440,7 +440,7 @@ def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
     ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
     assert len(ours.calibration_) == 40
     assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
-    ours._calibration = Conformal.of(*left_out(ours, ours.sample_), "leave one out")
+    ours._calibration = Conformal.of(*left_out_of(ours), "leave one out")
     assert covered(ours, X[40:], y[40:]) < 0.5
 
 

@@ -55,7 +55,7 @@ def test_leave_one_out_scores_and_densities_are_those_of_refits_without_the_land
         gap = y[i] - fewer.posterior.mean(Z)[0, 0]
         scores.append(gap / spread)
         densities.append(norm.logpdf(gap, 0, spread))
-    errors, deviation = left_out(ours, ours.sample_)
+    errors, deviation = left_out_of(ours)
     assert np.abs((errors / deviation)[:, 0] - scores).max() < 1e-6
     assert abs(ours.loo_log_density_ - np.mean(densities)) < 1e-6
 

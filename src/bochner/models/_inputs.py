@@ -26,6 +26,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import listed, repeated
 from bochner.errors import InvalidInput, InvalidType
+from bochner.models._base import KernelEstimator
 from bochner.models._state import forget
 from bochner.selection.lengthscale import accepts_sparse
 
@@ -36,6 +37,8 @@ def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, rese
     Tables with text columns are one-hot encoded by a schema that the model keeps; other arrays of
     the array API standard stay in their library; all else passes scikit-learn's checks.
     """
+    if isinstance(model, KernelEstimator):
+        return model._blocks_of(X, y, sample_weight, reset)[0]
     for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
         refuse_masked(array, type(model).__name__, name)
     _require_switch(model)
@@ -68,6 +71,8 @@ def predict_blocks_of(model: BaseEstimator, X: Any) -> Blocks:
 
     Blocks are taken as they are: read with the model's schema, or made of arrays.
     """
+    if isinstance(model, KernelEstimator):
+        return model._rows_to_predict(X)
     if isinstance(X, Blocks):
         _check_width(model, X.n_columns)
         return X
@@ -237,6 +242,8 @@ def class_blocks_of(
     refuses labels that are not among them. ``class_weight`` of the model multiplies the weights.
     """
     who = type(model).__name__
+    if isinstance(model, KernelEstimator):
+        return model._class_blocks_of(X, y, sample_weight, reset, classes)[0]
     refuse_masked(y, who, "y")
     if y is None:
         raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")

@@ -12,7 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.data.sample import RowSample
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
+from bochner.models._base import KernelEstimator
 from bochner.models._folds import added as folds_of_both
+from bochner.models.gaussian_process.fit import GaussianProcessFit, merge_processes
+from bochner.models.ridge.fit import merge_ridge
 
 
 def merge(*models: Any) -> Any:
@@ -44,6 +47,11 @@ def merge(*models: Any) -> Any:
         _check_same_kind(models[0], model)
         _check_same_map(models[0], model)
     merged = copy(models[0])
+    if isinstance(merged, KernelEstimator):
+        fits = [model.fit_ for model in models]
+        processes = isinstance(fits[0], GaussianProcessFit)
+        merged.fit_ = (merge_processes if processes else merge_ridge)(fits)
+        return merged
     for name, added in _SUMS.items():
         parts = [getattr(model, name, None) for model in models]
         if all(part is not None for part in parts):

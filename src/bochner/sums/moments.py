@@ -12,13 +12,14 @@ Adding up in any order is streaming, forgetting, cross-validation and several ma
 Notation: n rows, D features, t targets (``docs/notation.md``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from bochner._core.arrays import array_namespace, from_numpy, is_numpy, is_sparse, to_numpy
 from bochner._core.blas import (
     add_gram,
     add_outer,
@@ -330,3 +331,115 @@ def _positive_rows(Z: Array, y: Array, w: Array | None) -> tuple[Array, Array, A
         return Z, y, w
     kept = w > 0
     return Z[kept], y[kept], w[kept]
+
+
+class DeviceAccumulator:
+    """Adds blocks of another array library up, on the device that they are on.
+
+    float32 products go into float64 sums, a block at a time; only the sums come to NumPy, once.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        self.precision: Precision = precision
+        self.rows = 0
+        self._weight = 0.0
+        self._sums: Any = None
+
+    def add(self, Z: Array, y: Array, w: Array | None = None) -> None:
+        """Add one block; rows of zero weight take no part."""
+        xp = array_namespace(Z)
+        Zn, y, w = _positive_rows(np.arange(Z.shape[0]), to_numpy(y).astype(np.float64), w)
+        if not len(Zn):
+            return
+        y = _squarable(y.reshape(len(y), -1))
+        if len(Zn) < Z.shape[0]:
+            Z = xp.take(Z, from_numpy(Zn, like=Z), axis=0)
+        Z = xp.astype(Z, getattr(xp, self.precision), copy=False)
+        if self._sums is None:
+            require_room_for(Z.shape[1])
+            self._z0, self._y0 = xp.mean(Z, axis=0), y.mean(axis=0)
+        self.rows += len(y)
+        weights = np.ones(len(y)) if w is None else w
+        self._weight += float(weights.sum())
+        y = y - self._y0
+        right = from_numpy(np.column_stack([weights, weights[:, None] * y]), like=Z)
+        Z = Z - self._z0
+        first = xp.matmul(Z.T, xp.astype(right, Z.dtype))
+        if w is not None:
+            Z = Z * xp.astype(from_numpy(np.sqrt(w), like=Z), Z.dtype)[:, None]
+        new = [xp.astype(A, xp.float64) for A in (xp.matmul(Z.T, Z), first)]
+        new += [weights @ y, weights @ y**2]
+        old = self._sums
+        self._sums = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+
+    def so_far(self) -> Moments:
+        """Return the moments of what was added up to now."""
+        return self.moments()
+
+    def moments(self) -> Moments:
+        """Return the moments of all that was added, as NumPy arrays."""
+        if not self.rows:
+            return Accumulator().moments()  # which says that there are no rows
+        gram, first, sy, power = (a if is_numpy(a) else to_numpy(a) for a in self._sums)
+        W = self._weight
+        dz, dy = first[:, 0] / W, sy / W
+        gram = gram - W * np.outer(dz, dz)
+        return Moments(
+            self.rows,
+            W,
+            to_numpy(self._z0).astype(np.float64) + dz,
+            self._y0 + dy,
+            (gram + gram.T) / 2,
+            first[:, 1:] - W * np.outer(dz, dy),
+            np.maximum(power - W * dy**2, 0.0),
+            self.precision,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsOf:
+    """The summand of moments: of φ(X), y and w, where φ(X) is.
+
+    Attributes
+    ----------
+    features : callable
+        φ: rows X (b, d) to features (b, D), in the array library of X.
+    precision : {"float32", "float64"}
+        Of the products.
+    """
+
+    features: Callable[[Array], Array]
+    precision: Precision
+
+    def zero(self) -> list[Any]:
+        """Return no accumulator: the first block says where it is to be."""
+        return []
+
+    def add(self, total: list[Any], block: Any) -> list[Any]:
+        """Add a block to the accumulator of its device."""
+        Z = self.features(block.X)
+        if not total:
+            here = is_numpy(Z) or is_sparse(Z)
+            total = [Accumulator(self.precision) if here else DeviceAccumulator(self.precision)]
+        y = np.zeros((Z.shape[0], 0)) if block.y is None else to_numpy(block.y)
+        w = None if block.w is None else to_numpy(block.w)
+        total[-1].add(to_numpy(Z) if is_sparse(Z) else Z, y, w)
+        return total
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        """Keep the accumulators of both."""
+        return a + b
+
+    @staticmethod
+    def moments(total: list[Any]) -> Moments:
+        """Return the moments of a sum."""
+        parts = [accumulator.so_far() for accumulator in total[:-1]]
+        moments = (total[-1] if total else Accumulator()).moments()
+        for part in reversed(parts):
+            moments = part + moments
+        return moments
+
+    @staticmethod
+    def so_far(total: list[Any]) -> Moments:
+        """Return the moments of a sum that goes on."""
+        return total[-1].so_far()

@@ -8,16 +8,13 @@ landmarks are those with a_i·β = 0, and they leave 1/|a_i|² of the i-th out.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.features.nystrom import NystromMap
-from bochner.models import _engine
 from bochner.models.gaussian_process.posterior import (
     MOST_ROWS,
     of_all_rows,
@@ -26,8 +23,7 @@ from bochner.models.gaussian_process.posterior import (
     told_apart,
 )
 from bochner.models.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
-from bochner.models.ridge import normal
-from bochner.models.ridge.sums import pieces, seen
+from bochner.models.ridge.sums import Summed
 from bochner.solvers.ridge.evidence import maximise_evidence
 
 #: Exponents p tried for what the features leave out.
@@ -41,12 +37,6 @@ ENOUGH = 20
 
 #: Weight of the landmark that a row is, among those that it is made of.
 ITSELF = 0.99
-
-
-def as_double(model: Any, X: Array) -> Float[Array, "b D"]:
-    """Return φ(X) as the model rounds it, in NumPy's float64."""
-    Z = to_numpy(_engine.as_features(model.map_, X, model.feature_dtype_))
-    return Z.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,66 +74,65 @@ class _Rows:
 
 
 def solve_process(
-    model: Any, noise: float | None, amplitude: float | None
+    summed: Summed, noise: float | None, amplitude: float | None
 ) -> tuple[Predictive, Float[Array, " t"]]:
-    """Return the law of f, and mean log densities of rows under that without them.
-
-    ``model`` holds moments and a sample of rows.
-    """
-    moments = seen(model, model.moments_)
-    means, eigen = (moments.feature_mean, moments.target_mean), normal.decomposed(model, moments)
+    """Return the law of f, and mean log densities of rows under that without them."""
+    means, eigen = summed.means, summed.eigen()
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
-    without, t = LeftOut.of(model.map_, model.sample_.X, model.seed_), len(means[1])
+    without, t = LeftOut.of(summed.chosen.map, summed.sample.X, summed.chosen.seed), len(means[1])
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))
-    sample = normal.judged_sample(model)
-    rows = _looked_at(model, law, sample)
+    sample = summed.judged
+    rows = _looked_at(summed, law, sample)
     if np.maximum(rows.w, 1.0)[~rows.explained].sum() < ENOUGH:
         return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
-    rows = _without_own_landmarks(model, law, rows, sample)
+    rows = _without_own_landmarks(summed, law, rows, sample)
     return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
 
 
-def left_out(model: Any, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
+def left_out(
+    summed: Summed, law: Predictive, sample: RowSample
+) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
     """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
 
     Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
     """
-    law: Predictive = model.predictive_
-    rows = _looked_at(model, law, sample)
+    rows = _looked_at(summed, law, sample)
     if np.maximum(rows.w, 1.0)[~rows.explained].sum() >= ENOUGH:
-        rows = _without_own_landmarks(model, law, rows, sample)
+        rows = _without_own_landmarks(summed, law, rows, sample)
     return rows.errors, np.sqrt(rows.variance(law) + law.noise)
 
 
-def _looked_at(model: Any, law: Predictive, sample: RowSample) -> _Rows:
+def _looked_at(summed: Summed, law: Predictive, sample: RowSample) -> _Rows:
     """Return rows of the sample."""
     parts = []
-    for rows in pieces(model, sample):
-        Z = as_double(model, rows.X)
+    for rows in summed.pieces(sample):
+        Z = summed.chosen.double(rows.X)
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    whole = len(w) == model.moments_.rows and model.feature_dtype_ == "float64"
+    whole = len(w) == summed.moments.rows and summed.chosen.precision == "float64"
     if whole and len(w) <= MOST_ROWS:
         residual, slack = of_all_rows(law.posterior, Z, y, w)
     else:
-        residual, slack = of_some_rows(law.posterior, Z, y, w, model.moments_.precision)
+        residual, slack = of_some_rows(law.posterior, Z, y, w, summed.moments.precision)
     return _Rows(residual, slack, left, prior, w)
 
 
-def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows, sample: RowSample) -> _Rows:
+def _without_own_landmarks(
+    summed: Summed, law: Predictive, rows: _Rows, sample: RowSample
+) -> _Rows:
     """Return rows that are landmarks as they are seen without those.
 
     A row that is there twice is not: its copy would be the landmark.
     """
-    landmarks = law.left_out.landmarks or model.map_
+    landmarks = law.left_out.landmarks or summed.chosen.map
     if not isinstance(landmarks, NystromMap):
         return rows
     explained = np.flatnonzero(rows.explained)
     X = sample.take(explained).X
-    Z = as_double(model, X)
+    Z = summed.chosen.double(X)
     inside = law.left_out.inside(X, Z)
-    dtype = model.feature_dtype_ if landmarks is model.map_ else "float64"
+    dtype = summed.chosen.precision if landmarks is summed.chosen.map else "float64"
     roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
     shares = product(inside, roots.T)
     own, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
@@ -152,7 +141,7 @@ def _without_own_landmarks(model: Any, law: Predictive, rows: _Rows, sample: Row
     these, a = explained[alone], roots[own[alone]]
     residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
     left[these] = 1 / np.einsum("ij,ij->i", a, a)
-    if landmarks is model.map_:
+    if landmarks is summed.chosen.map:
         mean, leverage = law.posterior.held(Z[alone], a)
         seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
         residual[these], slack[these] = told_apart(law.posterior, *seen)

@@ -16,12 +16,11 @@ at least, whatever the models (their theorem 4, whose proof takes any score that
 errors of one fit have no such bound: what was chosen on a row is not judged by it.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
-from sklearn.base import clone
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
@@ -137,11 +136,14 @@ def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
     return np.where(np.isnan(half), np.inf, half)
 
 
-def cross_conformal(model: Any, sample: RowSample) -> CrossConformal:
+#: Fits a model of the same kind to some rows, and returns its features and its law.
+Refit = Callable[[RowSample], tuple[FeatureMap, str, Predictive]]
+
+
+def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
     """Fit a model like this without each fold of the sample's rows, and score those.
 
-    Its parameters are those of its fit, whatever was set since. Equal rows lie in one fold and have
-    one score: a copy of a row tells nothing of new ones.
+    Equal rows lie in one fold and have one score: a copy of a row tells nothing of new ones.
     """
     groups = _groups(sample)
     firsts = np.unique(groups, return_index=True)[1]
@@ -151,22 +153,19 @@ def cross_conformal(model: Any, sample: RowSample) -> CrossConformal:
     fold_of = rank % max(K, 1)
     return CrossConformal(
         tuple(
-            _fold(model, sample, np.flatnonzero(fold_of[groups] != k), firsts[fold_of == k])
+            _fold(refit, sample, np.flatnonzero(fold_of[groups] != k), firsts[fold_of == k])
             for k in range(K)
         )
     )
 
 
-def _fold(model: Any, sample: RowSample, seen: Array, judged: Array) -> Fold:
-    trial = clone(model).set_params(**model._asked)
-    rows = sample.take(seen)
+def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
     with catch_warnings():
         simplefilter("ignore", SolutionWarning)
-        trial.fit(rows.X, rows.y.reshape(len(rows), *model.target_shape_), rows.w)
-    fold = Fold(trial.map_, trial.feature_dtype_, trial.predictive_, np.zeros((0, 0)))
+        fold = Fold(*refit(sample.take(seen)), np.zeros((0, 0)))
     left = sample.take(judged)
     mean, deviation = fold.moments(left.X)
-    return Fold(fold.map, fold.dtype, fold.law, scores_of(left.y - mean, deviation))
+    return replace(fold, scores=scores_of(left.y - mean, deviation))
 
 
 def _groups(sample: RowSample) -> Array:

@@ -10,6 +10,7 @@ borrows some among the rows, and the difference is scaled to the variance that t
 f⁰ is a weighted sum of Fourier features, drawn for each function anew: its covariance is k exactly.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +19,15 @@ import numpy as np
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Blocks
 from bochner.errors import UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Nystrom
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import Request, draw_map
-from bochner.models import _engine
-from bochner.models._inputs import predict_blocks_of
-from bochner.models.gaussian_process.adaptation import as_double
+from bochner.models._fitting import Chosen, joined
 from bochner.models.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
+from bochner.models.ridge.sums import Summed
 
 #: Fourier features of each prior function.
 WIDTH = 1024
@@ -40,8 +42,11 @@ class Functions:
 
     Attributes
     ----------
-    model : GaussianProcessRegressor
-        As it was when they were drawn.
+    rows : callable
+        Checked blocks of the rows that a user passes.
+    chosen : Chosen
+    law : Predictive
+    target_shape : tuple of int
     coef : (D, t, n) float64
     offset : (t, n) float64
     landmarks : NystromMap or None
@@ -55,7 +60,10 @@ class Functions:
     Cost O(m D (d + n t)), and O(m F d) for each function, F = 1024.
     """
 
-    model: Any
+    rows: Callable[[Any], Blocks]
+    chosen: Chosen
+    law: Predictive
+    target_shape: tuple[int, ...]
     coef: Float[Array, "D t n"]
     offset: Float[Array, "t n"]
     landmarks: NystromMap | None
@@ -66,19 +74,17 @@ class Functions:
 
     def __call__(self, X: Array) -> Array:
         """Return the values at rows X; the same rows give the same values in any call."""
-        return _engine.joined([self._values(block.X) for block in self._blocks(X)])
+        return joined([self._values(block.X) for block in self._blocks(X)])
 
     def _blocks(self, X: Array) -> Any:
-        size = _engine.block_rows(max(self.model.map_.n_features, WIDTH))
-        return predict_blocks_of(self.model, X).with_rows(size)
+        return self.rows(X).with_rows(block_rows(max(self.chosen.n_features, WIDTH)))
 
     def _values(self, X: Array) -> Array:
-        model, law = self.model, self.model.predictive_
-        Z = as_double(model, X)
+        Z = self.chosen.double(X)
         values = np.tensordot(Z, self.coef, 1) + self.offset
         if self.landmarks is not None:
-            values = self._with_rest(law, self.landmarks, X, Z, values)
-        return from_numpy(values.reshape(len(Z), *model.target_shape_, len(self)), like=X)
+            values = self._with_rest(self.law, self.landmarks, X, Z, values)
+        return from_numpy(values.reshape(len(Z), *self.target_shape, len(self)), like=X)
 
     def _with_rest(
         self, law: Predictive, landmarks: NystromMap, X: Array, Z: Array, values: Array
@@ -104,27 +110,32 @@ def _ratio(left_out: LeftOut, landmarks: NystromMap, X: Array, Z: Array) -> Floa
     return np.sqrt(share)[:, None]
 
 
-def draw_functions(model: Any, n: int, seed: int) -> Functions:
-    """Draw n functions of the posterior of a fitted model."""
-    law: Predictive = model.predictive_
+def draw_functions(
+    rows: Callable[[Any], Blocks], summed: Summed, law: Predictive, n: int, seed: int
+) -> Functions:
+    """Draw n functions of the posterior of a fit."""
     coef, offset = law.posterior.draw(n, stream(seed, "functions"))
-    landmarks, t = _landmarks(model, law.left_out), offset.shape[0]
+    landmarks, t = _landmarks(summed, law.left_out), offset.shape[0]
     maps = [] if landmarks is None else [_fourier(landmarks, seed, str(i)) for i in range(n)]
+    given = (rows, summed.chosen, law, summed.target_shape, coef, offset)
     if landmarks is None or None in maps:
-        return Functions(model, coef, offset, None, ())
+        return Functions(*given, None, ())
     priors = tuple(_prior(f0, landmarks, t, seed, i) for i, f0 in enumerate(maps) if f0)
-    return Functions(model, coef, offset, landmarks, priors)
+    return Functions(*given, landmarks, priors)
 
 
-def _landmarks(model: Any, left_out: LeftOut) -> NystromMap | None:
+def _landmarks(summed: Summed, left_out: LeftOut) -> NystromMap | None:
     """Return the map's landmarks, or others where it has none and leaves something out."""
-    if left_out.landmarks is not None or isinstance(model.map_, NystromMap):
-        return left_out.landmarks or model.map_
-    X = model.sample_.lowest(LOOK_ROWS).X
-    if np.all(left_out.variance(X, as_double(model, X)) <= EXPLAINED * left_out.prior(X)):
+    chosen = summed.chosen
+    if left_out.landmarks is not None:
+        return left_out.landmarks
+    if isinstance(chosen.map, NystromMap):
+        return chosen.map
+    X = summed.sample.lowest(LOOK_ROWS).X
+    if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
         return None
-    ask = Request(X.shape[1], model.map_.n_features, model.seed_, ("functions",), model.sample_.X)
-    found = draw_map(Nystrom(), model.kernel_, ask)
+    ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)
+    found = draw_map(Nystrom(), chosen.kernel, ask)
     return found if isinstance(found, NystromMap) else None
 
 

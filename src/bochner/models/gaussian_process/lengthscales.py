@@ -8,27 +8,18 @@ on to log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K �
 O(m² d) for all of them.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
-from bochner._core.checks import one_of
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS
-from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.kernels.distances import squared
 from bochner.kernels.stationary import Radial
-from bochner.models import _engine
 from bochner.selection.columns import rounded
 from bochner.selection.descent import (
     Clock,
@@ -37,10 +28,9 @@ from bochner.selection.descent import (
     Point,
     descend,
 )
-from bochner.selection.lengthscale import LengthscaleSearch, choose_lengthscale
 from bochner.selection.rescaled import family_of
 from bochner.selection.tuning import Diary, Tuning
-from bochner.solvers.ridge.evidence import as_variance, kernel_evidence
+from bochner.solvers.ridge.evidence import kernel_evidence
 
 Note = Callable[[Objective], Callable[[Dials, float], None]]
 
@@ -76,64 +66,6 @@ MOST_CELLS = 1 << 20
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
-
-
-def as_search(model: Any) -> _engine.Search | None:
-    """Check a process' ``lengthscale``; None for the usual search."""
-    who, how = type(model).__name__, model.lengthscale
-    one_of(how, who, "lengthscale", ("auto", "loo", "evidence"))
-    if how == "auto":
-        named = isinstance(model.kernel, str) and model.kernel not in UNASKED
-        return partial(_likelier, model) if named and model.metric is None else None
-    if how == "loo":
-        return None
-    if model.metric is not None:
-        raise InvalidInput(
-            f'{who}: lengthscale="evidence" and metric={model.metric!r} both say how columns are '
-            "scaled; set one of them."
-        )
-    return partial(_search, model)
-
-
-def _likelier(model: Any, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
-    """Return the search that ends where rows are likelier under the law without them."""
-    first = _named(model, name, sample)
-    second = _search(model, first.kernel, sample)
-    if not second.path or second.kernel == first.kernel:
-        return first
-    rows = sample.lowest(LOO_ROWS)
-    before, after = (_log_density(model, found.kernel, rows) for found in (first, second))
-    return second if after > before else first
-
-
-def _log_density(model: Any, kernel: Kernel, sample: RowSample) -> float:
-    """Return the mean leave-one-out log density of a fit to these rows."""
-    trial = copy(model)
-    trial.kernel, trial.lengthscale, trial.random_state = kernel, "loo", model.seed_
-    trial.n_features = _width(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
-        trial.fit_blocks(Blocks.from_arrays(sample.X, sample.y, sample.w))
-    return float(trial.loo_log_density_)
-
-
-def _width(model: Any) -> int:
-    return model.n_features if isinstance(model.n_features, int) else _engine.SEARCHED
-
-
-def _named(model: Any, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
-    method = as_method(model.method)
-    return choose_lengthscale(name, sample, _width(model), model.seed_, method=method)
-
-
-def _search(model: Any, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    return lengthscales_by_evidence(
-        _named(model, kernel, sample).kernel if isinstance(kernel, str) else kernel,
-        sample,
-        centred=model.fit_intercept,
-        noise=as_variance(model.noise, "noise"),
-        amplitude=as_variance(model.amplitude, "amplitude"),
-    )
 
 
 def lengthscales_by_evidence(

@@ -2,48 +2,41 @@
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from bochner._core.arrays import from_numpy, to_numpy
-from bochner._core.checks import integer, warn_user
+from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
-from bochner.data.sample import Keeper
+from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.models.gaussian_process.adaptation import as_double, left_out, solve_process
-from bochner.models.gaussian_process.cross import CrossConformal, cross_conformal
+from bochner.models._base import KernelEstimator, require_switch
+from bochner.models._fitting import joined
+from bochner.models.gaussian_process.cross import CrossConformal
+from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned
 from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, as_coverage
-from bochner.models.gaussian_process.lengthscales import as_search
 from bochner.models.gaussian_process.predictive import Predictive
-from bochner.models.ridge import normal
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.models.ridge.sums import require_alike
 from bochner.selection.width import Enough
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
-from bochner.sums.moments import Precision
-
-#: Rows beyond those that lengthscales are compared on, whose leave-one-out errors calibrate.
-ENOUGH = 1024
+from bochner.solvers.ridge.evidence import Evidence
+from bochner.sums.executor import LOCAL
+from bochner.sums.moments import Moments, Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
 MOST_ROWS = 20_000
 
 
-class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """Gaussian process regression through features, in one pass over the rows.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
@@ -122,9 +115,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     True
     """
 
-    predictive_: Predictive
-    _calibration: Conformal | CrossConformal
-
     def __init__(
         self,
         kernel: Kernel | str = "gaussian",
@@ -152,7 +142,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -164,15 +153,15 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         sample_weight : (n,), optional
             A row of weight w has noise σ²/w, and counts as w rows.
         """
-        return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
+        blocks, inputs = self._blocks_of(X, y, sample_weight)
+        self.fit_ = fit_process(self._spec(), blocks, inputs)
+        return self
 
-    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        note_columns(self, blocks, reset=True)
-        return self._fit(blocks)
+        self.fit_ = fit_process(self._spec(), blocks, self._inputs_of(blocks))
+        return self
 
-    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -181,74 +170,48 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The first call draws the map and chooses the lengthscale, where that is open; noise and
         amplitude are chosen again each time. All calls equal one ``fit`` with the same map.
         """
-        first = not hasattr(self, "moments_")
-        blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
+        first, spec = not self.__sklearn_is_fitted__(), self._spec()
+        blocks, inputs = self._blocks_of(X, y, sample_weight, first)
         if first:
-            return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
-        normal.check_targets(self, blocks)
-        keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
-        self.moments_ += _engine.sweep(self.map_, blocks, self.feature_dtype_, "float64", keeper)
-        return self._finish(blocks, keeper)
-
-    def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        _engine.check_precision(self)
-        as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
-        self.target_shape_ = normal.target_shape(self, blocks)
-        _engine.choose(self, blocks, search=as_search(self))
-        self._asked = {**self.get_params(deep=False), "random_state": self.seed_}
-        self.rows_seen_ = 0
-        dtype = precision or _engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
-        self.feature_dtype_ = dtype
-        keeper = Keeper(self.seed_)
-        self.moments_ = _engine.sweep(self.map_, blocks, dtype, dtype, keeper)
-        self._finish(blocks, keeper)
-        limited = self.evidence_.outcome is EvidenceOutcome.FLOAT32_LIMITED
-        if limited and self.precision == "auto":
-            self.moments_ = _engine.sweep(self.map_, blocks, dtype, "float64")
-            self._solve()
-        return self._warn()
-
-    def _finish(self, blocks: Blocks, keeper: Keeper) -> Self:
-        self.rows_seen_ += _engine.count_rows(blocks)
-        self.sample_ = keeper.sample
-        normal.require_squares(self)
-        return self._solve()
-
-    @all_or_nothing
-    def solve_again(self) -> Self:
-        """Solve anew from the moments and the sample of rows as they are now."""
-        check_is_fitted(self)
-        return self._solve()._warn()
-
-    def _solve(self) -> Self:
-        given = [as_variance(getattr(self, name), name) for name in ("noise", "amplitude")]
-        self.predictive_, densities = solve_process(self, *given)
-        self.loo_log_density_ = float(densities.sum())
-        self.__dict__.pop("_calibration", None)
+            precision: Precision = "float32" if self.precision == "float32" else "float64"
+            self.fit_ = fit_process(spec, blocks, inputs, precision=precision)
+        else:
+            more = self.fit_.summed.with_rows_of(blocks, False, LOCAL)
+            self.fit_ = solved(self._again(spec), inputs, more)
         return self
 
-    @all_or_nothing
+    def _spec(self) -> GaussianProcessSpec:
+        centred = require_switch(type(self).__name__, self.fit_intercept)
+        features = self._feature_spec(self.method)
+        return GaussianProcessSpec.of(
+            features, self.noise, self.amplitude, self.lengthscale, centred
+        )
+
+    def _again(self, spec: GaussianProcessSpec) -> GaussianProcessSpec:
+        """Return what the fit was asked for, with noise and amplitude as they are set."""
+        return replace(self.fit_.spec, noise=spec.noise, amplitude=spec.amplitude)
+
+    def solve_again(self) -> Self:
+        """Solve anew from the moments and the sample of rows as they are now."""
+        fit = self._fitted
+        self.fit_ = warned(solved(self._again(self._spec()), fit.inputs, fit.summed))
+        return self
+
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
         """Make intervals by errors on rows that were not fitted on: split conformal prediction.
 
         A new row that is exchangeable with these is then covered with the chance asked for,
         whatever the model. ``partial_fit`` goes back to scores of the rows of the fit.
         """
-        check_is_fitted(self)
-        blocks = fit_blocks_of(self, X, y, None, reset=False)
-        normal.check_targets(self, blocks)
-        parts = [(self._law(block.X), to_numpy(block.y)) for block in blocks]
-        errors = np.concatenate([y.reshape(mean.shape) - mean for (mean, _), y in parts])
-        variance = np.concatenate([variance for (_, variance), _ in parts])
-        deviation = np.sqrt(variance + self.predictive_.noise)
-        self._calibration = Conformal.of(errors, deviation, "held out")
+        self.fit_ = self._fitted.calibrated_on(self._blocks_like(X, y))
         return self
 
-    def _warn(self) -> Self:
-        outcome = self.evidence_.outcome
-        if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
-            warn_user(str(outcome))
-        return self
+    def _blocks_like(self, X: Array, y: Array) -> Blocks:
+        """Return rows and targets like those of the fit."""
+        fit = self._fitted
+        blocks, _ = self._blocks_of(X, y, first=False)
+        require_alike(type(self).__name__, blocks, fit.target_shape)
+        return blocks
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -273,21 +236,20 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         std : (m,) or (m, t)
         cov : (m, m) or (m, m, t)
         """
-        check_is_fitted(self)
         if return_std and return_cov:
             raise InvalidInput("predict: ask for return_std or return_cov, not both.")
-        blocks = predict_blocks_of(self, X)
+        blocks = self._rows_to_predict(X)
         if return_cov:
             return self._covariance(blocks)
         if return_std:
-            return tuple(_engine.joined(list(p)) for p in zip(*self._moments(blocks), strict=True))
-        return _engine.joined(list(self.predict_blocks(blocks)))
+            return tuple(joined(list(p)) for p in zip(*self._moments(blocks), strict=True))
+        return joined(list(self.predict_blocks(blocks)))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the mean of one block of rows after the other."""
-        check_is_fitted(self)
+        fit = self._fitted
         for block in self._sized(blocks):
-            yield self._shaped(self.predictive_.posterior.mean(as_double(self, block.X)), block.X)
+            yield self._shaped(fit.law.posterior.mean(fit.chosen.double(block.X)), block.X)
 
     def predict_interval(
         self, X: Float[Array, "m d"], coverage: float = 0.95, calibrated: bool = True
@@ -307,18 +269,17 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         -------
         mean, lower, upper : (m,) or (m, t)
         """
-        check_is_fitted(self)
         coverage = as_coverage(coverage)
         parts = []
-        for block in self._sized(predict_blocks_of(self, X)):
+        for block in self._sized(self._rows_to_predict(X)):
             found = self._interval(block.X, coverage, calibrated)
             parts.append([self._shaped(a, block.X) for a in found])
-        mean, lower, upper = (_engine.joined(list(part)) for part in zip(*parts, strict=True))
+        mean, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return mean, lower, upper
 
     def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, Array, Array]:
         """Return means and bounds, each (b, t)."""
-        mean, variance = self._law(X)
+        mean, variance = self._fitted.moments(X)
         deviation = np.sqrt(variance + self.predictive_.noise)
         if not calibrated:
             half = norm.ppf(0.5 + coverage / 2) * deviation
@@ -331,12 +292,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
-        check_is_fitted(self)
-        blocks = fit_blocks_of(self, X, y, None, reset=False)
-        normal.check_targets(self, blocks)
+        blocks = self._blocks_like(X, y)
         parts = []
         for block in self._sized(blocks):
-            mean, variance = self._law(block.X)
+            mean, variance = self._fitted.moments(block.X)
             spread = np.maximum(variance + self.predictive_.noise, np.finfo(np.float64).tiny)
             error = to_numpy(block.y).reshape(mean.shape) - mean
             parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
@@ -347,25 +306,21 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
         """
-        check_is_fitted(self)
         n = integer(n, "sample_functions", "n", 1)
-        return draw_functions(copy(self), n, seed_of(random_state))
+        fit = self._fitted
+        rows = copy(self)._rows_to_predict
+        return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
 
     def sample_y(self, X: Float[Array, "m d"], n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
     def _sized(self, blocks: Blocks) -> Blocks:
-        return blocks.with_rows(_engine.block_rows(self.map_.n_features))
-
-    def _law(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f."""
-        Z = as_double(self, X)
-        return self.predictive_.posterior.mean(Z), self.predictive_.variance(X, Z)
+        return blocks.with_rows(self._chosen.block_rows)
 
     def _moments(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         for block in self._sized(blocks):
-            mean, variance = self._law(block.X)
+            mean, variance = self._fitted.moments(block.X)
             yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance), block.X)
 
     def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
@@ -375,7 +330,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
                 f"{X.shape[0]:,}. Ask for return_std=True, or for fewer rows."
             )
-        Z = as_double(self, X)
+        Z = self._chosen.double(X)
         cov, shape = self.predictive_.covariance(X, Z), (len(Z), len(Z), *self.target_shape_)
         mean = self._shaped(self.predictive_.posterior.mean(Z), X)
         return mean, from_numpy(cov.reshape(shape), like=X)
@@ -394,18 +349,37 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         With more, by leave-one-out errors of rows beyond the 4,096 that lengthscales were compared
         on.
         """
-        check_is_fitted(self)
-        if "_calibration" not in self.__dict__:
-            self._calibration = self._calibrated()
-        return self._calibration
+        return self._fitted.calibration()
 
-    def _calibrated(self) -> Conformal | CrossConformal:
-        """Score rows that chose no lengthscale, where they are many, or refit without folds."""
-        order = np.argsort(self.sample_.priority, kind="stable")
-        if len(order) - LOO_ROWS < ENOUGH:
-            return cross_conformal(self, self.sample_)
-        errors, deviation = (of_all[order[LOO_ROWS:]] for of_all in left_out(self, self.sample_))
-        return Conformal.of(errors, deviation, "leave one out")
+    @property
+    def target_shape_(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self._fitted.target_shape
+
+    @property
+    def predictive_(self) -> Predictive:
+        """Law of f(x): posterior of the coefficients, and what the features leave out."""
+        return self._fitted.law
+
+    @property
+    def loo_log_density_(self) -> float:
+        """Mean log density of a row of the sample under the law without it."""
+        return self._fitted.loo_log_density
+
+    @property
+    def moments_(self) -> Moments:
+        """What further rows, or other models, are added to."""
+        return self._fitted.summed.moments
+
+    @property
+    def rows_seen_(self) -> int:
+        """Rows that were read."""
+        return self._fitted.summed.rows
+
+    @property
+    def sample_(self) -> RowSample:
+        """Rows kept for leave-one-out errors."""
+        return self._fitted.summed.sample
 
     @property
     def evidence_(self) -> Evidence:
@@ -434,14 +408,3 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _by_target(self, values: Float[Array, " t"]) -> Any:
         return values if self.target_shape_ else float(values[0])
-
-    # --- scikit-learn ----------------------------------------------------------------------------
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
-        return set_kernel_params(self, params)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
-        return tags

@@ -5,35 +5,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
+from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Block, Blocks
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import class_blocks, class_blocks_of, indicators, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.models.ridge import normal
-from bochner.models.ridge.exact import (
-    as_exact,
-    fit_exact,
-    predict_exact,
-    takes_pieces,
-)
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.models._base import Inputs
+from bochner.models._fitting import indicators, joined
+from bochner.models.ridge.estimator import RidgeEstimator, takes_pieces
 from bochner.selection.width import Enough
-from bochner.solvers.ridge.solution import Solution
-from bochner.sums.moments import Precision
 
 
-class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
+class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
@@ -94,8 +81,6 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     ['in', 'out']
     """
 
-    solution_: Solution
-
     def __init__(
         self,
         kernel: Kernel | str = "gaussian",
@@ -123,7 +108,6 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -144,15 +128,17 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
-        return self._fit(class_blocks_of(self, X, y, sample_weight))
+        blocks, inputs = self._class_blocks_of(X, y, sample_weight)
+        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
+        return self
 
-    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks whose target holds labels, numbers or text; one pass finds the classes."""
-        return self._fit(class_blocks(self, blocks))
+        blocks, inputs = self._class_blocks(blocks)
+        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
+        return self
 
     @available_if(takes_pieces)
-    @all_or_nothing
     def partial_fit(
         self,
         X: Float[Array, "n d"],
@@ -170,93 +156,63 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             All labels that will ever come: in the first call, unless its y has them all.
         sample_weight : (n,), optional
         """
-        first = not hasattr(self, "moments_")
-        blocks = class_blocks_of(self, X, y, sample_weight, reset=first, classes=classes)
-        if first:
-            return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
-        normal.add_rows(self, _Indicators.of(self, blocks))
+        first = not self._has_sums
+        blocks, inputs = self._class_blocks_of(X, y, sample_weight, first, classes)
+        signs = self._signs(blocks, inputs)
+        self.fit_ = self._first_piece(signs, inputs) if first else self._more(signs)
         return self
 
-    def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        targets, exact = _Indicators.of(self, blocks), as_exact(self.method)
-        if exact is not None:
-            fit_exact(self, exact, targets)
-        else:
-            normal.draw(self, targets)
-            normal.fit(self, targets, precision)
-        normal.warn(self)
-        return self
+    def _signs(self, blocks: Blocks, inputs: Inputs) -> Any:
+        return _Indicators(blocks, len(inputs.classes), self._unit(inputs))
 
-    @all_or_nothing
-    def solve_again(self) -> Self:
-        """Solve anew from the moments and the sample of rows as they are now."""
-        normal.solve_again(self)
-        return self
+    def _unit(self, inputs: Inputs) -> float:
+        """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
+
+        A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
+        of a class does not. In units of the largest, rows are left out whole, and what is best in
+        proportion to the weights stays so.
+        """
+        given = self.class_weight
+        if not isinstance(self.alpha, str) or not isinstance(given, Mapping):
+            return 1.0
+        return max(float(given.get(label, 1.0)) for label in inputs.classes.tolist()) or 1.0
 
     # --- prediction ------------------------------------------------------------------------------
 
     def decision_function(self, X: Float[Array, "n d"]) -> Array:
         """Return the fitted ±1 of each class, (n, K); (n,) of the second class of two."""
-        check_is_fitted(self)
-        values = _engine.joined(list(self._values(predict_blocks_of(self, X))))
+        values = joined(list(self._values(self._rows_to_predict(X))))
         return values[:, 0] if len(self.classes_) == 2 else values
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return the label of the largest value, (n,)."""
-        check_is_fitted(self)
-        return np.concatenate(list(self.predict_blocks(predict_blocks_of(self, X))))
+        return np.concatenate(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the labels of one block of rows after the other."""
-        check_is_fitted(self)
         for values in self._values(blocks):
             two = len(self.classes_) == 2
             yield self.classes_[(values[:, 0] > 0).astype(int) if two else values.argmax(axis=1)]
 
     def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
-        pairs = predict_exact if normal.is_exact_fit(self) else normal.predict_linear
-        return (fitted for _, fitted in pairs(self, blocks))
+        return (fitted for _, fitted in self._fitted.predictions(blocks))
 
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def alpha_(self) -> Any:
-        """The penalty used, or that of each class."""
-        return self.solution_.alpha
+    def classes_(self) -> Array:
+        """Labels, sorted, (K,)."""
+        return self._inputs.classes
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
         """β of each class, or of the second of two."""
-        if normal.is_exact_fit(self):
-            raise AttributeError("coef_: an exact fit has no features; see solution_ and X_fit_.")
-        return self.solution_.coef.T
+        return self._coef("see solution_ and X_fit_").T
 
     @property
     def intercept_(self) -> Float[Array, " K"]:
         """Intercept of each class, or of the second of two."""
         return self.solution_.intercept
-
-    @property
-    def certificate_(self) -> Certificate:
-        """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
-        check_is_fitted(self)
-        return normal.certificate_of(self)
-
-    def certify(self, X: Float[Array, "n d"]) -> Certificate:
-        """Return the certificate on other rows; see :meth:`KernelRidge.certify`."""
-        check_is_fitted(self)
-        return normal.certified(self, predict_blocks_of(self, X))
-
-    # --- scikit-learn ----------------------------------------------------------------------------
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
-        return set_kernel_params(self, params)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
-        return tags
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,10 +222,6 @@ class _Indicators:
     blocks: Blocks
     n_classes: int
     unit: float
-
-    @staticmethod
-    def of(model: KernelRidgeClassifier, blocks: Blocks) -> Any:
-        return _Indicators(blocks, len(model.classes_), _unit(model))
 
     @property
     def n_rows(self) -> int | None:
@@ -286,16 +238,3 @@ class _Indicators:
         for block in self.blocks:
             w = None if block.w is None else to_numpy(block.w) / self.unit
             yield block._replace(y=indicators(to_numpy(block.y), self.n_classes), w=w)
-
-
-def _unit(model: KernelRidgeClassifier) -> float:
-    """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
-
-    A weight above one stands for copies of a row, of which leave-one-out leaves one out; that of
-    a class does not. In units of the largest, rows are left out whole, and what is best in
-    proportion to the weights stays so.
-    """
-    given = model.class_weight
-    if not isinstance(model.alpha, str) or not isinstance(given, Mapping):
-        return 1.0
-    return max(float(given.get(label, 1.0)) for label in model.classes_.tolist()) or 1.0

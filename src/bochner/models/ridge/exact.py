@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +11,15 @@ from bochner._core import native
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import eigh, one_thread
 from bochner._core.checks import integer, positive
-from bochner._core.random import seed_of
 from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, chosen_rows, join, part
 from bochner.errors import InvalidInput
 from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.auto import Choice
 from bochner.features.draw import as_method
+from bochner.features.nystrom import Rounded
 from bochner.kernels import (
     Constant,
     CoordinateWise,
@@ -31,11 +32,11 @@ from bochner.kernels import (
 )
 from bochner.kernels.distances import overflow
 from bochner.kernels.stationary import Radial
-from bochner.models import _engine
-from bochner.models._folds import N_FOLDS, fold_numbers
-from bochner.models.ridge.normal import share_of, target_shape
-from bochner.selection.lengthscale import as_kernel
-from bochner.selection.width import as_enough
+from bochner.models._base import Inputs
+from bochner.models._fitting import Chosen, choose
+from bochner.models.ridge.fit import RidgeSpec, warned
+from bochner.models.ridge.sums import target_shape
+from bochner.selection.width import Enough
 from bochner.solvers.cg import (
     FeaturePreconditioner,
     Found,
@@ -44,8 +45,10 @@ from bochner.solvers.cg import (
 )
 from bochner.solvers.operator import TILE, KernelOperator
 from bochner.solvers.ridge.eigen import Eigen, decompose
-from bochner.solvers.ridge.path import Alpha, as_alpha, kfold_errors, least_alpha, solve_ridge
+from bochner.solvers.ridge.path import kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.folds import N_FOLDS, fold_numbers
 from bochner.sums.moments import Accumulator, Moments, Precision
 
 #: Rows that leave-one-out errors are computed for: all up to this, else so many at random.
@@ -102,21 +105,24 @@ class Prepared:
     solution: Solution
 
 
-def prepare(model: Any, rows: Rows, alpha: Alpha) -> Prepared:
+def prepare(spec: RidgeSpec, chosen: Chosen, rows: Rows) -> Prepared:
     """Make the features, and choose the penalty on them.
 
     They are of float32, in half of the time, where a penalty is given that they serve for.
     """
-    Z, sums, moments, eigen = _single(model, rows, alpha) or _summed(model, rows, "float64")
-    kfold = _kfold(model, rows, Z, sums) if alpha == "kfold" else None
+    alpha, centred = spec.alpha, spec.fit_intercept
+    Z, sums, moments, eigen = _single(spec, chosen, rows) or _summed(
+        chosen.map, rows, "float64", centred
+    )
+    kfold = _kfold(chosen.seed, rows, Z, sums, centred) if alpha == "kfold" else None
     Z -= moments.feature_mean.astype(Z.dtype)
     solution = solve_ridge(
         eigen,
         (moments.feature_mean, moments.target_mean),
         alpha,
-        _loo_rows(model, rows, Z, moments) if alpha == "loo" else (),
+        _loo_rows(chosen.seed, rows, Z, moments) if alpha == "loo" else (),
         kfold=kfold,
-        per_target=model.alpha_per_target,
+        per_target=spec.per_target,
     )
     Z *= np.sqrt(rows.w).astype(Z.dtype)[:, None]
     return Prepared(Z, eigen, moments.target_mean, solution)
@@ -131,51 +137,52 @@ class _Summed(NamedTuple):
     eigen: Eigen
 
 
-def _single(model: Any, rows: Rows, alpha: Alpha) -> _Summed | None:
+def _single(spec: RidgeSpec, chosen: Chosen, rows: Rows) -> _Summed | None:
     """Return all in float32; None where a penalty must be found, or is too small for it."""
+    alpha = spec.alpha
     if isinstance(alpha, str):
         return None
-    trace = peak(model.kernel_, rows) ** 2 * rows.weight
+    trace = peak(chosen.kernel, rows) ** 2 * rows.weight
     if not trace <= min(MOST_TRACE * np.min(alpha), LARGEST_TRACE):
         return None
-    found = _summed(model, rows, "float32")
+    found = _summed(chosen.map, rows, "float32", spec.fit_intercept)
     return found if _serves(found.eigen.values, alpha) else None
 
 
-def _summed(model: Any, rows: Rows, precision: Precision) -> _Summed:
-    Z, sums = _features(model.map_, rows, precision)
-    moments = sums if model.fit_intercept else sums.about_zero()
+def _summed(phi: FeatureMap, rows: Rows, precision: Precision, centred: bool) -> _Summed:
+    Z, sums = _features(phi, rows, precision)
+    moments = sums if centred else sums.about_zero()
     with one_thread() if Z.shape[1] <= ALONE else nullcontext():
-        return _Summed(Z, sums, moments, decompose(moments, model.fit_intercept))
+        return _Summed(Z, sums, moments, decompose(moments, centred))
 
 
 def _features(
     phi: FeatureMap, rows: Rows, precision: Precision
 ) -> tuple[Float[Array, "n r"], Moments]:
     """Return φ of all rows, and its moments."""
-    size = _engine.block_rows(phi.n_features)
+    size, single = block_rows(phi.n_features), Rounded(phi.kernel, phi, precision)
     Z, sums = np.empty((len(rows.w), phi.n_features), precision), Accumulator(precision)
     for start in range(0, len(Z), size):
         here = slice(start, start + size)
-        Z[here] = _engine.as_features(phi, rows.X[here], precision)
+        Z[here] = single(rows.X[here])
         sums.add(Z[here], rows.y[here], rows.w[here])
     return Z, sums.moments()
 
 
 def _loo_rows(
-    model: Any, rows: Rows, Z: Array, moments: Moments
+    seed: int, rows: Rows, Z: Array, moments: Moments
 ) -> Iterator[tuple[Array, Array, Array]]:
     n = len(Z)
-    kept = chosen_rows(model.seed_, n, min(n, MOST_LOO_ROWS))
-    for some in np.array_split(kept, max(1, len(kept) // _engine.block_rows(Z.shape[1]))):
+    kept = chosen_rows(seed, n, min(n, MOST_LOO_ROWS))
+    for some in np.array_split(kept, max(1, len(kept) // block_rows(Z.shape[1]))):
         yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
 
 
-def _kfold(model: Any, rows: Rows, Z: Array, total: Moments) -> Any:
-    numbers = fold_numbers(model.seed_, 0, int(rows.number[-1]) + 1)[rows.number]
+def _kfold(seed: int, rows: Rows, Z: Array, total: Moments, centred: bool) -> Any:
+    numbers = fold_numbers(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     own = [numbers == k for k in range(N_FOLDS)]
     folds = [Moments.of(Z[k], rows.y[k], rows.w[k]) for k in own if k.any()]
-    return lambda alphas: kfold_errors(total, folds, alphas, model.fit_intercept)
+    return lambda alphas: kfold_errors(total, folds, alphas, centred)
 
 
 def rounded(Z: Array, values: Array, alphas: Array) -> Array:
@@ -245,65 +252,89 @@ def as_exact(method: object) -> ExactKernel | None:
     return method if isinstance(method, ExactKernel) else None
 
 
-def takes_pieces(model: Any) -> bool:
-    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
-    if as_exact(model.method) is not None:
-        raise AttributeError(
-            f'{type(model).__name__}.partial_fit: method="exact" needs all rows at once; call fit, '
-            "or take features, whose moments add up."
-        )
-    return True
+@dataclass(frozen=True, eq=False)
+class ExactFit:
+    """A ridge regression with the kernel itself.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : RidgeSpec
+    chosen : Chosen
+        Its map is that of the preconditioner.
+    target_shape : tuple of int
+    X : (n, d)
+        The rows of the fit.
+    solution : Solution
+        Coefficients of the kernel and each row.
+    """
+
+    inputs: Inputs
+    spec: RidgeSpec
+    chosen: Chosen
+    target_shape: tuple[int, ...]
+    X: Any
+    solution: Solution
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
+        dual, kernel = self.solution.coef, self.chosen.kernel
+        for block in blocks.with_rows(TILE):
+            X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
+            X = X.astype(np.float64, copy=False)
+            total = np.zeros((X.shape[0], dual.shape[1])) + self.solution.intercept
+            for start in range(0, len(dual), TILE):
+                here = slice(start, start + TILE)
+                total += kernel(X, self.X[here]) @ dual[here]
+            yield block.X, total
 
 
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def fit_exact(model: Any, method: ExactKernel, blocks: Blocks) -> None:
-    """Choose what is open on features, then solve for the kernel itself."""
-    alpha = as_alpha(model.alpha)
-    if least_alpha(alpha) == 0:
+def fit_exact(
+    spec: RidgeSpec, method: ExactKernel, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> ExactFit:
+    """Choose what is open on features, then solve for the kernel itself.
+
+    The method of ``spec.features`` is the preconditioner's.
+    """
+    who = spec.features.who
+    if least_alpha(spec.alpha) == 0:
         raise InvalidInput(
-            f'{type(model).__name__}: method="exact" requires alpha above 0; got {model.alpha!r}. '
+            f'{who}: method="exact" requires alpha above 0; got {spec.alpha!r}. '
             "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
         )
-    _choose(model, method, blocks)
-    model.target_shape_ = target_shape(model, blocks)
-    model.rows_seen_ = _engine.count_rows(blocks)
-    model.feature_dtype_ = "float64"
+    chosen = _chosen(spec, method, blocks, where)
+    shape = target_shape(who, blocks)
     rows = gather(blocks)
-    prepared = prepare(model, rows, alpha)
-    found, intercept = _solve(model, method, rows, prepared)
-    model.X_fit_ = rows.X
-    model.solution_ = _solution(rows, prepared, found, intercept, method.tol)
+    prepared = prepare(spec, chosen, rows)
+    found, intercept = _solve(spec, chosen, method, rows, prepared)
+    solution = _solution(rows, prepared, found, intercept, method.tol)
+    return warned(ExactFit(inputs, spec, chosen, shape, rows.X, solution))
 
 
-def _choose(model: Any, method: ExactKernel, blocks: Blocks) -> None:
-    """Choose the kernel, and draw the preconditioner's features from a sample of the rows."""
-    kernel, preconditioner = as_kernel(model.kernel), as_method(method.preconditioner)
-    model.seed_ = seed_of(model.random_state)
-    sample = _engine.presample(blocks, model.seed_)
-    width = WIDTH if as_enough(model.n_features, 0.1) else model.n_features
-    share, d = share_of(model, blocks), blocks.n_columns
-    kernel = _engine.in_metric(model, kernel, preconditioner, sample, width, share)
-    with one_thread() if isinstance(kernel, Kernel) and width <= ALONE else nullcontext():
-        recipe = _engine.prepare(
-            kernel, preconditioner, width, d, sample, model.seed_, share=share, by_targets=False
-        )
-    model.kernel_, model.map_, model.search_ = recipe.kernel, recipe.map, recipe.search
+def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
+    """Choose the kernel, and draw the preconditioner's features."""
+    width = WIDTH if isinstance(spec.features.width, Enough) else spec.features.width
+    asked = replace(spec.features, width=width)
+    alone = isinstance(asked.kernel, Kernel) and not asked.learns_metric and width <= ALONE
+    with one_thread() if alone else nullcontext():
+        chosen, _ = choose(asked, blocks, share=spec.share(blocks), by_targets=False, where=where)
     reason = (
-        f"The exact kernel, by conjugate gradients preconditioned with {recipe.map.n_features} "
-        f"features of {recipe.choice.method}."
+        f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
+        f"features of {chosen.choice.method}."
     )
-    model.choice_ = Choice(recipe.map, method, (), reason)
+    return replace(chosen, choice=Choice(chosen.map, method, (), reason))
 
 
 def _solve(
-    model: Any, method: ExactKernel, rows: Rows, prepared: Prepared
+    spec: RidgeSpec, chosen: Chosen, method: ExactKernel, rows: Rows, prepared: Prepared
 ) -> tuple[Found, Float[Array, " t"]]:
     """Solve for u; return it, and the intercept."""
-    kernel = model.kernel_
+    kernel = chosen.kernel
     operator = _operator(kernel, rows.X)
-    seen = _Seen(operator, rows.w, model.fit_intercept)
+    seen = _Seen(operator, rows.w, spec.fit_intercept)
     alphas = np.broadcast_to(np.asarray(prepared.solution.alpha), prepared.mean.shape)
     eigen = prepared.eigen
     system = System(
@@ -311,12 +342,12 @@ def _solve(
         seen.rough if seen.operator.single else seen.exact,
         seen.project(np.sqrt(rows.w)[:, None] * (rows.y - prepared.mean)),
         alphas,
-        (1 + model.fit_intercept) * peak(kernel, rows),
+        (1 + spec.fit_intercept) * peak(kernel, rows),
         np.sqrt(eigen.power / eigen.weight),
     )
     Z = rounded(prepared.Z, eigen.values, alphas)
     inverse = FeaturePreconditioner(Z, eigen.values, eigen.vectors, alphas)
-    ordered = bool(model.map_.below_kernel) and Z.dtype == np.float64
+    ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
     if len(rows.w) <= FEW_ROWS:
         found = _solve_few(system, seen)
         return found, prepared.mean - seen.lift
@@ -415,19 +446,3 @@ def _outcome(chosen: Solution, found: Found, tol: float) -> Outcome:
         return Outcome.NOT_CONVERGED
     edge = chosen.outcome in (Outcome.EDGE_LOW, Outcome.EDGE_HIGH)
     return chosen.outcome if edge else Outcome.SOLVED
-
-
-# --- prediction ----------------------------------------------------------------------------------
-
-
-def predict_exact(model: Any, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
-    """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
-    dual, fitted, kernel = model.solution_.coef, model.X_fit_, model.kernel_
-    for block in blocks.with_rows(TILE):
-        X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
-        X = X.astype(np.float64, copy=False)
-        total = np.zeros((X.shape[0], dual.shape[1])) + model.solution_.intercept
-        for start in range(0, len(dual), TILE):
-            here = slice(start, start + TILE)
-            total += kernel(X, fitted[here]) @ dual[here]
-        yield block.X, total

@@ -3,36 +3,21 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import from_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.models.displays import PathDisplay, SpectrumDisplay
-from bochner.models.ridge import normal
-from bochner.models.ridge.exact import (
-    as_exact,
-    fit_exact,
-    predict_exact,
-    takes_pieces,
-)
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.models._fitting import joined
+from bochner.models.ridge.estimator import RidgeEstimator, takes_pieces
 from bochner.selection.width import Enough
-from bochner.solvers.ridge.solution import Solution
-from bochner.sums.moments import Precision
 
 
-class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     """Kernel ridge regression through features, in one pass over the rows.
 
     Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
@@ -128,8 +113,6 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     True
     """
 
-    solution_: Solution
-
     def __init__(
         self,
         kernel: Kernel | str = "gaussian",
@@ -155,7 +138,6 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
     def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -177,9 +159,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
-        return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
+        blocks, inputs = self._blocks_of(X, y, sample_weight)
+        self.fit_ = self._fit(blocks, inputs)
+        return self
 
-    @all_or_nothing
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again.
 
@@ -187,11 +170,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         lengthscale or the method is chosen from rows, and one more in float64 where float32 would
         limit the answer.
         """
-        note_columns(self, blocks, reset=True)
-        return self._fit(blocks)
+        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
+        return self
 
     @available_if(takes_pieces)
-    @all_or_nothing
     def partial_fit(
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
@@ -202,64 +184,35 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ``precision="float32"``, because rows do not come again; all calls together equal one
         ``fit`` with the same map.
         """
-        first = not hasattr(self, "moments_")
-        blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
-        if first:
-            return self._fit(blocks, "float32" if self.precision == "float32" else "float64")
-        normal.add_rows(self, blocks)
-        return self
-
-    def _fit(self, blocks: Blocks, precision: Precision | None = None) -> Self:
-        exact = as_exact(self.method)
-        if exact is not None:
-            fit_exact(self, exact, blocks)
-        else:
-            normal.draw(self, blocks)
-            normal.fit(self, blocks, precision)
-        normal.warn(self)
-        return self
-
-    @all_or_nothing
-    def solve_again(self) -> Self:
-        """Solve anew from the moments and the sample of rows as they are now."""
-        normal.solve_again(self)
+        first = not self._has_sums
+        blocks, inputs = self._blocks_of(X, y, sample_weight, first=first)
+        self.fit_ = self._first_piece(blocks, inputs) if first else self._more(blocks)
         return self
 
     # --- prediction ------------------------------------------------------------------------------
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X) β + b, (n,) or (n, t), in the array library of X and float64."""
-        check_is_fitted(self)
-        return _engine.joined(list(self.predict_blocks(predict_blocks_of(self, X))))
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
-        check_is_fitted(self)
-        pairs = predict_exact if normal.is_exact_fit(self) else normal.predict_linear
-        for X, fitted in pairs(self, blocks):
-            yield from_numpy(fitted.reshape(len(fitted), *self.target_shape_), like=X)
+        fit = self._fitted
+        for X, fitted in fit.predictions(blocks):
+            yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
 
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def alpha_(self) -> Any:
-        """The penalty used, or that of each target."""
-        return self.solution_.alpha
-
-    @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
-        if normal.is_exact_fit(self):
-            raise AttributeError("coef_: an exact fit has no features; see dual_coef_ and X_fit_.")
-        coef = self.solution_.coef.T
+        coef = self._coef("see dual_coef_ and X_fit_").T
         return coef if self.target_shape_ else coef[0]
 
     @property
     def dual_coef_(self) -> Float[Array, " n"]:
         """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
-        if not normal.is_exact_fit(self):
-            raise AttributeError('dual_coef_: only a fit with method="exact" has them; see coef_.')
-        dual = self.solution_.coef
+        dual = self._exact("dual_coef_").solution.coef
         return dual if self.target_shape_ else dual[:, 0]
 
     @property
@@ -267,44 +220,3 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """b, a number or (t,)."""
         intercept = self.solution_.intercept
         return intercept if self.target_shape_ else float(intercept[0])
-
-    @property
-    def certificate_(self) -> Certificate:
-        """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
-        check_is_fitted(self)
-        return normal.certificate_of(self)
-
-    def certify(self, X: Float[Array, "n d"]) -> Certificate:
-        """Return the certificate of this map, kernel and penalty on other rows.
-
-        The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
-        """
-        check_is_fitted(self)
-        return normal.certified(self, predict_blocks_of(self, X))
-
-    def certify_blocks(self, blocks: Blocks) -> Certificate:
-        """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
-        check_is_fitted(self)
-        return normal.certified(self, blocks)
-
-    def plot_path(self, ax: Any = None) -> Any:
-        """Draw the criteria along the path of alpha, on new axes or those given."""
-        return PathDisplay.from_estimator(self).plot(ax)
-
-    def plot_spectrum(self, ax: Any = None) -> Any:
-        """Draw the eigenvalues of the features' Gram matrix, and the penalty."""
-        return SpectrumDisplay.from_estimator(self).plot(ax)
-
-    # --- scikit-learn ----------------------------------------------------------------------------
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.
-
-        Kernels are values, so the one that was passed in is never changed.
-        """
-        return set_kernel_params(self, params)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
-        return tags

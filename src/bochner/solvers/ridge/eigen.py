@@ -478,6 +478,13 @@ class Triangle:
         if sum(map(len, self._held)) > 2 * self._held[0].shape[1]:
             self._reduce()
 
+    def merge(self, other: "Triangle") -> "Triangle":
+        """Return the triangle of the rows of both; ``other`` is used up."""
+        self._held += other._held
+        self._features = max(self._features, other._features)
+        self._rows, self._weight = self._rows + other._rows, self._weight + other._weight
+        return self
+
     def eigen(self) -> Eigen:
         """Return the decomposition of what was added: singular values of R."""
         self._reduce()

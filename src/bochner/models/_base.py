@@ -1,0 +1,567 @@
+"""What all estimators share: parameters, one fitted value, and rows that are checked.
+
+An estimator holds its parameters and ``fit_``, a frozen value. ``fit`` makes the value and assigns
+it once, last: a call that fails in any way leaves the estimator answering as before. All else that
+was learned are properties that read ``fit_``.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    _get_feature_names,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    check_X_y,
+    validate_data,
+)
+
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    is_sparse,
+    refuse_dates,
+    refuse_masked,
+    to_numpy,
+)
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.schema import Schema, listed, repeated
+from bochner.errors import InvalidInput, InvalidType
+from bochner.features import FeatureMap
+from bochner.features.auto import Choice
+from bochner.kernels import Kernel
+from bochner.models._fitting import Chosen, FeatureSpec
+from bochner.selection.lengthscale import NAMED, accepts_sparse, as_kernel
+from bochner.selection.metric import LearnedMetric
+
+#: More classes than this are taken for a target of regression.
+MOST_CLASSES = 10_000
+
+#: So many are no quantity, whatever the number of rows.
+FEW_CLASSES = 50
+
+#: Labels that are text count as numbers with this share of others, such as "?".
+MOST_OTHERS = 0.05
+
+_REGRESSORS = {
+    "KernelRidgeClassifier": "KernelRidge",
+    "KernelSGDClassifier": "KernelSGDRegressor",
+    "LogisticRegression": "KernelRegressor",
+    "SVC": "SVR",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What the rows of a fit were.
+
+    Attributes
+    ----------
+    n_features_in : int
+    names : tuple of str or None
+        Of the columns, where they had names.
+    schema : Schema or None
+        What the columns of a table mean.
+    classes : (K,) or None
+        Labels, sorted.
+    """
+
+    n_features_in: int
+    names: tuple[str, ...] | None = None
+    schema: Schema | None = None
+    classes: Any = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of numbers, once text columns have become some each."""
+        return self.n_features_in if self.schema is None else len(self.schema.feature_names)
+
+
+class KernelEstimator(BaseEstimator):
+    """An estimator of this package: parameters, and one fitted value."""
+
+    kernel: Any
+    fit_: Any
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def _fitted(self) -> Any:
+        """The fitted value; NotFittedError, an AttributeError, where there is none."""
+        check_is_fitted(self)
+        return self.fit_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fit_" in self.__dict__
+
+    @property
+    def _inputs(self) -> Inputs:
+        return self._fitted.inputs
+
+    @property
+    def _chosen(self) -> Chosen:
+        return self._fitted.chosen
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of X."""
+        return self._inputs.n_features_in
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Names of the columns, where they had names."""
+        names = self._inputs.names
+        if names is None:
+            raise AttributeError("feature_names_in_: the columns of the fit had no names.")
+        return np.array(names, dtype=object)
+
+    @property
+    def schema_(self) -> Schema | None:
+        """What the columns of a table mean."""
+        return self._inputs.schema
+
+    @property
+    def seed_(self) -> int:
+        """Seed of features and samples."""
+        return self._chosen.seed
+
+    @property
+    def feature_dtype_(self) -> str:
+        """Precision that features are rounded to."""
+        return self._chosen.precision
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its numbers."""
+        return self._chosen.kernel
+
+    @property
+    def map_(self) -> FeatureMap:
+        """φ."""
+        return self._chosen.map
+
+    @property
+    def choice_(self) -> Choice:
+        """Method taken, what it was compared with, and the reason."""
+        return self._chosen.choice
+
+    @property
+    def search_(self) -> Any:
+        """Kernels that were compared, and their errors."""
+        return self._chosen.search
+
+    @property
+    def metric_(self) -> LearnedMetric:
+        """The metric that was learned, with ``metric="learned"``."""
+        metric = self._chosen.metric
+        if metric is None:
+            raise AttributeError('metric_: only a fit with metric="learned" has one.')
+        return metric
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _feature_spec(self, method: Any) -> FeatureSpec:
+        """Check what is asked of features."""
+        asked = self.get_params(deep=False)
+        return FeatureSpec.of(
+            type(self).__name__,
+            asked["kernel"],
+            method,
+            asked["n_features"],
+            asked["precision"],
+            asked["random_state"],
+            asked.get("metric"),
+        )
+
+    def _known(self, first: bool) -> Inputs | None:
+        return None if first else self._inputs
+
+    def _blocks_of(
+        self, X: Any, y: Any = None, sample_weight: Any = None, first: bool = True
+    ) -> tuple[Blocks, Inputs]:
+        """Return checked training data as blocks, and what they are.
+
+        Tables with text columns are one-hot encoded by a schema; other arrays of the array API
+        standard stay in their library; all else passes scikit-learn's checks. Unless it is the
+        ``first`` call, rows must be like those of the fit.
+        """
+        who, known = type(self).__name__, self._known(first)
+        for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
+            refuse_masked(array, who, name)
+        _refuse_odd_tables(X, who)
+        if has_text(X):
+            return self._table_blocks(X, y, sample_weight, known)
+        if is_foreign(X):
+            blocks = Blocks.from_arrays(X, y, sample_weight)
+            return blocks, self._inputs_of(blocks, first)
+        for array, name in ((X, "X"), (sample_weight, "sample_weight")):
+            refuse_dates(array, who, name)
+        sparse = "csr" if accepts_sparse(self.kernel) else False
+        options = {"accept_sparse": sparse, "dtype": ["float64", "float32"]}
+        targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
+        if known is not None:
+            found = validate_data(self, X, reset=False, **targets, **options)
+            inputs = known
+        else:
+            check = check_array if y is None else check_X_y
+            found, names = check(X, estimator=self, **targets, **options), _get_feature_names(X)
+            width = (found if y is None else found[0]).shape[1]
+            inputs = Inputs(width, None if names is None else tuple(names.tolist()))
+        X, y = (found, None) if y is None else found
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        return Blocks.from_arrays(X, y, sample_weight), inputs
+
+    def _table_blocks(
+        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None
+    ) -> tuple[Blocks, Inputs]:
+        schema = None if known is None else known.schema
+        table = Blocks.from_table(X, schema=None if schema is None else schema.features_only())
+        inputs = self._inputs_of(table, known is None)
+        rows = np.concatenate([block.X for block in table])
+        y, sample_weight = (None if a is None else np.asarray(a) for a in (y, sample_weight))
+        return Blocks.from_arrays(rows, y, sample_weight), inputs
+
+    def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
+        """Return what blocks are; unless it is the first call, they must be like the fit's."""
+        who, known, schema = type(self).__name__, self._known(first), blocks.schema
+        if schema is not None and schema.classes and not is_classifier(self):
+            raise InvalidInput(
+                f"{who}: target {schema.target!r} must hold numbers; got text "
+                f"({listed(schema.classes)}). Code it as numbers first, or take a classifier."
+            )
+        columns = len(schema.columns) if schema is not None else blocks.n_columns
+        if known is None:
+            names = None if schema is None else tuple(schema.columns)
+            return Inputs(columns, names, schema)
+        if columns != known.n_features_in:
+            raise InvalidInput(
+                f"X has {columns} features, but {who} is expecting "
+                f"{known.n_features_in} features as input."
+            )
+        return known
+
+    def _rows_to_predict(self, X: Any) -> Blocks:
+        """Return checked rows to predict as blocks, encoded as the training data were.
+
+        Blocks are taken as they are: read with the fit's schema, or made of arrays.
+        """
+        who, known = type(self).__name__, self._inputs
+        schema = known.schema
+        if isinstance(X, Blocks):
+            if X.n_columns != known.n_columns:
+                raise InvalidInput(
+                    f"X has {X.n_columns} columns, but {who} is expecting {known.n_columns}. "
+                    "Read files and tables with schema=model.schema_."
+                )
+            return X
+        refuse_masked(X, who)
+        _refuse_odd_tables(X, who)
+        if schema is not None and is_table(X):
+            return Blocks.from_table(X, schema=schema.features_only())
+        if schema is not None and schema.categories:
+            raise InvalidInput(
+                f"{who}: fitted on a table with text columns, so rows must come as a "
+                f"table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
+            )
+        if is_foreign(X):
+            blocks = Blocks.from_arrays(X)
+            self._inputs_of(blocks, first=False)
+            return blocks
+        refuse_dates(X, who)
+        X = validate_data(self, X, accept_sparse="csr", dtype=["float64", "float32"], reset=False)
+        return Blocks.from_arrays(X)
+
+    # --- labels ----------------------------------------------------------------------------------
+
+    def _class_blocks_of(
+        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True, classes: Any = None
+    ) -> tuple[Blocks, Inputs]:
+        """Return checked training data of a classifier as blocks whose y are codes of classes.
+
+        The classes are ``classes`` where given, else those of y, or those of the fit; labels that
+        are not among them are refused. ``class_weight`` multiplies the weights.
+        """
+        who = type(self).__name__
+        refuse_masked(y, who, "y")
+        if y is None:
+            raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
+        labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=self)
+        check_consistent_length(X, labels)
+        _require_sortable(who, labels)
+        _refuse_quantity(who, labels, len(labels) if classes is None else None)
+        check_classification_targets(labels)
+        given = np.unique(labels) if classes is None else classes
+        known = _classes(who, given) if first else self._inputs.classes
+        blocks, inputs = self._blocks_of(X, _codes(who, labels, known), sample_weight, first)
+        inputs = replace(inputs, classes=known)
+        return self._weighted(blocks, inputs), inputs
+
+    def _class_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
+        """Return blocks whose y are codes of classes; one pass finds the classes of numbers.
+
+        A target of text, read from files or a table, has its classes from the schema.
+        """
+        who, inputs = type(self).__name__, self._inputs_of(blocks)
+        text = () if blocks.schema is None else blocks.schema.classes
+        found = np.array(text) if text else _labels_of(who, blocks)
+        if len(text) > FEW_CLASSES:
+            _refuse_quantity(who, found, sum(len(block.y) for block in blocks))
+        known = _classes(who, found)
+        inputs = replace(inputs, classes=known)
+        if text and np.array_equal(found, known):
+            return self._weighted(blocks, inputs), inputs
+        if text:
+            coded = blocks.recoded(lambda y: _codes(who, found[y.astype(int)], known))
+        else:
+            coded = blocks.recoded(lambda y: _codes(who, to_numpy(y), known))
+        return self._weighted(coded, inputs), inputs
+
+    def _weighted(self, blocks: Blocks, inputs: Inputs) -> Blocks:
+        """Multiply the weights by ``class_weight``."""
+        given = self.get_params(deep=False).get("class_weight")
+        if given is None:
+            return blocks
+        factors = _factors(type(self).__name__, given, inputs.classes, blocks)
+        return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
+
+    # --- scikit-learn ----------------------------------------------------------------------------
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.
+
+        Kernels are values: the one that was passed in is never changed. A name stands for its
+        kernel at lengthscale 1. A refused parameter changes none.
+        """
+        inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}
+        outer = {k: v for k, v in params.items() if k[:8] != "kernel__"}
+        draft = object.__new__(type(self))
+        draft.__dict__ = self.__dict__.copy()
+        BaseEstimator.set_params(draft, **outer)
+        if inner:
+            kernel = as_kernel(draft.kernel)
+            value = NAMED[kernel](1.0) if isinstance(kernel, str) else kernel
+            draft.kernel = value.replace(**inner)
+        self.__dict__ = draft.__dict__
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = accepts_sparse(self.kernel)
+        return tags
+
+
+def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool:
+    """Refuse a switch that is neither on nor off."""
+    if not isinstance(given, bool | np.bool_):
+        raise InvalidType(f"{who}: {name} must be True or False; got {given!r}.")
+    return bool(given)
+
+
+def _refuse_odd_tables(X: Any, who: str) -> None:
+    """Refuse a single column of a table, and tables with a name twice."""
+    if hasattr(X, "to_frame") and hasattr(X, "dtype"):
+        raise InvalidInput(
+            f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
+            "is one column. Pass X.to_frame()."
+        )
+    if _is_pandas(X) and not X.columns.is_unique:
+        raise InvalidInput(
+            f"{who}: the columns of X must have different names; got "
+            f"{listed(repeated(X.columns.tolist()))} more than once. Rename or drop the repeated "
+            "ones."
+        )
+
+
+def is_table(X: Any) -> bool:
+    return hasattr(X, "__arrow_c_stream__") or _is_pandas(X)
+
+
+def _is_pandas(X: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def has_text(X: Any) -> bool:
+    """Whether X is a table that scikit-learn's checks would not read as numbers."""
+    if not is_table(X) or is_numpy(X):
+        return False
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return True  # an Arrow table or stream: read by the schema, whatever it holds
+    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
+
+
+def is_foreign(X: Any) -> bool:
+    """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
+    if is_numpy(X) or is_sparse(X) or not hasattr(X, "shape") or is_table(X):
+        return False
+    try:
+        return "numpy" not in array_namespace(X).__name__.split(".")
+    except TypeError:
+        return False
+
+
+def required_targets(who: str, y: Array | None) -> Array:
+    """Return the targets of a block, which must be there."""
+    if y is None:
+        raise InvalidInput(
+            f"{who}: requires y to be passed, but the target y is None; name it with target=... "
+            "where the blocks are made."
+        )
+    return y
+
+
+# --- Labels --------------------------------------------------------------------------------------
+
+
+def _require_sortable(who: str, labels: Any) -> None:
+    """Refuse labels that are missing, and numbers among texts."""
+    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
+        return
+    first: dict[bool, Any] = {}
+    for row, label in enumerate(np.ravel(labels)):
+        if label is None or label != label:  # noqa: PLR0124  NaN
+            raise InvalidInput(
+                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
+                "0). Drop such rows, or give them a label of their own."
+            )
+        first.setdefault(isinstance(label, str), label)
+    if len(first) > 1:
+        raise InvalidInput(
+            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
+            f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
+        )
+
+
+def _refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
+    """Refuse numbers that are not whole, and numbers of which most rows have their own.
+
+    Numbers may be text. Without a number of rows only the first is refused.
+    """
+    if labels.dtype.kind == "f":
+        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
+        if len(broken):
+            raise InvalidInput(
+                f"{who}: y must hold classes; got numbers that are not whole, such as "
+                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                "classes by whole numbers or text."
+            )
+    if rows is None or rows <= 2 * FEW_CLASSES:
+        return
+    classes = np.unique(labels)
+    if len(classes) <= max(FEW_CLASSES, rows / 2):
+        return
+    others = [label for label in classes.tolist() if not _is_number(label)]
+    if len(others) <= MOST_OTHERS * len(classes):
+        but = f", but for {listed(others)}" if others else ""
+        raise InvalidInput(
+            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
+            f"rows{but}. {_remedy(who)}."
+        )
+
+
+def _remedy(who: str) -> str:
+    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
+
+
+def _is_number(label: object) -> bool:
+    try:
+        float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _classes(who: str, classes: Any) -> Array:
+    classes = np.asarray(classes)
+    _require_sortable(who, classes)
+    classes = np.unique(classes)
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
+            if len(classes)
+            else f"{who}: y must have at least 2 classes; got none."
+        )
+    return classes
+
+
+def _codes(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
+    """Return the place of each label in the sorted classes."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[codes] != labels
+    if np.any(unknown):
+        raise InvalidInput(
+            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
+            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            "(partial_fit(..., classes=...)), or fit anew."
+        )
+    return codes.astype(np.float64)
+
+
+def _labels_of(who: str, blocks: Blocks) -> Array:
+    """Return the distinct labels of a pass."""
+    seen: Array = np.empty(0)
+    rows = 0
+    for block in blocks:
+        y = required_targets(who, block.y)
+        if y.ndim != 1:
+            raise InvalidInput(
+                f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
+            )
+        seen, rows = np.union1d(seen, to_numpy(y)), rows + len(y)
+        _refuse_quantity(who, seen, None)
+        if len(seen) > MOST_CLASSES:
+            raise InvalidInput(
+                f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                f"numbers. {_remedy(who)}."
+            )
+    _refuse_quantity(who, seen, rows)
+    check_classification_targets(seen)
+    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
+
+
+def _factors(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Array, " K"]:
+    if isinstance(given, Mapping):
+        return _given_factors(who, given, classes)
+    if given != "balanced":
+        raise InvalidInput(
+            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
+            f"got {given!r}."
+        )
+    sizes = _sizes(blocks, len(classes))
+    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+
+
+def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
+    unknown = [label for label in given if label not in classes.tolist()]
+    if unknown:
+        raise InvalidInput(
+            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
+            f"{listed(unknown)}."
+        )
+    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all((factors >= 0) & np.isfinite(factors)):
+        raise InvalidInput(
+            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
+        )
+    return factors
+
+
+def _sizes(blocks: Iterable[Any], n_classes: int) -> Float[Array, " K"]:
+    """Return the weight of each class: n/(K n_k) weighs all classes alike."""
+    sizes = np.zeros(n_classes)
+    for block in blocks:
+        w = None if block.w is None else to_numpy(block.w)
+        sizes += np.bincount(to_numpy(block.y).astype(np.int64), w, minlength=n_classes)
+    return sizes

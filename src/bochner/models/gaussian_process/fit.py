@@ -1,0 +1,248 @@
+"""A Gaussian process: choose, sum, solve; and what its intervals are made of."""
+
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.checks import one_of, warn_user
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import LOO_ROWS
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput, SolutionWarning
+from bochner.features import FeatureMap
+from bochner.kernels import Kernel
+from bochner.models._base import Inputs
+from bochner.models._fitting import Chosen, FeatureSpec, Search, choose
+from bochner.models.gaussian_process.adaptation import left_out, solve_process
+from bochner.models.gaussian_process.cross import CrossConformal, cross_conformal
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.lengthscales import UNASKED, lengthscales_by_evidence
+from bochner.models.gaussian_process.predictive import Predictive
+from bochner.models.ridge.sums import Pass, Summed, merged
+from bochner.selection.lengthscale import LengthscaleSearch, choose_lengthscale
+from bochner.selection.tuning import Tuning
+from bochner.solvers.ridge.evidence import EvidenceOutcome, as_variance
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.moments import Precision
+
+#: Rows beyond those that chose lengthscales, from which on their errors make intervals.
+ENOUGH = 1024
+
+#: Outcomes that a user is warned of.
+WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
+
+
+@dataclass(frozen=True)
+class GaussianProcessSpec:
+    """What a user asks of a Gaussian process, checked.
+
+    Attributes
+    ----------
+    features : FeatureSpec
+    noise, amplitude : float or None
+        None: chosen by the evidence.
+    lengthscale : {"auto", "loo", "evidence"}
+    fit_intercept : bool
+    """
+
+    features: FeatureSpec
+    noise: float | None
+    amplitude: float | None
+    lengthscale: str
+    fit_intercept: bool
+
+    @staticmethod
+    def of(
+        features: FeatureSpec, noise: object, amplitude: object, lengthscale: str, centred: bool
+    ) -> "GaussianProcessSpec":
+        """Check what the user passed."""
+        who = features.who
+        one_of(lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
+        if lengthscale == "evidence" and features.learns_metric:
+            raise InvalidInput(
+                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
+                "scaled; set one of them."
+            )
+        variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
+        return GaussianProcessSpec(features, *variances, lengthscale, centred)
+
+    @property
+    def rows(self) -> Pass:
+        """How rows are summed up."""
+        who, precision = self.features.who, self.features.precision
+        return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
+
+    def search(self) -> Search | None:
+        """Return how the kernel is found; None for the usual search."""
+        kernel = self.features.kernel
+        if self.lengthscale == "evidence":
+            return partial(_by_evidence, self)
+        named = isinstance(kernel, str) and kernel not in UNASKED
+        likelier = self.lengthscale == "auto" and named and not self.features.learns_metric
+        return partial(_likelier, self) if likelier else None
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProcessFit:
+    """A Gaussian process on features: what was chosen, the sums, the law of f.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : GaussianProcessSpec
+    summed : Summed
+    law : Predictive
+    loo_log_density : float
+    calibrated : Conformal, CrossConformal or None
+        Scores that calibrated intervals are made of; None until they are asked for.
+    """
+
+    inputs: Inputs
+    spec: GaussianProcessSpec
+    summed: Summed
+    law: Predictive
+    loo_log_density: float
+    calibrated: Conformal | CrossConformal | None = field(default=None)
+
+    @property
+    def chosen(self) -> Chosen:
+        """The kernel, the map, and how they were found."""
+        return self.summed.chosen
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.summed.target_shape
+
+    @property
+    def outcome(self) -> EvidenceOutcome:
+        """How the choice of noise and amplitude went."""
+        return self.law.posterior.evidence.outcome
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+        Z = self.chosen.double(X)
+        return self.law.posterior.mean(Z), self.law.variance(X, Z)
+
+    def calibration(self) -> Conformal | CrossConformal:
+        """Return the scores that calibrated intervals are made of; found once, and kept.
+
+        By rows that chose no lengthscale, where they are many, else by fits without folds.
+        """
+        if self.calibrated is None:
+            object.__setattr__(self, "calibrated", self._calibration())
+        return self.calibrated  # type: ignore[return-value]
+
+    def _calibration(self) -> Conformal | CrossConformal:
+        sample = self.summed.sample
+        order = np.argsort(sample.priority, kind="stable")
+        if len(order) - LOO_ROWS < ENOUGH:
+            return cross_conformal(self._refit, sample)
+        errors, deviation = (
+            of_all[order[LOO_ROWS:]] for of_all in left_out(self.summed, self.law, sample)
+        )
+        return Conformal.of(errors, deviation, "leave one out")
+
+    def _refit(self, rows: RowSample) -> tuple[FeatureMap, str, Predictive]:
+        y = rows.y.reshape(len(rows), *self.target_shape)
+        fit = fit_process(self.spec, Blocks.from_arrays(rows.X, y, rows.w), self.inputs)
+        return fit.chosen.map, fit.chosen.precision, fit.law
+
+    def calibrated_on(self, blocks: Blocks) -> "GaussianProcessFit":
+        """Return the fit with intervals by errors on rows that it has not seen."""
+        parts = [(self.moments(block.X), to_numpy(block.y)) for block in blocks]
+        errors = np.concatenate([y.reshape(mean.shape) - mean for (mean, _), y in parts])
+        variance = np.concatenate([variance for (_, variance), _ in parts])
+        deviation = np.sqrt(variance + self.law.noise)
+        return replace(self, calibrated=Conformal.of(errors, deviation, "held out"))
+
+
+def fit_process(
+    spec: GaussianProcessSpec,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
+) -> GaussianProcessFit:
+    """Choose what is open, sum up all rows, find the law; again in float64 where that is needed.
+
+    Parameters
+    ----------
+    spec : GaussianProcessSpec
+    blocks : Blocks
+    inputs : Inputs
+        What the rows are.
+    where : Executor
+    precision : {"float32", "float64"}, optional
+        Of all, where rows do not come again.
+    """
+    chosen, _ = choose(spec.features, blocks, search=spec.search(), where=where)
+    fit = solved(spec, inputs, spec.rows(chosen, blocks, where, precision))
+    limited = fit.outcome is EvidenceOutcome.FLOAT32_LIMITED
+    if limited and spec.features.precision == "auto":
+        fit = solved(spec, inputs, spec.rows.again(fit.summed, blocks, where))
+    return warned(fit)
+
+
+def warned(fit: GaussianProcessFit) -> GaussianProcessFit:
+    """Return the fit; warn of an outcome that asks for attention."""
+    if fit.outcome in WARNED:
+        warn_user(str(fit.outcome))
+    return fit
+
+
+def solved(spec: GaussianProcessSpec, inputs: Inputs, summed: Summed) -> GaussianProcessFit:
+    """Return the fit that sums lead to."""
+    summed = replace(summed, fit_intercept=spec.fit_intercept)
+    law, densities = solve_process(summed, spec.noise, spec.amplitude)
+    return GaussianProcessFit(inputs, spec, summed, law, float(densities.sum()))
+
+
+def merge_processes(fits: list[GaussianProcessFit]) -> GaussianProcessFit:
+    """Return the fit of the rows of all."""
+    return solved(fits[0].spec, fits[0].inputs, merged([fit.summed for fit in fits]))
+
+
+# --- Lengthscales --------------------------------------------------------------------------------
+
+
+def _likelier(
+    spec: GaussianProcessSpec, name: str, sample: RowSample
+) -> LengthscaleSearch | Tuning:
+    """Return the search that ends where rows are likelier under the law without them."""
+    first = _named(spec, name, sample)
+    second = _by_evidence(spec, first.kernel, sample)
+    if not second.path or second.kernel == first.kernel:
+        return first
+    rows = sample.lowest(LOO_ROWS)
+    before, after = (_log_density(spec, found.kernel, rows) for found in (first, second))
+    return second if after > before else first
+
+
+def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
+    """Return the mean leave-one-out log density of a fit to these rows."""
+    features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
+    trial = replace(spec, features=features, lengthscale="loo")
+    blocks = Blocks.from_arrays(sample.X, sample.y, sample.w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolutionWarning)
+        return fit_process(trial, blocks, Inputs(blocks.n_columns)).loo_log_density
+
+
+def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
+    asked = spec.features
+    return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
+
+
+def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
+    return lengthscales_by_evidence(
+        _named(spec, kernel, sample).kernel if isinstance(kernel, str) else kernel,
+        sample,
+        centred=spec.fit_intercept,
+        noise=spec.noise,
+        amplitude=spec.amplitude,
+    )

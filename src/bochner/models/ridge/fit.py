@@ -1,0 +1,183 @@
+"""Ridge regression of features: choose, sum, solve; and a certificate beside it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bochner._core.checks import warn_user
+from bochner._core.shapes import Array
+from bochner.certificates import Certificate, certify
+from bochner.data.blocks import Blocks
+from bochner.models._base import Inputs
+from bochner.models._fitting import Chosen, FeatureSpec, choose, count_rows, sampled
+from bochner.models.ridge.sums import Pass, Summed, merged, triangle
+from bochner.solvers.ridge.path import Alpha, as_alpha, least_alpha, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.moments import Precision
+
+#: Outcomes that a user is warned of.
+WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
+
+
+@dataclass(frozen=True)
+class RidgeSpec:
+    """What a user asks of a ridge regression, checked.
+
+    Attributes
+    ----------
+    features : FeatureSpec
+    alpha : Alpha
+        The penalty, one for each target, or how it is chosen.
+    per_target : bool
+    fit_intercept : bool
+    """
+
+    features: FeatureSpec
+    alpha: Alpha
+    per_target: bool
+    fit_intercept: bool
+
+    @staticmethod
+    def of(features: FeatureSpec, alpha: object, per_target: bool, centred: bool) -> "RidgeSpec":
+        """Check what the user passed."""
+        return RidgeSpec(features, as_alpha(alpha), per_target, centred)
+
+    def share(self, blocks: Blocks) -> float | None:
+        """Return a given penalty per row of weight one: what is open is judged at it."""
+        alpha = least_alpha(self.alpha)
+        return self.features.share(blocks, None if isinstance(alpha, str) else alpha)
+
+    @property
+    def rows(self) -> Pass:
+        """How rows are summed up."""
+        return Pass(self.features.who, self.alpha, self.fit_intercept, self.features.precision)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    """A ridge regression of features: what was chosen, the sums, the solution.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : RidgeSpec
+    summed : Summed
+    solution : Solution
+    """
+
+    inputs: Inputs
+    spec: RidgeSpec
+    summed: Summed
+    solution: Solution
+
+    @property
+    def chosen(self) -> Chosen:
+        """The kernel, the map, and how they were found."""
+        return self.summed.chosen
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.summed.target_shape
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Give the rows of one block after the other, and φ(X) β + b, (b, t)."""
+        linear = self.chosen.linear(self.solution.coef)
+        for block in blocks.with_rows(self.chosen.block_rows):
+            yield block.X, linear(block.X) + self.solution.intercept
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How far features are from the kernel on the rows of the fit, by their sample."""
+        return self._certified(self.summed.sample.X, self.summed.moments.rows)
+
+    def certified(self, blocks: Blocks) -> Certificate:
+        """Return the certificate on other rows."""
+        return self._certified(sampled(blocks, self.chosen.seed).X, count_rows(blocks))
+
+    def _certified(self, X: Array, n_rows: int) -> Certificate:
+        return certify(
+            self.chosen.rounded,
+            X,
+            alpha=float(np.min(self.solution.alpha)) * n_rows / self.summed.moments.rows,
+            kernel=self.chosen.kernel,
+            n_rows=n_rows,
+            random_state=self.chosen.seed,
+        )
+
+
+def fit_ridge(
+    spec: RidgeSpec,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
+) -> RidgeFit:
+    """Choose what is open, sum up all rows, solve; again in float64 where float32 limits it.
+
+    Parameters
+    ----------
+    spec : RidgeSpec
+    blocks : Blocks
+    inputs : Inputs
+        What the rows are.
+    where : Executor
+    precision : {"float32", "float64"}, optional
+        Of all, where rows do not come again.
+    """
+    chosen, _ = choose(spec.features, blocks, share=spec.share(blocks), where=where)
+    summed = spec.rows(chosen, blocks, where, precision)
+    solution = solve(spec, summed, blocks, where)
+    if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
+        summed = spec.rows.again(summed, blocks, where)
+        solution = solve(spec, summed, blocks, where)
+    return warned(RidgeFit(inputs, spec, summed, solution))
+
+
+def with_rows_of(
+    fit: RidgeFit, spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
+) -> RidgeFit:
+    """Return the fit to the rows before and to these."""
+    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, spec.rows.by_folds, where))
+
+
+def solved_again(fit: RidgeFit, spec: RidgeSpec, summed: Summed | None = None) -> RidgeFit:
+    """Solve anew, from sums as they are or from others."""
+    summed = replace(summed or fit.summed, fit_intercept=spec.fit_intercept)
+    return warned(RidgeFit(fit.inputs, spec, summed, solve(spec, summed)))
+
+
+def merge_ridge(fits: list[RidgeFit]) -> RidgeFit:
+    """Return the fit of the rows of all."""
+    return solved_again(fits[0], fits[0].spec, merged([fit.summed for fit in fits]))
+
+
+def solve(
+    spec: RidgeSpec, summed: Summed, blocks: Blocks | None = None, where: Executor = LOCAL
+) -> Solution:
+    """Solve from sums; ``blocks`` are all rows, where they can be read again."""
+    at_hand = blocks is not None or summed.keeps_all
+    by_rows = at_hand and summed.chosen.precision == "float64" and spec.rows.least_norm
+    solution = solve_ridge(
+        triangle(summed, blocks, where) if by_rows else summed.eigen(),
+        summed.means,
+        spec.alpha,
+        summed.centred(summed.sample) if spec.alpha == "loo" else (),
+        kfold=summed.kfold() if spec.alpha == "kfold" else None,
+        per_target=spec.per_target,
+    )
+    again = summed.moments.precision == "float64" and summed.chosen.precision == "float32"
+    if again and solution.outcome is Outcome.SOLVED:
+        return replace(solution, outcome=Outcome.REFINED)
+    return solution
+
+
+def warned(fit: Any) -> Any:
+    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    if fit.solution.outcome in WARNED:
+        warn_user(str(fit.solution.outcome))
+    return fit
