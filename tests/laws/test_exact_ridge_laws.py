@@ -250,7 +250,7 @@ def test_features_are_rounded_where_that_is_little_beside_a_given_penalty(alpha,
     X, y = table(400, t=2)
     fitted = model(method="exact", alpha=alpha).fit(X, y)
     rows = gather(Blocks.from_arrays(X, y))
-    Z = prepare(fitted, rows, alpha).Z
+    Z = prepare(fitted.fit_.spec, fitted.fit_.chosen, rows).Z
     assert Z.dtype == precision
     assert_close(Z, fitted.map_(X) - fitted.map_(X).mean(axis=0), precision, factor=100)
 

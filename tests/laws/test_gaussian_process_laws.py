@@ -1,5 +1,7 @@
 """GaussianProcessRegressor: the exact process with exact features, and what must hold with others."""
 
+from dataclasses import replace
+
 import array_api_strict as xp
 import numpy as np
 import pytest
@@ -13,14 +15,18 @@ from tolerance import assert_close, bar
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
-from bochner.models.gaussian_process import cross, regressor
+from bochner.models.gaussian_process import cross, fit, regressor
 from bochner.models.gaussian_process.adaptation import left_out
-from bochner.models.gaussian_process.functions import Functions
 from bochner.models.gaussian_process.intervals import Conformal
 
 KERNEL = Gaussian(lengthscale=0.8)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
 FAR = np.full((1, 2), 50.0)
+
+
+def left_out_of(model):
+    """Errors and deviations of the rows of a fit without each."""
+    return left_out(model.fit_.summed, model.fit_.law, model.sample_)
 
 
 def table(n=80, t=None, seed=0, noise=0.1):
@@ -222,9 +228,9 @@ def test_functions_have_the_mean_and_the_covariance_of_the_process(method):
     drawn = ours.sample_functions(1000, random_state=1)
     allowed = bar(20)
     assert np.abs(deviations(drawn, ours, X)).max() < allowed
-    alone = Functions(drawn.model, drawn.coef, drawn.offset, None, ())
+    alone = replace(drawn, landmarks=None, priors=())
     assert np.abs(deviations(alone, ours, X)).max() > allowed
-    louder = Functions(drawn.model, drawn.coef, drawn.offset, drawn.landmarks, louder_(drawn))
+    louder = replace(drawn, priors=louder_(drawn))
     assert np.abs(deviations(louder, ours, X)).max() > allowed
 
 
@@ -320,7 +326,7 @@ def test_saved_and_loaded_it_predicts_the_same_bits(tmp_path):
     bounds = ours.predict_interval(X)
     bo.save(ours, tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner")
-    assert again._calibration.guarantee == ours.calibration_.guarantee
+    assert again.fit_.calibrated.guarantee == ours.calibration_.guarantee
     np.testing.assert_array_equal(again.predict_interval(X), bounds)
     for a, b in zip(law(ours, X), law(again, X), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -373,8 +379,8 @@ def test_rows_of_the_fit_calibrate_by_cross_validation():
 
 
 def test_many_rows_calibrate_by_leave_one_out_errors_of_those_that_chose_nothing(monkeypatch):
-    monkeypatch.setattr(regressor, "LOO_ROWS", 200)
-    monkeypatch.setattr(regressor, "ENOUGH", 100)
+    monkeypatch.setattr(fit, "LOO_ROWS", 200)
+    monkeypatch.setattr(fit, "ENOUGH", 100)
     ours = model("gaussian").fit(*table(330))
     found, chose = ours.calibration_, ours.sample_.lowest(200)
     assert (len(found), found.source) == (130, "leave one out")
@@ -440,7 +446,8 @@ def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
     ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
     assert len(ours.calibration_) == 40
     assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
-    ours._calibration = Conformal.of(*left_out_of(ours), "leave one out")
+    naive = Conformal.of(*left_out_of(ours), "leave one out")
+    ours.fit_ = replace(ours.fit_, calibrated=naive)
     assert covered(ours, X[40:], y[40:]) < 0.5
 
 

@@ -19,11 +19,11 @@ from bochner._core.sizes import SMALL
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.models import _engine
 from bochner.models.ridge import sums
 from bochner.selection.lengthscale import NAMED
 from bochner.solvers.ridge.eigen import decompose, path_of
 from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.executor import Local
 from bochner.sums.moments import Moments
 
 KERNEL = Gaussian(lengthscale=0.8)
@@ -457,13 +457,13 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
 def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
     """After a quarter of the rows where that shows the need, else at the end: the same model."""
     sweeps = []
-    spied = _engine.sweep
-    monkeypatch.setattr(_engine, "sweep", lambda *a: sweeps.append(a[3]) or spied(*a))
+    spied = sums.add_up
+    monkeypatch.setattr(sums, "add_up", lambda *a: sweeps.append(a[2]) or spied(*a))
     if not foretold:
         monkeypatch.setattr(sums, "limited", lambda *_: False)
     whole = []
-    until = _engine.sweep_unless
-    monkeypatch.setattr(_engine, "sweep_unless", lambda *a: whole.append(until(*a)) or whole[-1])
+    until = Local.sum_unless
+    monkeypatch.setattr(Local, "sum_unless", lambda *a: whole.append(until(*a)) or whole[-1])
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)

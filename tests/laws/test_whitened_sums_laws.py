@@ -9,8 +9,8 @@ from bochner.data.blocks import Blocks
 from bochner.features import Fourier, Given, KMeans, Nystrom, Uniform
 from bochner.features.nystrom import COARSE
 from bochner.kernels import Gaussian, Matern, Polynomial
-from bochner.models import _engine
 from bochner.models.ridge import sums
+from bochner.sums.executor import Local
 from bochner.sums.moments import Moments
 
 KERNELS = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
@@ -87,7 +87,7 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy, method):
 def test_predictions_are_products_of_features_and_coefficients(noisy):
     for precision in ("auto", "float64", "float32"):
         model = fitted(noisy, precision=precision)
-        Z = _engine.as_features(model.map_, noisy[2], model.feature_dtype_)
+        Z = model.fit_.chosen.features(noisy[2])
         plain = Z @ model.coef_ + model.intercept_
         np.testing.assert_allclose(model.predict(noisy[2]), plain, atol=2e-6)
 
@@ -122,13 +122,13 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
     """Told by the judge of methods; without it the first quarter of the rows tells the same."""
     X, _, new, _ = noisy
     data = X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    quarters, until = [], _engine.sweep_unless
-    monkeypatch.setattr(_engine, "sweep_unless", lambda *a: quarters.append(a) or until(*a))
+    quarters, until = [], Local.sum_unless
+    monkeypatch.setattr(Local, "sum_unless", lambda *a: quarters.append(a) or until(*a))
     model = fitted(data, bo.Auto((method,)), scale=2.0)
     assert model.choice_.penalty < 1e-6
     assert quarters == []
     assert model.moments_.precision == "float64"
-    monkeypatch.setattr(sums, "_asks_float64", lambda model: None)
+    monkeypatch.setattr(sums.Pass, "_asks_float64", lambda *_: None)
     again = fitted(data, bo.Auto((method,)), scale=2.0)
     assert len(quarters) == 1
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
@@ -137,13 +137,13 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
 def test_a_penalty_foretold_to_be_large_saves_the_forecast(noisy, monkeypatch):
     X, y, new, _ = noisy
     data = X, y + 2.0 * np.random.default_rng(2).normal(size=len(y))
-    until = _engine.sweep_unless
-    monkeypatch.setattr(_engine, "sweep_unless", lambda *_: pytest.fail("a forecast was made"))
+    until = Local.sum_unless
+    monkeypatch.setattr(Local, "sum_unless", lambda *_: pytest.fail("a forecast was made"))
     model = fitted(data, bo.Auto((Nystrom(),)))
     assert model.choice_.penalty > 3e-5
     assert model.moments_.precision == "float32"
-    monkeypatch.setattr(_engine, "sweep_unless", until)
-    monkeypatch.setattr(sums, "_asks_float64", lambda model: None)
+    monkeypatch.setattr(Local, "sum_unless", until)
+    monkeypatch.setattr(sums.Pass, "_asks_float64", lambda *_: None)
     again = fitted(data, bo.Auto((Nystrom(),)))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
 

@@ -43,6 +43,7 @@ from bochner.features import (
 )
 from bochner.features import map as maps
 from bochner.kernels import series
+from bochner.models import _base, _fitting
 from bochner.models.convex.calibration import Calibration
 from bochner.models.gaussian_process import (
     cross,
@@ -50,6 +51,8 @@ from bochner.models.gaussian_process import (
     posterior,
     predictive,
 )
+from bochner.models.gaussian_process import fit as process
+from bochner.models.ridge import exact, fit, sums
 from bochner.models.sgd import strategies
 from bochner.models.unsupervised.clustering import KernelCost
 from bochner.selection import metric, tuning
@@ -148,6 +151,15 @@ _LOSSES: tuple[type, ...] = (
 _FITTED: tuple[type, ...] = (
     Calibration,
     Certificate,
+    _base.Inputs,
+    _fitting.Chosen,
+    _fitting.FeatureSpec,
+    exact.ExactFit,
+    fit.RidgeFit,
+    fit.RidgeSpec,
+    process.GaussianProcessFit,
+    process.GaussianProcessSpec,
+    sums.Summed,
     KernelCost,
     LengthscaleSearch,
     Moments,

@@ -64,8 +64,25 @@ def require_learner(model: Any, fitted: dict[str, Any]) -> None:
             raise TypeError(f"{name} must be of type {_STATE[name]}")
         if name in FITTED and not is_finite(value):
             raise ValueError(f"{name} must be finite")
-    if fitted:
+    if "fit_" in fitted:
+        _require_alike(_state_of(fitted["fit_"]))
+    elif fitted:
         _require_alike(types.SimpleNamespace(**fitted))
+
+
+def _state_of(fit: Any) -> types.SimpleNamespace:
+    """Return what parts of a fitted value must agree about."""
+    inputs, summed = fit.inputs, getattr(fit, "summed", None)
+    parts = {
+        "n_features_in_": inputs.n_features_in,
+        "schema_": inputs.schema,
+        "map_": fit.chosen.map,
+        "classes_": inputs.classes,
+        "feature_names_in_": None if inputs.names is None else np.array(inputs.names),
+    }
+    if summed is not None:
+        parts |= {"moments_": summed.moments, "sample_": summed.sample}
+    return types.SimpleNamespace(**parts)
 
 
 def _require_alike(state: Any) -> None:
