@@ -14,7 +14,7 @@ from sklearn.kernel_approximation import RBFSampler
 
 import bochner as bo
 from benchmarks.harness import Options, Row, compared, interleaved, judged
-from bochner._core.loops import polynomials_twin
+from bochner._core.native import polynomials_twin
 from bochner.kernels import Gaussian, Matern
 
 __all__ = ["run"]

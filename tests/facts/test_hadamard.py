@@ -10,7 +10,7 @@ from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
-from bochner._core.loops import (
+from bochner._core.native import (
     Chains,
     chain_waves,
     chain_waves_twin,

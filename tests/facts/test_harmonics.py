@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from scipy.special import gammainc, roots_gegenbauer
 from tolerance import assert_close
 
-from bochner._core import loops, native
+from bochner._core import native
 from bochner.features.harmonics import harmonic_blocks, prefixes, programme
 from bochner.features.polar import Polar, polar_of
 from bochner.features.radii import MonomialFunctions, quantiles
@@ -137,8 +137,8 @@ def test_compiled_harmonics_are_those_of_the_twin(n, d, dtype):
     first, count = ends[[2, 0, 3, 2]], np.array([counts[2], 1, 1, counts[2]], np.int32)
     count = np.minimum(count, np.array(counts)[[2, 0, 3, 2]]).astype(np.int32)
     radial = np.random.default_rng(1).random((n, 4)).astype(dtype)
-    expected = loops.harmonics_twin(U, plan, radial, first, count)
-    assert_close(loops.harmonics(U, plan, radial, first, count), expected, dtype)
+    expected = native.harmonics_twin(U, plan, radial, first, count)
+    assert_close(native.harmonics(U, plan, radial, first, count), expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -151,8 +151,8 @@ def test_compiled_polynomials_are_those_of_the_twin_and_of_the_series(d, m, func
     up, down = (step.astype(dtype) for step in b)
     radial = rng.random((21, functions, 6)).astype(dtype)
     W = np.ascontiguousarray(W)
-    Z = loops.polynomials(X, W, radial, up, down)
-    assert_close(Z, loops.polynomials_twin(X, W, radial, up, down), dtype, factor=4)
+    Z = native.polynomials(X, W, radial, up, down)
+    assert_close(Z, native.polynomials_twin(X, W, radial, up, down), dtype, factor=4)
     p = np.stack(orthonormals(5, d, np.clip(X @ W, -1, 1).astype(np.float64)))
     slow = np.einsum("nfl,lnm->nfm", radial.astype(np.float64), p).reshape(21, -1)
     assert_close(Z, slow, dtype, factor=10 if dtype == "float64" else 40)
@@ -175,12 +175,12 @@ def test_no_bit_of_a_compiled_row_depends_on_the_others(dtype):
     counts = tuple(alpha(l, 5) for l in range(5))
     plan, first = programme(5, counts), np.array([6, 0], np.int32)
     count, factors = np.array([14, 6], np.int32), np.ascontiguousarray(radial[:, 0, :2])
-    whole = loops.polynomials(X, W, radial, *steps)
-    all_blocks = loops.harmonics(X, plan, factors, first, count)
+    whole = native.polynomials(X, W, radial, *steps)
+    all_blocks = native.harmonics(X, plan, factors, first, count)
     for rows in (slice(0, 1), slice(7, 30), slice(33, 50)):
-        part = loops.polynomials(X[rows], W, radial[rows], *steps)
+        part = native.polynomials(X[rows], W, radial[rows], *steps)
         assert (part == whole[rows]).all()
-        blocks = loops.harmonics(X[rows], plan, factors[rows], first, count)
+        blocks = native.harmonics(X[rows], plan, factors[rows], first, count)
         assert (blocks == all_blocks[rows]).all()
 
 
@@ -189,18 +189,18 @@ def test_a_programme_that_reads_what_is_not_there_is_refused():
     U, radial = np.ones((3, 2)), np.ones((3, 1))
     first, count = np.zeros(1, np.int32), np.ones(1, np.int32)
     good = programme(2, (1, 2))
-    assert loops.harmonics(U, good, radial, first, count).shape == (3, 1)
+    assert native.harmonics(U, good, radial, first, count).shape == (3, 1)
     cases = {
         "before its child": good._replace(parents=good.parents + 1),
         "no such input": good._replace(inputs=good.inputs + 4),
     }
     for message, plan in cases.items():
         with pytest.raises(ValueError, match=message):
-            loops.harmonics(U, plan, radial, first, count)
+            native.harmonics(U, plan, radial, first, count)
     with pytest.raises(ValueError, match="within the values"):
-        loops.harmonics(U, good, radial, first + 3, count)
+        native.harmonics(U, good, radial, first + 3, count)
     with pytest.raises(ValueError, match="rows or degrees"):
-        loops.polynomials(U, U.T[:, :2].copy(), np.ones((3, 1, 4)), np.ones(2), np.ones(2))
+        native.polynomials(U, U.T[:, :2].copy(), np.ones((3, 1, 4)), np.ones(2), np.ones(2))
 
 
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])

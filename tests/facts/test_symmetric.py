@@ -5,7 +5,7 @@ import pytest
 from tolerance import assert_close
 
 from bochner._core import native
-from bochner._core.loops import radial_product, radial_product_twin
+from bochner._core.native import radial_product, radial_product_twin
 
 LEVELS = ["twin"]
 if native.HAVE_NATIVE:

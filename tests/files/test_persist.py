@@ -37,8 +37,8 @@ from bochner.kernels import (
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import FORMAT, files
-from bochner.persist.bounds import require_arrays
 from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.validate import require_arrays
 from bochner.persist.values import Arrays, decode, encode
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 from bochner.sums.moments import Moments

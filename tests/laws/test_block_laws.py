@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 import bochner as bo
 from bochner._core.arrays import to_numpy
 from bochner.data.blocks import Block, Blocks, default_rows
+from bochner.data.sample import chosen_rows, row_priorities, sample_stream
 from bochner.data.schema import Schema
-from bochner.data.sources import Piece, chosen_rows, cut, row_priorities, sample_stream
+from bochner.data.sources import Piece, cut
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
@@ -240,7 +241,7 @@ def test_priority_of_a_row_depends_on_its_number_alone(chunk):
 
 
 def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
-    monkeypatch.setattr("bochner.data.sources._CHUNK", 17)
+    monkeypatch.setattr("bochner.data.sample._CHUNK", 17)
     X = np.arange(100.0)[:, None]
     for m in (1, 5, 40, 100, 120):
         stream = sample_stream(Blocks.from_arrays(X, block_rows=9), m, 2)
@@ -250,7 +251,7 @@ def test_rows_chosen_without_a_pass_are_those_of_a_pass(monkeypatch):
 
 def test_equal_priorities_are_settled_by_row_number(monkeypatch):
     monkeypatch.setattr(
-        "bochner.data.sources.row_priorities", lambda _seed, _start, count: np.full(count, 0.5)
+        "bochner.data.sample.row_priorities", lambda _seed, _start, count: np.full(count, 0.5)
     )
     X = np.arange(30.0)[:, None]
     for rows in (1, 4, 30):

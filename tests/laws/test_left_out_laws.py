@@ -85,7 +85,9 @@ def test_of_what_is_left_out_near_the_rows_as_much_counts_as_errors_ask_for(meth
     ours = model(Matern(0.5, 2.0), method=method).fit(X, y)
     density = ours.log_predictive_density(new, target).mean()
     assert ours.predictive_.exponents[0] > 1
-    ours.fit_ = replace(ours.fit_, law=replace(ours.predictive_, exponents=np.ones(1), noise=np.zeros(1)))
+    ours.fit_ = replace(
+        ours.fit_, law=replace(ours.predictive_, exponents=np.ones(1), noise=np.zeros(1))
+    )
     assert density > ours.log_predictive_density(new, target).mean() + 0.1
 
 

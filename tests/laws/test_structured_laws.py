@@ -11,7 +11,7 @@ from tolerance import assert_close, bar
 
 import bochner as bo
 from bochner._core import native
-from bochner._core.loops import turns
+from bochner._core.native import turns
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,

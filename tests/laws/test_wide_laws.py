@@ -8,7 +8,7 @@ import scipy.sparse
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._core.different import different_rows
+from bochner._core.arrays import different_rows
 from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, HermiteMercer, Projected, axes, draw

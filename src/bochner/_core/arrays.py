@@ -5,6 +5,7 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 """
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 import array_api_compat
@@ -184,3 +185,29 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
             f"{who}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
             "Pass Y prepared as X was."
         )
+
+
+# --- Rows that differ: which there are, in an order of their own ---------------------------------
+
+#: Columns that rows are first sorted by.
+SORTED_FIRST = 8
+
+
+def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
+    """Return the numbers of the different rows in lexicographic order; of equal ones the first.
+
+    X[different_rows(X)] is np.unique(X, axis=0), without a copy of X: O(n d), and the sort of as
+    many columns as it takes to tell the rows apart.
+    """
+    first: dict[bytes, int] = {}
+    for i, row in enumerate(X):
+        # Adding zero makes −0 and 0 the same bytes. No two rows were ever found of one digest.
+        first.setdefault(blake2b((row + 0.0).tobytes(), digest_size=16).digest(), i)
+    rows = np.fromiter(first.values(), np.int64, len(first))
+    width = SORTED_FIRST
+    while True:
+        order = rows[np.lexsort(X[rows, :width].T[::-1])]
+        leading = X[order, :width]
+        if width >= X.shape[1] or not (leading[1:] == leading[:-1]).all(axis=1).any():
+            return order
+        width *= 2

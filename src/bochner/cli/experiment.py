@@ -16,7 +16,7 @@ from bochner.cli.reading import reading, working
 from bochner.cli.show import show
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
-from bochner.data.sources import Sample
+from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models.ridge.interpolants import DoubleDescent, double_descent

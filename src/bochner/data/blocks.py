@@ -2,42 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
-from bochner.data.files import Paths, find_files
+from bochner.data.files import Paths, find_files, open_file
 from bochner.data.learning import Target, open_tables
-from bochner.data.readers import open_file
+from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
-from bochner.data.sources import (
-    Arrays,
-    Piece,
-    Sample,
-    Source,
-    cut,
-    open_arrays,
-    open_iterable,
-    sample_stream,
-)
+from bochner.data.sources import Arrays, Block, Piece, Source, cut, open_arrays, open_iterable
 from bochner.data.tables import open_table
 from bochner.errors import InvalidInput
 
 _MOST_CELLS = 1 << 22
-
-
-class Block(NamedTuple):
-    """Consecutive rows of a table.
-
-    X (n, d); y (n,) or (n, t) or None; w (n,) or None; ``start`` is the row number of the first
-    row in the whole table.
-    """
-
-    X: Any
-    y: Any
-    w: Any
-    start: int
 
 
 @dataclass
@@ -319,12 +297,13 @@ class Blocks:
         Notes
         -----
         Every row has a random priority that depends on the seed and its number alone
-        (:func:`bochner.data.sources.row_priorities`); the m lowest win. Arrays are picked from
+        (:func:`bochner.data.sample.row_priorities`); the m lowest win. Arrays are picked from
         without a pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
         if isinstance(self.source, Arrays) and self.recode is None and self.weigh is None:
-            return self.source.sample(m, seed)
+            index = chosen_rows(seed, self.source.n_rows, m)
+            return Sample(*self.source.rows(index), index)
         return sample_stream(self, m, seed)
 
     def __repr__(self) -> str:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.different import different_rows
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.arccosine import ReLU, Sign

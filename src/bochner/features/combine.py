@@ -10,8 +10,7 @@ from bochner._core.arrays import (
     precision,
     taken,
 )
-from bochner._core.loops import signed_walsh
-from bochner._core.native import power_of_two
+from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel, Modulated, Normalised

@@ -15,7 +15,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, is_numpy, moved
 from bochner._core.checks import integer, one_of
-from bochner._core.loops import polynomials, polynomials_twin
+from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import is_numpy
-from bochner._core.loops import Programme, harmonics, harmonics_twin
+from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
 from bochner.kernels.gegenbauer import alpha, recurrence
 

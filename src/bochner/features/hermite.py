@@ -24,7 +24,7 @@ from bochner._core.arrays import (
     moved,
 )
 from bochner._core.checks import positive
-from bochner._core.loops import Programme, harmonics
+from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.axes import (

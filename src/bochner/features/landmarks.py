@@ -10,11 +10,11 @@ import numpy as np
 from bochner._core.arrays import (
     as_matrix,
     dense,
+    different_rows,
     is_sparse,
     to_numpy,
 )
 from bochner._core.checks import integer, one_of, positive
-from bochner._core.different import different_rows
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.leverage import leverage_rows

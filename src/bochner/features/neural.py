@@ -27,8 +27,7 @@ from bochner._core.arrays import (
     taken,
 )
 from bochner._core.blas import product
-from bochner._core.loops import signed_walsh
-from bochner._core.native import power_of_two
+from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.combine import in_rounds

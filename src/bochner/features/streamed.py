@@ -17,7 +17,7 @@ from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.data.sources import sample_stream
+from bochner.data.sample import sample_stream
 from bochner.errors import InvalidInput
 from bochner.features.landmarks import (
     Chosen,

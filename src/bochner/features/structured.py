@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from bochner._core.arrays import is_numpy, is_sparse, precision
-from bochner._core.loops import Chains, chain_waves, chain_waves_twin
-from bochner._core.native import hadamard, power_of_two
+from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.features.far import norms, with_far_rows
 from bochner.features.map import FeatureMap

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense
-from bochner._core.loops import signed_walsh
+from bochner._core.native import signed_walsh
 from bochner._core.shapes import Array
 
 

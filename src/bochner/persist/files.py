@@ -26,10 +26,9 @@ from bochner import __version__
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.bounds import require_arrays, require_nesting, require_text
 from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
 from bochner.persist.values import Arrays, decode, encode
-from bochner.persist.whole import require_working
 
 #: Rises when versions before could not read the file.
 FORMAT = 1

@@ -17,11 +17,14 @@ import numpy as np
 import scipy.sparse
 
 from bochner.errors import InvalidType
-from bochner.persist.fields import require_fields
-from bochner.persist.finite import require_numbers
 from bochner.persist.known import ESTIMATORS, KNOWN
-from bochner.persist.state import require_compressed, require_random
-from bochner.persist.whole import require_learner
+from bochner.persist.validate import (
+    require_compressed,
+    require_fields,
+    require_learner,
+    require_numbers,
+    require_random,
+)
 
 Json = Any
 

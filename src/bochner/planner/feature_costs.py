@@ -7,7 +7,7 @@ from functools import singledispatch
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.loops import radial_product
+from bochner._core.native import radial_product
 from bochner._core.shapes import Array
 from bochner.features.fourier import FourierMap
 from bochner.features.map import FeatureMap

@@ -18,7 +18,7 @@ from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
-from bochner.data.sources import Sample
+from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._inputs import class_blocks_of, fit_blocks_of, note_columns, predict_blocks_of

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.data.sources import Sample
+from bochner.data.sample import Sample
 from bochner.models._inputs import indicators
 from bochner.models.displays import CalibrationDisplay, ResidualDisplay
 from bochner.report.model_judges import Leverage

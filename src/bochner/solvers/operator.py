@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from bochner._core.arrays import is_sparse
-from bochner._core.loops import radial_product
+from bochner._core.native import radial_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 

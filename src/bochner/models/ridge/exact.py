@@ -14,7 +14,8 @@ from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
-from bochner.data.sources import Piece, chosen_rows, join, part
+from bochner.data.sample import chosen_rows
+from bochner.data.sources import Piece, join, part
 from bochner.errors import InvalidInput
 from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.auto import Choice

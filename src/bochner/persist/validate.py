@@ -1,0 +1,514 @@
+"""How much memory a file may ask for: in proportion to its own size, before any of it is taken."""
+
+import copy
+import dataclasses
+import types
+import typing
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator
+
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import Schema
+from bochner.errors import BochnerError
+from bochner.features import FeatureMap, hermite
+from bochner.kernels import Kernel, Monomials
+from bochner.persist.known import MAPS, SHAPED
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.ridge.solution import Solution
+from bochner.solvers.sgd import Walk
+from bochner.sums.moments import Moments
+
+#: What a file may take beside a multiple of its size.
+_FREE_BYTES = 1 << 25
+_TIMES_SIZE = 10
+
+#: Python's objects for JSON: of a list or object, and of what stands between two commas.
+_CONTAINER, _ITEM = 200, 64
+
+#: Lists and objects within one another. A sum of 100 kernels is 300 deep.
+_MOST_NESTED = 600
+
+#: Elements along an axis of an array that holds none.
+_LONGEST = 1 << 24
+
+
+def require_text(text: str | bytes, size: int) -> None:
+    """Refuse JSON whose Python objects would take far more memory than the file of ``size`` bytes.
+
+    Raises
+    ------
+    ValueError
+        It would.
+    """
+    marks = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
+    lists, objects, commas = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
+    _require_small(4 * len(text) + _CONTAINER * (lists + objects) + _ITEM * commas, size)
+
+
+def require_nesting(value: Any, size: int) -> None:
+    """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory.
+
+    NumPy gives every text of an array as much room as the longest, four bytes a character.
+
+    Raises
+    ------
+    ValueError
+        It is, or would.
+    """
+    level, depth, padded = [value], 0, 0
+    while level:
+        if depth > _MOST_NESTED:
+            raise ValueError("JSON is nested too deeply")
+        padded += sum(map(_padded, level))
+        _require_small(padded, size)
+        level = [part for item in level for part in _inside(item)]
+        depth += 1
+
+
+def _inside(item: Any) -> Any:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
+
+
+def _padded(item: Any) -> int:
+    """Return the bytes that an array of text takes, 0 if the JSON is none."""
+    content = item.get("text") if isinstance(item, dict) else None
+    if not isinstance(content, list) or not content or not isinstance(content[-1], list):
+        return 0
+    items = content[-1]
+    return 4 * len(items) * max((len(text) for text in items if isinstance(text, str)), default=0)
+
+
+def _require_small(taken: int, size: int) -> None:
+    if taken > _TIMES_SIZE * size + _FREE_BYTES:
+        raise ValueError(f"{taken} bytes are too much for a file of {size}")
+
+
+def require_arrays(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse booleans that are neither 0 nor 1, and arrays without elements of giant shapes.
+
+    NumPy counts the true by adding bytes; code that trusts the count would write out of bounds.
+
+    Raises
+    ------
+    ValueError
+        There is such an array.
+    """
+    for name, array in arrays.items():
+        if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
+            raise ValueError(f"array {name} must hold 0 and 1 only")
+        if array.size == 0 and max(array.shape) > _LONGEST:
+            raise ValueError(f"array {name} has no elements and the shape {array.shape}")
+
+
+# --- Whether the fields of a value are what its class says: types, and shapes that fit together
+
+#: Numbers that letters of shapes stand for; None where shapes may be any.
+Sizes = dict[str, int] | None
+
+
+def require_fields(value: Any) -> None:
+    """Refuse a dataclass whose fields do not hold what their annotations say.
+
+    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value of the
+    classes that are held to their shapes.
+
+    Raises
+    ------
+    TypeError
+        A field is of another type or shape.
+    """
+    kind: Any = type(value)
+    sizes: Sizes = {} if kind in SHAPED else None
+    for name, hint in _hints(kind):
+        if not fits(getattr(value, name), hint, sizes):
+            raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
+
+
+@lru_cache(None)
+def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple((f.name, hints[f.name]) for f in dataclasses.fields(cls) if f.init)
+
+
+def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
+    """Whether a value is of the type and shape of the annotation; note the sizes of its letters."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    check = _CHECKS.get(hint if origin is None else origin)
+    if check is not None:
+        return check(value, parts, sizes)
+    return isinstance(value, origin or hint)
+
+
+def _is_shaped(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
+    """Whether it is an array of numbers of the shape in words."""
+    if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
+        return False
+    if value.dtype.kind not in "biuf" or sizes is None:
+        return value.dtype.kind in "biuf"
+    words = parts[1].split()
+    if len(words) != len(value.shape):
+        return False
+    return all(_is_size(*pair, sizes) for pair in zip(words, value.shape, strict=True))
+
+
+def _is_size(word: str, length: int, sizes: dict[str, int]) -> bool:
+    if word.isdecimal():
+        return length == int(word)
+    return sizes.setdefault(word, length) == length
+
+
+def _is_tuple(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
+    if type(value) is not tuple:
+        return False
+    if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
+        return all(fits(item, parts[0], None if sizes is None else {}) for item in value)
+    return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
+
+
+def _is_dict(value: Any, parts: tuple[Any, ...], _sizes: Sizes) -> bool:
+    key, item = parts
+    return type(value) is dict and all(
+        fits(k, key, None) and fits(v, item, None) for k, v in value.items()
+    )
+
+
+def _is_one_of(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
+    return any(fits(value, part, sizes) for part in parts)
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+_CHECKS: dict[Any, Callable[[Any, tuple[Any, ...], Sizes], bool]] = {
+    Any: lambda *_: True,
+    bool: lambda value, *_: isinstance(value, bool | np.bool_),
+    int: lambda value, *_: _is_number(value, Integral),
+    float: lambda value, *_: _is_number(value, Real),
+    tuple: _is_tuple,
+    dict: _is_dict,
+    typing.Union: _is_one_of,
+    types.UnionType: _is_one_of,
+    typing.Literal: lambda value, parts, _: isinstance(value, str) and value in parts,
+    typing.Annotated: _is_shaped,
+    Callable: lambda value, *_: isinstance(value, Monomials),  # no file holds functions
+}
+
+
+# --- Numbers that predictions are made of must be numbers ----------------------------------------
+
+#: Fields that must be finite; of maps all fields, where infinity may stand for log 0 and its like.
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Solution: ("coef", "intercept"),
+    Optimum: ("coef", "intercept"),
+    Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
+    Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
+}
+
+#: Fitted arrays of learners that must be finite.
+FITTED = (
+    "cluster_centers_",
+    "eigenvectors_",
+    "support_vectors_",
+    "x_mean_",
+    "x_weights_",
+    "y_mean_",
+    "y_weights_",
+)
+
+#: The largest degree, depth or power: more would be work without an end. Arrays as long as theirs
+#: may hold larger ones, of which there is then one for each feature.
+_MOST_DEGREES = 10_000
+
+#: Arrays of degrees, of which all lower ones are gone through.
+_DEGREES: dict[type, tuple[str, ...]] = {
+    hermite.HermiteMap: ("indices",),
+}
+
+
+def require_numbers(value: Any) -> None:
+    """Refuse coefficients, sums and features that are not numbers, and endless kernels.
+
+    Raises
+    ------
+    ValueError
+        The value holds such.
+    """
+    for name in _FIELDS.get(type(value), ()):
+        if not is_finite(getattr(value, name)):
+            raise ValueError(f"{name} of {type(value).__name__} must be finite")
+    if type(value) in MAPS and any(_has_nan(part) for part in _parts(value)):
+        raise ValueError(f"{type(value).__name__} must hold numbers")
+    for name in _DEGREES.get(type(value), ()):
+        if not _are_degrees(getattr(value, name)):
+            raise ValueError(f"{name} of {type(value).__name__} must be degrees")
+    if isinstance(value, Kernel) and any(
+        type(n) is int and n > _MOST_DEGREES for n in _parts(value)
+    ):
+        raise ValueError(f"{type(value).__name__} must have no number above {_MOST_DEGREES}")
+
+
+def is_finite(value: Any) -> bool:
+    """Whether an array or number is finite everywhere."""
+    numbers = value.data if scipy.sparse.issparse(value) else value
+    return bool(np.isfinite(numbers).all())
+
+
+def _are_degrees(values: Any) -> bool:
+    """Whether these are whole numbers, not negative, of a size that can be gone through."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
+        return False
+    return values.size == 0 or 0 <= values.min() <= values.max() <= max(_MOST_DEGREES, values.size)
+
+
+def _has_nan(part: Any) -> bool:
+    if isinstance(part, tuple):
+        return any(map(_has_nan, part))
+    number = isinstance(part, float | np.ndarray)
+    return bool(number and np.isnan(np.asarray(part)).any())
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    return (getattr(value, f.name) for f in dataclasses.fields(value) if f.init)
+
+
+# --- What compiled code of NumPy and SciPy believes without looking: indices and random states ---
+
+#: What 32 and 128 bits hold.
+_WORD, _LONG = 2**32, 2**128
+
+
+def require_compressed(
+    data: Any, indices: Any, indptr: Any, shape: tuple[int, int], by_rows: bool
+) -> None:
+    """Refuse parts that are no compressed sparse matrix of this shape: CSR, or CSC.
+
+    ``indptr`` must rise from 0 to the number of elements, one step for each row (column), and
+    ``indices`` must be numbers of columns (rows).
+
+    Raises
+    ------
+    TypeError, ValueError
+        They are none.
+    """
+    if not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+        raise ValueError(f"{shape} is no shape of a sparse matrix")
+    for part, kinds in ((data, "biuf"), (indices, "i"), (indptr, "i")):
+        if not isinstance(part, np.ndarray) or part.ndim != 1 or part.dtype.kind not in kinds:
+            raise TypeError("parts of a sparse matrix are vectors of numbers and of indices")
+    lines, places = shape if by_rows else shape[::-1]
+    if indices.dtype != indptr.dtype or indices.itemsize < 4:
+        raise TypeError("indices of a sparse matrix are of one type, of 32 or 64 bits")
+    if len(indptr) != lines + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+        raise ValueError("indptr of a sparse matrix must rise from 0, a step for each line")
+    if not len(data) == len(indices) == indptr[-1]:
+        raise ValueError("indptr of a sparse matrix must end at the number of elements")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < places):
+        raise ValueError(f"indices of a sparse matrix must be from 0 to {places - 1}")
+
+
+def require_random(state: Any, legacy: bool) -> None:
+    """Refuse the state of a random generator that it could not have come to itself.
+
+    A position behind the end of a buffer reads foreign memory, and a generator that gives nothing
+    but zeros keeps whoever waits for another number waiting.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        It could not.
+    """
+    kind = state["bit_generator"]
+    rules = _RULES[kind] | (_NORMAL if legacy else {})
+    _require_state(state, {"bit_generator": kind} | rules)
+    inner = state["state"]
+    if kind == "MT19937" and not (inner["key"][0] >> 31 or inner["key"][1:].any()):
+        raise ValueError("this generator would give nothing but zeros")
+    if kind in ("PCG64", "PCG64DXSM") and inner["inc"] % 2 == 0:
+        raise ValueError("the increment of this generator must be odd")
+
+
+#: Names of parts, and what they are: bounds of an integer, or type and length of an array.
+_PAIR = {"has_uint32": (0, 2), "uinteger": (0, _WORD)}
+_PCG = {"state": {"state": (0, _LONG), "inc": (0, _LONG)}} | _PAIR
+_RULES: dict[str, dict[str, Any]] = {
+    "MT19937": {"state": {"key": ("uint32", 624), "pos": (0, 625)}},
+    "PCG64": _PCG,
+    "PCG64DXSM": _PCG,
+    "Philox": {
+        "state": {"counter": ("uint64", 4), "key": ("uint64", 2)},
+        "buffer": ("uint64", 4),
+        "buffer_pos": (0, 5),
+    }
+    | _PAIR,
+}
+_NORMAL = {"has_gauss": (0, 2), "gauss": None}
+
+
+def _require_state(state: Any, rules: Mapping[str, Any]) -> None:
+    if not isinstance(state, dict) or state.keys() != rules.keys():
+        raise TypeError(f"the state of a generator must hold {', '.join(rules)}")
+    for name, rule in rules.items():
+        if isinstance(rule, dict):
+            _require_state(state[name], rule)
+        elif not _is(state[name], rule):
+            raise ValueError(f"{name} of a generator cannot be what it is")
+
+
+def _is(value: Any, rule: Any) -> bool:
+    if isinstance(rule, str):
+        return value == rule
+    if rule is None:
+        return isinstance(value, float) and np.isfinite(value)
+    if isinstance(rule[0], str):
+        return isinstance(value, np.ndarray) and (value.dtype.name, *value.shape) == rule
+    return type(value) is int and rule[0] <= value < rule[1]
+
+
+# --- Whether what was read from a file works: its parts fit one another, and it takes rows -------
+
+#: What fitted state is, of every learner that has it.
+_STATE: dict[str, Any] = {
+    "classes_": np.ndarray,
+    "feature_dtype_": Literal["float32", "float64"],
+    "feature_names_in_": np.ndarray,
+    "kernel_": Kernel,
+    "kernel_y_": Kernel,
+    "map_": FeatureMap,
+    "map_y_": FeatureMap,
+    "moments_": Moments,
+    "n_features_in_": int,
+    "sample_": RowSample | None,
+    "schema_": Schema | None,
+    "solution_": Solution | Optimum,
+    "target_shape_": tuple[int, ...],
+}
+
+#: What these rows may take on their way through a model, beside a multiple of the file's size.
+_ROW_BYTES, _ROW_TIMES = 1 << 26, 10
+
+#: Numbers of rows that a model is tried on: parts that fit one of them alone do not fit.
+_ROWS = (2, 3)
+
+#: Arrays of 8 bytes as wide as the features that a row may need at once.
+_ARRAYS = 4
+
+_CALLS = ("predict", "transform", "decision_function", "predict_proba", "score_samples")
+
+
+def require_learner(model: Any, fitted: dict[str, Any]) -> None:
+    """Refuse fitted state under the name of a method, of the wrong type, or that does not fit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        There is such.
+    """
+    for name, value in fitted.items():
+        if not name.isidentifier() or name.startswith("__") or hasattr(type(model), name):
+            raise TypeError(f"{name} is no name of fitted state")
+        if name in _STATE and not fits(value, _STATE[name], None):
+            raise TypeError(f"{name} must be of type {_STATE[name]}")
+        if name in FITTED and not is_finite(value):
+            raise ValueError(f"{name} must be finite")
+    if "fit_" in fitted:
+        _require_alike(_state_of(fitted["fit_"]))
+    elif fitted:
+        _require_alike(types.SimpleNamespace(**fitted))
+
+
+def _state_of(fit: Any) -> types.SimpleNamespace:
+    """Return what parts of a fitted value must agree about."""
+    inputs, summed = fit.inputs, getattr(fit, "summed", None)
+    parts = {
+        "n_features_in_": inputs.n_features_in,
+        "schema_": inputs.schema,
+        "map_": fit.chosen.map,
+        "classes_": inputs.classes,
+        "feature_names_in_": None if inputs.names is None else np.array(inputs.names),
+    }
+    if summed is not None:
+        parts |= {"moments_": summed.moments, "sample_": summed.sample}
+    return types.SimpleNamespace(**parts)
+
+
+def _require_alike(state: Any) -> None:
+    """Refuse parts that disagree about columns, features, targets or classes."""
+    schema, phi = getattr(state, "schema_", None), getattr(state, "map_", None)
+    raw = state.n_features_in_
+    columns = raw if schema is None else len(schema.feature_names)
+    pairs = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
+    if phi is not None:
+        pairs.append((phi.n_inputs, columns))
+    if (moments := getattr(state, "moments_", None)) is not None:
+        pairs.append((moments.n_features, state.map_.n_features))
+    if (sample := getattr(state, "sample_", None)) is not None:
+        pairs.append((sample.X.shape[1], columns))
+    if (names := getattr(state, "feature_names_in_", None)) is not None:
+        pairs.append((names.shape, (raw,)))
+    if (classes := getattr(state, "classes_", None)) is not None:
+        pairs.append((classes.shape, (len(set(classes.tolist())),)))
+    for found, expected in pairs:
+        if found != expected:
+            raise ValueError(f"parts of the model disagree: {found} and {expected}")
+
+
+def require_working(model: Any, size: int) -> None:
+    """Refuse a map or fitted learner that cannot take rows; ``size`` is that of its file.
+
+    Errors of bochner's own pass: zero need not be in the domain of a kernel.
+
+    Raises
+    ------
+    Exception
+        Whatever went wrong within.
+    """
+    if isinstance(model, FeatureMap):
+        _require_narrow(model, size)
+        for n in _ROWS:
+            _tried(model, np.zeros((n, model.n_inputs)))
+    elif isinstance(model, BaseEstimator) and hasattr(model, "n_features_in_"):
+        _require_predictions(copy.copy(model), size)
+
+
+def _require_predictions(model: Any, size: int) -> None:
+    schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
+    if phi is not None:
+        _require_narrow(phi, size)
+    columns = model.n_features_in_ if schema is None else len(schema.feature_names)
+    _require_room(columns, size)
+    for n in _ROWS:
+        rows = Blocks.from_arrays(np.zeros((n, columns)))
+        for name in _CALLS:
+            if hasattr(model, name):
+                _tried(getattr(model, name), rows)
+
+
+def _require_narrow(phi: FeatureMap, size: int) -> None:
+    if min(phi.n_inputs, phi.n_features) < 0:
+        raise ValueError("a map must have columns and features")
+    _require_room(phi.n_inputs + phi.n_features, size)
+
+
+def _require_room(width: int, size: int) -> None:
+    if 8 * max(_ROWS) * _ARRAYS * width > _ROW_TIMES * size + _ROW_BYTES:
+        raise ValueError(f"{width} columns and features are too many for a file of {size} bytes")
+
+
+def _tried(call: Any, rows: Any) -> None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            call(rows)
+        except BochnerError:
+            return
