@@ -40,7 +40,7 @@ NAMES = (
     "sgd",
     "double_descent",
     "plan",
-    "enough",
+    "required_features",
     "truth",
 )
 

@@ -31,7 +31,7 @@ plt.show()
 
 # %%
 # The search for the width, and what it found.
-width = bo.enough(kernel, "nystrom", X, alpha=alpha, random_state=0)
+width = bo.required_features(kernel, "nystrom", X, alpha=alpha, random_state=0)
 print(width)
 
 # %%

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from bochner import kernels
     from bochner.certificates.bounds.table import compare_bounds
     from bochner.certificates.certificate import Certificate, certify
-    from bochner.certificates.check_features import check_features
-    from bochner.certificates.check_kernel import check_kernel
+    from bochner.certificates.checks import check_features, check_kernel
     from bochner.certificates.comparison import Comparison, compare
-    from bochner.certificates.costs import CostCertificate, certify_costs
-    from bochner.certificates.pointwise import split_half_error, trust
-    from bochner.certificates.risk import risk
+    from bochner.certificates.pointwise import approximation_residual, split_half_error
+    from bochner.certificates.risk import CostCertificate, certify_costs, risk
     from bochner.data.blocks import Block, Blocks
     from bochner.data.schema import Schema
     from bochner.features import (
@@ -86,7 +84,7 @@ if TYPE_CHECKING:
     from bochner.planner.estimators import Plan, plan
     from bochner.report import ModelReport, report_model
     from bochner.selection.tuning import Tuning
-    from bochner.selection.width import Enough, draw, enough
+    from bochner.selection.width import Tolerance, draw, required_features
     from bochner.solvers.convex.losses import Huber
     from bochner.solvers.convex.regression_losses import CustomLoss
     from bochner.sums.moments import Moments
@@ -108,7 +106,6 @@ __all__ = [
     "CostCertificate",
     "CustomLoss",
     "DoubleDescent",
-    "Enough",
     "ExactKernel",
     "Explicit",
     "Fastfood",
@@ -156,9 +153,11 @@ __all__ = [
     "SpectrumDisplay",
     "Structured",
     "TensorSketch",
+    "Tolerance",
     "Tuning",
     "Uniform",
     "WidthDisplay",
+    "approximation_residual",
     "certify",
     "certify_costs",
     "check_features",
@@ -167,17 +166,16 @@ __all__ = [
     "compare_bounds",
     "double_descent",
     "draw",
-    "enough",
     "errors",
     "kernels",
     "load",
     "merge",
     "plan",
     "report_model",
+    "required_features",
     "risk",
     "save",
     "split_half_error",
-    "trust",
     "tune",
 ]
 
@@ -234,9 +232,9 @@ _NAMES = {
         "compare_bounds",
         "risk",
         "split_half_error",
-        "trust",
+        "approximation_residual",
     ),
-    "bochner.selection.width": ("Enough", "draw", "enough"),
+    "bochner.selection.width": ("Tolerance", "draw", "required_features"),
     "bochner.solvers.convex.losses": ("Huber",),
     "bochner.solvers.convex.regression_losses": ("CustomLoss",),
 }

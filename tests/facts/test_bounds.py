@@ -11,7 +11,14 @@ from scipy.stats import poisson
 
 import bochner as bo
 from bochner._core.random import stream
-from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certificates.bounds.matrix import (
+    Cut,
+    OperatorNorm,
+    ProjectionCost,
+    Spectral,
+    ZonalSpectral,
+    direction_leverage,
+)
 from bochner.certificates.bounds.pairwise import (
     Bernstein,
     Hoeffding,
@@ -19,8 +26,7 @@ from bochner.certificates.bounds.pairwise import (
     covering_constant,
 )
 from bochner.certificates.bounds.table import compare_bounds
-from bochner.certificates.bounds.zonal import Cut, ZonalSpectral, direction_leverage
-from bochner.certificates.leverage import draw_leverages, eigen
+from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.features.rules import Request, draw_map
 from bochner.kernels import (

@@ -11,12 +11,16 @@ from scipy.linalg import eigh
 
 import bochner as bo
 from bochner.certificates.certificate import certify
-from bochner.certificates.check_features import check_features
-from bochner.certificates.costs import certify_costs
-from bochner.certificates.lanczos import Whitened, steps_for
-from bochner.certificates.leverage import effective_dimension, intrinsic_dimension, leverage_scores
-from bochner.certificates.pointwise import split_half_error, trust
-from bochner.certificates.risk import Smoother, noise_variance, risk
+from bochner.certificates.checks import check_features
+from bochner.certificates.pencil import Whitened, steps_for
+from bochner.certificates.pointwise import (
+    approximation_residual,
+    effective_dimension,
+    intrinsic_dimension,
+    leverage_scores,
+    split_half_error,
+)
+from bochner.certificates.risk import Smoother, certify_costs, noise_variance, risk
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.bias import left_out
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
@@ -70,7 +74,7 @@ def test_lanczos_agrees_with_the_dense_eigenvalues(alpha, which):
 def test_tiles_do_not_matter(monkeypatch):
     phi, X = maps()[0], rows()
     whole = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
-    monkeypatch.setattr("bochner.certificates.lanczos.TILE", 70)
+    monkeypatch.setattr("bochner.certificates.pencil.TILE", 70)
     tiled = certify(phi, X, alpha=3.0, how="lanczos", random_state=0)
     assert tiled.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
     assert tiled.frobenius == pytest.approx(whole.frobenius, rel=1e-12)
@@ -233,7 +237,7 @@ def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
 def test_trust_bounds_every_entry_and_the_distance(method):
     X, k = rows(), Gaussian(1.5)
     phi = bo.draw(k, method, n_features=60, X=X[:200], random_state=0)
-    found = trust(phi, X)
+    found = approximation_residual(phi, X)
     E = k(X) - phi(X) @ phi(X).T
     np.testing.assert_allclose(found.residual, np.diag(E), atol=1e-9)
     bound = np.sqrt(np.outer(found.residual, found.residual))
@@ -248,20 +252,20 @@ def test_trust_bounds_every_entry_and_the_distance(method):
 def test_trust_is_one_at_landmarks_and_zero_far_away():
     X = rows(50)
     phi = bo.draw(2.0 * Gaussian(), bo.Nystrom(), n_features=50, X=X, random_state=0)
-    near, far = trust(phi, X), trust(phi, X + 100)
+    near, far = approximation_residual(phi, X), approximation_residual(phi, X + 100)
     assert near.score.min() > 1 - 1e-6
     assert far.score.max() < 1e-12
     assert far.size == pytest.approx(np.full(50, 2.0))
     assert "50 are held by less than half" in str(far)
     assert "less than half" not in str(near)
-    assert str(trust(phi, X[:0])) == "There are no rows."
+    assert str(approximation_residual(phi, X[:0])) == "There are no rows."
 
 
 def test_trust_of_float32_rows_knows_its_precision():
     X = rows(100).astype(np.float32)
     phi = bo.draw(Gaussian(1.5), bo.HermiteMercer(), n_features=60, X=X, random_state=0)
-    double = trust(phi, X.astype(np.float64)).residual
-    np.testing.assert_allclose(trust(phi, X).residual, double, atol=2e-6)
+    double = approximation_residual(phi, X.astype(np.float64)).residual
+    np.testing.assert_allclose(approximation_residual(phi, X).residual, double, atol=2e-6)
 
 
 # ---- dimensions and leverage
@@ -278,7 +282,7 @@ def test_dimensions_and_leverage_are_those_of_the_matrix():
 
 
 def test_leverage_of_features_is_that_of_their_matrix(monkeypatch):
-    monkeypatch.setattr("bochner.certificates.leverage.BLOCK", 50)
+    monkeypatch.setattr("bochner.certificates.pointwise.BLOCK", 50)
     phi, X = maps()[0], rows(120)
     K = phi(X) @ phi(X).T
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
@@ -524,10 +528,26 @@ def test_what_a_risk_says(experiment):
             InvalidInput,
             "both maps must be of one kernel",
         ),
-        (lambda f, n: trust(f, rows()), InvalidInput, "whose errors have both signs"),
-        (lambda f, n: trust(n, rows(d=2)), InvalidInput, "the 3 columns the map was drawn for"),
-        (lambda f, n: trust(np.tanh, rows()), InvalidInput, "trust: kernel must be given"),
-        (lambda f, n: trust(n, rows()).epsilon_bound(0), InvalidInput, "alpha must be a positive"),
+        (
+            lambda f, n: approximation_residual(f, rows()),
+            InvalidInput,
+            "whose errors have both signs",
+        ),
+        (
+            lambda f, n: approximation_residual(n, rows(d=2)),
+            InvalidInput,
+            "the 3 columns the map was drawn for",
+        ),
+        (
+            lambda f, n: approximation_residual(np.tanh, rows()),
+            InvalidInput,
+            "approximation_residual: kernel must be given",
+        ),
+        (
+            lambda f, n: approximation_residual(n, rows()).epsilon_bound(0),
+            InvalidInput,
+            "alpha must be a positive",
+        ),
         (
             lambda f, n: certify_costs(f, rows(20), rank=20),
             InvalidInput,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.certificates.check_features import check_features
+from bochner.certificates.checks import check_features
 from bochner.features.map import FeatureMap
 from bochner.kernels import Custom, Gaussian
 

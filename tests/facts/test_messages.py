@@ -103,10 +103,10 @@ def test_a_series_is_no_table(column):
 
 
 def test_rows_may_come_as_lists():
-    one = bo.enough(Gaussian(2.0), "fourier", X.tolist(), alpha=1.0, random_state=0)
+    one = bo.required_features(Gaussian(2.0), "fourier", X.tolist(), alpha=1.0, random_state=0)
     assert (
         one.n_features
-        == bo.enough(Gaussian(2.0), "fourier", X, alpha=1.0, random_state=0).n_features
+        == bo.required_features(Gaussian(2.0), "fourier", X, alpha=1.0, random_state=0).n_features
     )
 
 

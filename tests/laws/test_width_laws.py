@@ -8,7 +8,7 @@ from bochner.errors import InvalidInput
 from bochner.features.draw import draw as draw_width
 from bochner.kernels import Gaussian
 from bochner.selection import width
-from bochner.selection.width import Enough, enough, least_exact_error, penalty_for
+from bochner.selection.width import Tolerance, least_exact_error, penalty_for, required_features
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)
@@ -38,7 +38,9 @@ def small_sample(monkeypatch):
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
     """At 95 % a seed, four failures of twenty come by chance once in 63 runs of other seeds."""
     found = [
-        enough(KERNEL, method, rows(s), alpha=ALPHA, wanted=Enough(TOLERANCE), random_state=s)
+        required_features(
+            KERNEL, method, rows(s), alpha=ALPHA, wanted=Tolerance(TOLERANCE), random_state=s
+        )
         for s in range(20)
     ]
     errors = np.array([true_epsilon(f.map, rows(s)) for s, f in enumerate(found)])
@@ -55,10 +57,10 @@ def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
 
 @pytest.mark.usefixtures("small_sample")
 def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
-    wrong = Enough(TOLERANCE**0.5)
+    wrong = Tolerance(TOLERANCE**0.5)
     errors = [
         true_epsilon(
-            enough(
+            required_features(
                 KERNEL,
                 METHODS["random"],
                 rows(s),
@@ -75,7 +77,9 @@ def test_planted_fault_a_tolerance_taken_for_its_square_is_seen():
 
 def test_what_was_tried_is_told_in_order_and_in_words():
     X = rows(0, 300)
-    found = enough(KERNEL, "orthogonal", X, alpha=2.0, wanted=Enough(0.7), random_state=0)
+    found = required_features(
+        KERNEL, "orthogonal", X, alpha=2.0, wanted=Tolerance(0.7), random_state=0
+    )
     widths = [t.n_features for t in found.tried]
     assert widths[0] == 64
     seconds = [t.seconds for t in found.tried]
@@ -90,14 +94,14 @@ def test_what_was_tried_is_told_in_order_and_in_words():
 @pytest.mark.parametrize(
     ("wanted", "limit", "words"),
     [
-        (Enough(0.001, seconds=1e-9), "seconds", "the budget of seconds; more time"),
-        (Enough(0.001, bytes=32 * 130**2), "bytes", "the budget of memory"),
-        (Enough(1e-6), "rows", "the number of rows"),
+        (Tolerance(0.001, seconds=1e-9), "seconds", "the budget of seconds; more time"),
+        (Tolerance(0.001, bytes=32 * 130**2), "bytes", "the budget of memory"),
+        (Tolerance(1e-6), "rows", "the number of rows"),
     ],
 )
 def test_a_budget_that_binds_is_named_and_kept(wanted, limit, words):
     X = rows(0, 300)
-    found = enough(KERNEL, "orthogonal", X, alpha=3.0, wanted=wanted, random_state=0)
+    found = required_features(KERNEL, "orthogonal", X, alpha=3.0, wanted=wanted, random_state=0)
     assert found.limit == limit
     assert words in str(found)
     assert found.n_features <= {"seconds": 64, "bytes": 130, "rows": 300}[limit]
@@ -107,7 +111,7 @@ def test_an_open_method_ends_with_the_kernel_itself():
     """301 rows, an odd number, of which no smaller map holds enough."""
     X = rows(6, 301)
     kernel = Gaussian(0.2)
-    found = enough(kernel, "auto", X, alpha=1e-6, wanted=Enough(1e-3), random_state=0)
+    found = required_features(kernel, "auto", X, alpha=1e-6, wanted=Tolerance(1e-3), random_state=0)
     assert found.limit is None
     assert found.n_features == 301
     assert "Nystrom()" in str(found)
@@ -118,7 +122,7 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
     """Mercer maps have least error of the matrix here, and never reach the far rows: ε tells."""
     X = np.random.default_rng(0).standard_t(2.5, (900, 2))
     found, landmarks = (
-        enough(Gaussian(1.0), method, X, alpha=0.01, random_state=0)
+        required_features(Gaussian(1.0), method, X, alpha=0.01, random_state=0)
         for method in ("auto", "nystrom")
     )
     assert found.limit is None
@@ -128,7 +132,9 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
 def test_few_features_are_found_where_few_are_enough():
     X = rows(7, 300)
     kernel = Gaussian(20.0)
-    found = enough(kernel, "orthogonal", X, alpha=100.0, wanted=Enough(0.5), random_state=0)
+    found = required_features(
+        kernel, "orthogonal", X, alpha=100.0, wanted=Tolerance(0.5), random_state=0
+    )
     assert found.limit is None
     assert found.n_features < 16
     assert [t.n_features for t in found.tried[:3]] == [64, 32, 16]
@@ -138,7 +144,7 @@ def test_draw_is_enough_at_a_penalty():
     X = rows(1, 400)
     phi = bo.draw(KERNEL, "auto", n_features="auto", tolerance=0.2, alpha=4.0, X=X, random_state=0)
     assert true_epsilon(phi, X, 4.0) <= 0.2
-    asked = bo.draw(KERNEL, "auto", n_features=Enough(0.2), alpha=4.0, X=X, random_state=0)
+    asked = bo.draw(KERNEL, "auto", n_features=Tolerance(0.2), alpha=4.0, X=X, random_state=0)
     assert np.array_equal(asked(X), phi(X))
 
 
@@ -149,15 +155,17 @@ def test_a_fit_takes_as_many_features_as_its_penalty_needs():
     assert model.map_.n_features < 700
     assert "within 0.1 at alpha" in model.choice_.reason
     assert model.certificate_.epsilon <= 0.1
-    loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=Enough(0.9), random_state=0)
+    loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=Tolerance(0.9), random_state=0)
     assert loose.fit(X, y).map_.n_features < model.map_.n_features
 
 
 def test_an_excess_is_that_of_leave_one_out_over_the_exact_kernel():
     X = rows(5, 250)
     y = np.sin(2 * X[:, :1]) + 0.1 * np.random.default_rng(0).standard_normal((250, 1))
-    wanted = Enough(excess=0.05)
-    found = enough(KERNEL, "orthogonal", X, y=y, alpha=1.0, wanted=wanted, random_state=0)
+    wanted = Tolerance(excess=0.05)
+    found = required_features(
+        KERNEL, "orthogonal", X, y=y, alpha=1.0, wanted=wanted, random_state=0
+    )
     ours = least_exact_error(found.map.kernel, X, y)[0] * (1 + found.found.excess)
     Z = found.map(X)
     centred, target = Z - Z.mean(axis=0), y - y.mean()
@@ -202,7 +210,7 @@ def test_the_penalty_is_that_of_leave_one_out_by_brute_force():
     [
         ({"n_features": "auto", "alpha": 1.0}, r"requires X and alpha; got no X"),
         ({"n_features": "auto", "X": rows(0, 70)}, r"requires X and alpha; got no alpha"),
-        ({"n_features": "many", "n_inputs": 3}, r'positive integer, "auto" or Enough'),
+        ({"n_features": "many", "n_inputs": 3}, r'positive integer, "auto" or Tolerance'),
         ({"n_features": "auto", "X": rows(0, 70), "alpha": 0.0}, r"alpha must be"),
     ],
 )
@@ -214,8 +222,8 @@ def test_widths_that_cannot_be_found_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tolerance": 1.5}, r"tolerance must be above 0 and below 1; got 1.5"),
-        ({"tolerance": -0.1}, r"tolerance must be"),
+        ({"epsilon": 1.5}, r"epsilon must be above 0 and below 1; got 1.5"),
+        ({"epsilon": -0.1}, r"epsilon must be"),
         ({"excess": 0.0}, r"excess must be"),
         ({"seconds": 0}, r"seconds must be"),
         ({"bytes": 10}, r"bytes must be"),
@@ -223,4 +231,4 @@ def test_widths_that_cannot_be_found_are_refused(arguments, message):
 )
 def test_targets_that_are_none_are_refused(arguments, message):
     with pytest.raises(InvalidInput, match=message):
-        Enough(**arguments)
+        Tolerance(**arguments)

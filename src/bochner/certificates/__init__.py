@@ -1,25 +1,43 @@
 """Row 3a: how far features are from the kernel, on data and by theory."""
 
-from bochner.certificates.bounds.kind import Bound
-from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
+from bochner.certificates.bounds.matrix import (
+    OperatorNorm,
+    ProjectionCost,
+    Spectral,
+    ZonalSpectral,
+    direction_leverage,
+)
 from bochner.certificates.bounds.pairwise import (
     Bernstein,
+    Bound,
     Hoeffding,
     RahimiRecht,
     covering_constant,
 )
 from bochner.certificates.bounds.table import BoundComparison, ComparedBound, compare_bounds
-from bochner.certificates.bounds.zonal import ZonalSpectral, direction_leverage
 from bochner.certificates.certificate import Certificate, certify
-from bochner.certificates.check_features import FeatureCheck, FeatureLaw, check_features
-from bochner.certificates.check_kernel import Flaw, KernelCheck, check_kernel
+from bochner.certificates.checks import (
+    FeatureCheck,
+    FeatureLaw,
+    Flaw,
+    KernelCheck,
+    check_features,
+    check_kernel,
+)
 from bochner.certificates.comparison import Compared, Comparison, compare
-from bochner.certificates.costs import CostCertificate, certify_costs
-from bochner.certificates.leverage import effective_dimension, intrinsic_dimension, leverage_scores
-from bochner.certificates.pointwise import SplitHalf, Trust, split_half_error, trust
-from bochner.certificates.risk import Risk, risk
+from bochner.certificates.pointwise import (
+    ApproximationResidual,
+    SplitHalf,
+    approximation_residual,
+    effective_dimension,
+    intrinsic_dimension,
+    leverage_scores,
+    split_half_error,
+)
+from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 
 __all__ = [
+    "ApproximationResidual",
     "Bernstein",
     "Bound",
     "BoundComparison",
@@ -39,8 +57,8 @@ __all__ = [
     "Risk",
     "Spectral",
     "SplitHalf",
-    "Trust",
     "ZonalSpectral",
+    "approximation_residual",
     "certify",
     "certify_costs",
     "check_features",
@@ -54,5 +72,4 @@ __all__ = [
     "leverage_scores",
     "risk",
     "split_half_error",
-    "trust",
 ]

@@ -15,13 +15,17 @@ from bochner._core.checks import (
 )
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.certificates.lanczos import (
+from bochner.certificates.pencil import (
+    GROUPS,
     AllRows,
+    Distance,
+    Pencil,
+    distance,
+    excess_count,
     measure,
     operator_ratio,
     refuse_part,
 )
-from bochner.certificates.pencil import GROUPS, Distance, Pencil, distance, excess_count
 from bochner.certificates.sample import (
     Sample,
     double,

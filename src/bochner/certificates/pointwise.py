@@ -1,33 +1,181 @@
-"""The error of random features without one value of the kernel: two draws against each other.
+"""How many dimensions a kernel matrix has at a penalty, and which rows they hang on."""
 
-Independent unbiased maps A and B err independently, so E‖K_A − K_B‖² = E‖K_A − K‖² + E‖K_B − K‖²
-(Frobenius): their difference shows the error of each, and a quarter of it that of both together,
-[φ_A, φ_B]/√2. With Gram matrices
-
-    ‖K_A − K_B‖² = ‖Z_Aᵀ Z_A‖² + ‖Z_Bᵀ Z_B‖² − 2‖Z_Aᵀ Z_B‖²,
-
-one pass over rows of any number; ‖K‖² is ‖Z_Aᵀ Z_B‖² in the mean.
-
-That shows noise alone. What a series that is cut leaves out is the same in both draws, and their
-difference does not show it: such maps are refused, unless its trace is small beside the noise.
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
+from bochner.certificates.pencil import EPS
 from bochner.certificates.sample import double, kernel_of
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.bias import left_out
 from bochner.features.fourier import require_real
 from bochner.features.map import FeatureMap
+from bochner.kernels import Kernel
 
-#: Rows whose features are made together.
+#: Rows whose kernel matrix is decomposed densely: 800 MB, minutes.
+DENSE = 10_000
+
+#: Rows whose features are computed together.
 BLOCK = 4096
+
+
+class Eigen(NamedTuple):
+    """Eigenvalues of K, rising and not below zero, and its eigenvectors as columns."""
+
+    values: Float[np.ndarray, " n"]
+    vectors: Float[np.ndarray, "n n"]
+
+
+def leverage_scores(
+    source: Kernel | FeatureMap, X: Float[Array, "n d"], *, alpha: float
+) -> Float[np.ndarray, " n"]:
+    """Return the ridge leverage τ_i = (K(K + alpha I)⁻¹)_ii of each row: what only it tells.
+
+    Parameters
+    ----------
+    source : Kernel or FeatureMap
+        A kernel: exact, for at most 10,000 rows. A map: those of K̂ = Z Zᵀ,
+        z_i·(G + alpha I)⁻¹ z_i, for any number of rows. Where the map is within ε of the kernel at
+        alpha (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to 1/(1 − ε).
+    X : (n, d)
+    alpha : float
+        λ, above zero, on the scale of these n rows.
+
+    Returns
+    -------
+    tau : (n,)
+        Between 0 and 1; their sum is the effective dimension.
+
+    Raises
+    ------
+    InvalidInput
+        If alpha is not positive, or a kernel is given more than 10,000 rows.
+    NotPositive
+        If the kernel matrix has an eigenvalue below zero.
+
+    Notes
+    -----
+    Kernel: O(n³), memory 16n². Map: O(n D²) and one block of features. Source: Alaoui and
+    Mahoney (2015), definition 1.
+    """
+    alpha = positive(alpha, "leverage_scores", "alpha")
+    if isinstance(source, Kernel):
+        values, vectors = eigen(source, X, "leverage_scores")
+        return np.einsum("ij,j,ij->i", vectors, values / (values + alpha), vectors)
+    gram = _gram(source, X, "leverage_scores")
+    factor = cho_factor(gram + alpha * np.eye(len(gram)))
+    parts = [
+        np.einsum("ij,ji->i", Z, cho_solve(factor, Z.T))
+        for Z in _features(source, X, "leverage_scores")
+    ]
+    return np.clip(np.concatenate(parts), 0.0, 1.0)
+
+
+def effective_dimension(
+    source: Kernel | FeatureMap, X: Float[Array, "n d"], *, alpha: float
+) -> float:
+    """Return d_λ = Tr K(K + alpha I)⁻¹ of these rows, λ = alpha.
+
+    Parameters and cost are those of :func:`leverage_scores`, whose sum it is.
+    """
+    alpha = positive(alpha, "effective_dimension", "alpha")
+    values = _values(source, X, "effective_dimension")
+    return float(np.sum(values / (values + alpha)))
+
+
+def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> float:
+    """Return Tr K/‖K‖ of these rows: how many directions share the largest eigenvalue's size.
+
+    Parameters and cost are those of :func:`leverage_scores`. Between 1 and n; it does not change
+    with the scale of the kernel.
+    """
+    values = _values(source, X, "intrinsic_dimension")
+    return float(values.sum() / values[-1]) if values[-1] > 0 else 0.0
+
+
+def _values(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
+    """Eigenvalues, rising, of K or of G, which has those of K̂ but for zeros."""
+    if isinstance(source, Kernel):
+        return _not_negative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
+    return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
+
+
+def eigen(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Eigen:
+    """Return the eigendecomposition of the kernel matrix of these rows, checked."""
+    values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
+    return Eigen(_not_negative(values, who), vectors)
+
+
+def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
+    X = as_matrix(X, who)
+    if not 1 <= X.shape[0] <= DENSE:
+        raise InvalidInput(
+            f"{who}: X must have 1 to {DENSE:,} rows for the exact kernel; got {X.shape[0]:,}. "
+            "Pass a feature map in place of the kernel, or a sample of rows."
+        )
+    K = to_numpy(kernel(X)).astype(np.float64)
+    if not np.isfinite(K).all():
+        raise InvalidInput(f"{who}: kernel(X) must be finite; got NaN or infinity. Rescale X.")
+    return (K + K.T) / 2
+
+
+def _not_negative(values: Float[np.ndarray, " n"], who: str) -> Float[np.ndarray, " n"]:
+    if -values[0] > 100 * len(values) * EPS * np.abs(values).max():
+        raise NotPositive(
+            f"{who}: the kernel matrix must be positive semi-definite; its eigenvalues run from "
+            f"{values[0]:.3g} to {values[-1]:.3g}. Check the kernel: check_kernel(kernel, X)."
+        )
+    return np.maximum(values, 0.0)
+
+
+def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray, "b D"]]:
+    if not isinstance(phi, FeatureMap):
+        raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
+    require_real(phi, who)
+    X = as_matrix(X, who)
+    if X.shape[0] < 1:
+        raise InvalidInput(f"{who}: X must have at least one row; got none. Pass your rows.")
+    for start in range(0, X.shape[0], BLOCK):
+        yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
+
+
+def _gram(phi: FeatureMap, X: Array, who: str) -> Float[np.ndarray, "D D"]:
+    return sum((Z.T @ Z for Z in _features(phi, X, who)), np.zeros(()))
+
+
+def draw_leverages(
+    Z: Float[np.ndarray, "n D"], found: Eigen, alpha: float, features: int
+) -> Float[np.ndarray, " m"]:
+    """Return τ(ω) = Tr Z_ωᵀ(K + alpha I)⁻¹ Z_ω of each of the m random draws behind a map.
+
+    Z are features of m draws, ``features`` a draw: column i·m + j is the i-th of draw j, as in
+    Fourier and Gegenbauer maps, scaled by 1/√m. Their mean over ω is the effective dimension.
+    """
+    rotated = found.vectors.T @ Z
+    each = np.einsum("ij,i,ij->j", rotated, 1 / (found.values + alpha), rotated)
+    m = Z.shape[1] // features
+    return m * each.reshape(features, m).sum(axis=0)
+
+
+# --- The error of random features without one value of the kernel: two draws against each other
+#
+# Independent unbiased maps A and B err independently, so E‖K_A − K_B‖² = E‖K_A − K‖² + E‖K_B − K‖²
+# (Frobenius): their difference shows the error of each, and a quarter of it that of both together,
+# [φ_A, φ_B]/√2. With Gram matrices
+#
+#     ‖K_A − K_B‖² = ‖Z_Aᵀ Z_A‖² + ‖Z_Bᵀ Z_B‖² − 2‖Z_Aᵀ Z_B‖²,
+#
+# one pass over rows of any number; ‖K‖² is ‖Z_Aᵀ Z_B‖² in the mean.
+#
+# That shows noise alone. What a series that is cut leaves out is the same in both draws, and their
+# difference does not show it: such maps are refused, unless its trace is small beside the noise.
 
 #: Bias up to this share of the error is left unsaid: squares add up, so it is half a per cent.
 SMALL = 0.1
@@ -131,7 +279,8 @@ def _require_random(phi: FeatureMap) -> None:
     if phi.below_kernel:
         raise InvalidInput(
             "split_half_error requires random, unbiased features (Fourier, sketches); got "
-            f"{type(phi).__name__}, which stays below its kernel. trust(phi, X) has its error."
+            f"{type(phi).__name__}, which stays below its kernel. "
+            "approximation_residual(phi, X) has its error."
         )
 
 
@@ -176,12 +325,9 @@ def _grams(first: FeatureMap, second: FeatureMap, X: Array) -> tuple[Array, Arra
 # If Z Zᵀ ⪯ K for any rows, then for any two, seen or not, |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and
 # ‖K − Z Zᵀ‖ ≤ Tr(K − Z Zᵀ) = Σ e(x_i). No sample, no probability.
 
-#: Rows whose features are made together.
-BLOCK = 4096
-
 
 @dataclass(frozen=True, eq=False)
-class Trust:
+class ApproximationResidual:
     """How much of each row a map has; ``print`` says it in sentences.
 
     Attributes
@@ -217,7 +363,7 @@ class Trust:
 
         Certain, and loose where many directions are each left out a little: ``certify`` measures.
         """
-        alpha = positive(alpha, "Trust.epsilon_bound", "alpha")
+        alpha = positive(alpha, "ApproximationResidual.epsilon_bound", "alpha")
         return self.trace / (self.trace + alpha)
 
     def __str__(self) -> str:
@@ -238,7 +384,9 @@ class Trust:
         )
 
 
-def trust(phi: Any, X: Float[Array, "n d"], *, kernel: Any = None) -> Trust:
+def approximation_residual(
+    phi: Any, X: Float[Array, "n d"], *, kernel: Any = None
+) -> ApproximationResidual:
     """Return how much of each row a deterministic map has, for rows of a fit or rows to predict.
 
     Parameters
@@ -252,7 +400,7 @@ def trust(phi: Any, X: Float[Array, "n d"], *, kernel: Any = None) -> Trust:
 
     Returns
     -------
-    Trust
+    ApproximationResidual
 
     Raises
     ------
@@ -267,24 +415,24 @@ def trust(phi: Any, X: Float[Array, "n d"], *, kernel: Any = None) -> Trust:
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.certificates import trust
+    >>> from bochner.certificates import approximation_residual
     >>> X = np.random.default_rng(0).standard_normal((500, 2))
     >>> phi = bo.draw(bo.kernels.Gaussian(), "nystrom", n_features=100, X=X, random_state=0)
-    >>> near, far = trust(phi, [[0.0, 0.0], [9.0, 9.0]]).score
+    >>> near, far = approximation_residual(phi, [[0.0, 0.0], [9.0, 9.0]]).score
     >>> bool(near > 0.999 and far < 0.001)
     True
     """
-    kernel = kernel_of(phi, kernel, "trust")
+    kernel = kernel_of(phi, kernel, "approximation_residual")
     if not getattr(phi, "below_kernel", False):
         raise InvalidInput(
-            "trust requires a map that stays below its kernel (Nystrom, MercerHarmonic, "
-            f"HermiteMercer); got {type(phi).__name__}, whose errors have both signs. certify "
-            "measures those."
+            "approximation_residual requires a map that stays below its kernel (Nystrom, "
+            f"MercerHarmonic, HermiteMercer); got {type(phi).__name__}, whose errors have both "
+            "signs. certify measures those."
         )
-    X = as_matrix(X, "trust")
+    X = as_matrix(X, "approximation_residual")
     held = [_held(phi, X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK)]
     size = to_numpy(kernel.diag(double(X))).astype(np.float64)
-    return Trust(np.maximum(size - np.concatenate([np.empty(0), *held]), 0.0), size)
+    return ApproximationResidual(np.maximum(size - np.concatenate([np.empty(0), *held]), 0.0), size)
 
 
 def _held(phi: Any, X: Array) -> Float[np.ndarray, " b"]:

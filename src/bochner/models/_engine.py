@@ -28,7 +28,7 @@ from bochner.models._inputs import indicators, predict_blocks_of
 from bochner.selection.lengthscale import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.selection.metric import learn_metric
 from bochner.selection.tuning import Tuning
-from bochner.selection.width import Enough, as_enough, enough, penalty_for
+from bochner.selection.width import Tolerance, as_tolerance, penalty_for, required_features
 from bochner.sums.moments import (
     Accumulator,
     Moments,
@@ -80,9 +80,9 @@ def choose(
     ``search`` finds the kernel in its own way.
     """
     kernel, method = as_kernel(model.kernel), as_method(model.method)
-    width = as_enough(model.n_features) or model.n_features
+    width = as_tolerance(model.n_features) or model.n_features
     model.seed_ = seed_of(model.random_state)
-    wanted = needs_rows(kernel, method) or isinstance(width, Enough) or learns_metric(model)
+    wanted = needs_rows(kernel, method) or isinstance(width, Tolerance) or learns_metric(model)
     wanted = wanted or search is not None
     rows = presample(blocks, model.seed_, n_classes) if wanted else None
     n_rows = None if rows is None else count_rows(blocks)
@@ -110,7 +110,7 @@ def in_metric(
     kernel: Kernel | str,
     method: Method,
     rows: RowSample | None,
-    width: int | Enough,
+    width: int | Tolerance,
     share: float | None,
 ) -> Kernel | str:
     """Return the kernel in the metric that is learned from rows, or as it is if none is asked for.
@@ -119,7 +119,7 @@ def in_metric(
     """
     if not learns_metric(model):
         return kernel
-    sample, width = _some(rows), SEARCHED if isinstance(width, Enough) else _width(width)
+    sample, width = _some(rows), SEARCHED if isinstance(width, Tolerance) else _width(width)
     if isinstance(kernel, str) and kernel != "auto":
         kernel = choose_lengthscale(kernel, sample, width, model.seed_, share, method).kernel
     model.metric_ = learn_metric(kernel, sample, width, model.seed_, method=method)
@@ -165,7 +165,7 @@ def presample(blocks: Blocks, seed: int, n_classes: int = 0) -> RowSample:
 def prepare(
     kernel: Kernel | str,
     method: Method,
-    n_features: int | Enough,
+    n_features: int | Tolerance,
     n_inputs: int,
     sample: RowSample | None,
     seed: int,
@@ -180,11 +180,11 @@ def prepare(
     Without ``by_targets`` "auto" looks for the map that is nearest to the kernel.
     """
     if isinstance(kernel, str):
-        width = SEARCHED if isinstance(n_features, Enough) else n_features
+        width = SEARCHED if isinstance(n_features, Tolerance) else n_features
         search = choose_lengthscale(kernel, _some(sample), _width(width), seed, share, method)
     else:
         search = LengthscaleSearch(kernel)
-    if isinstance(n_features, Enough):
+    if isinstance(n_features, Tolerance):
         choice = _wide_enough(search.kernel, method, _some(sample), seed, n_features, share, n_rows)
         return Recipe(search, choice)
     rows = None if sample is None else sample.X
@@ -213,7 +213,7 @@ def _wide_enough(
     method: Method,
     sample: RowSample,
     seed: int,
-    wanted: Enough,
+    wanted: Tolerance,
     share: float | None,
     n_rows: int | None,
 ) -> Choice:
@@ -226,7 +226,7 @@ def _wide_enough(
     else:
         alpha = UNTOLD * n * float(kernel.diag(sample.X).mean())
     y = sample.y if sample.y.shape[1] else None
-    found = enough(
+    found = required_features(
         kernel, method, sample.X, alpha=alpha, wanted=wanted, y=y, n_rows=n, random_state=seed
     )
     require_real(found.map, "A fit")
@@ -251,7 +251,7 @@ def share_of(model: Any, blocks: Blocks, alpha: float | None) -> float | None:
     """
     left = (
         isinstance(model.kernel, str)
-        or isinstance(model.n_features, str | Enough)
+        or isinstance(model.n_features, str | Tolerance)
         or model.method == "auto"
         or isinstance(model.method, Auto)
     )

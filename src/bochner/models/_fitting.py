@@ -26,7 +26,7 @@ from bochner.kernels import Kernel
 from bochner.selection.lengthscale import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.selection.metric import LearnedMetric, learn_metric
 from bochner.selection.tuning import Tuning
-from bochner.selection.width import Enough, as_enough, enough, penalty_for
+from bochner.selection.width import Tolerance, as_tolerance, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision, require_room_for
 from bochner.sums.sample import SampleOf
@@ -51,7 +51,7 @@ class FeatureSpec:
         The class of the learner, as messages name it.
     kernel : Kernel or str
     method : Method
-    width : int or Enough
+    width : int or Tolerance
     learns_metric : bool
     precision : {"auto", "float32", "float64"}
     seed : int
@@ -60,7 +60,7 @@ class FeatureSpec:
     who: str
     kernel: Kernel | str
     method: Method
-    width: int | Enough
+    width: int | Tolerance
     learns_metric: bool
     precision: str
     seed: int
@@ -80,7 +80,7 @@ class FeatureSpec:
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
         known, how = as_kernel(kernel), as_method(method)
-        width = as_enough(n_features) or integer(n_features, "bochner", "n_features", 1)
+        width = as_tolerance(n_features) or integer(n_features, "bochner", "n_features", 1)
         return FeatureSpec(
             who, known, how, width, metric == "learned", precision, seed_of(random_state)
         )
@@ -88,13 +88,13 @@ class FeatureSpec:
     @property
     def width_to_search(self) -> int:
         """Width that kernels are compared at."""
-        return SEARCHED if isinstance(self.width, Enough) else self.width
+        return SEARCHED if isinstance(self.width, Tolerance) else self.width
 
     @property
     def is_open(self) -> bool:
         """Whether something is left that a penalty helps to choose."""
         named = isinstance(self.kernel, str)
-        return named or isinstance(self.width, Enough) or isinstance(self.method, Auto)
+        return named or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:
@@ -258,7 +258,7 @@ def _choice(
     by_targets: bool,
 ) -> Choice:
     """Draw the map, of the method and width that are chosen where they are open."""
-    if isinstance(spec.width, Enough):
+    if isinstance(spec.width, Tolerance):
         return _wide_enough(spec, spec.width, kernel, some(rows), n_rows, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if isinstance(spec.method, Auto):
@@ -278,7 +278,7 @@ def _targets(rows: RowSample | None, share: float | None, n_rows: int | None) ->
 
 def _wide_enough(
     spec: FeatureSpec,
-    wanted: Enough,
+    wanted: Tolerance,
     kernel: Kernel,
     rows: RowSample,
     n_rows: int | None,
@@ -293,7 +293,7 @@ def _wide_enough(
         alpha = penalty_for(kernel, rows.X, y, n, spec.seed)
     else:
         alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
-    found = enough(
+    found = required_features(
         kernel,
         spec.method,
         rows.X,

@@ -48,16 +48,16 @@ MATRICES = 4
 
 
 @dataclass(frozen=True)
-class Enough:
-    """``n_features=Enough(...)``: as many features as bring ε down to a tolerance.
+class Tolerance:
+    """``n_features=Tolerance(...)``: as many features as bring ε down to a tolerance.
 
     Parameters
     ----------
-    tolerance : float, default 0.1
+    epsilon : float, default 0.1
         Largest (ε, alpha)-spectral distance that is wanted, in (0, 1): the fit is then that of
         the exact kernel up to a factor 1/(1 − ε) in what theory guarantees for its risk.
     excess : float, optional
-        Instead of a tolerance on ε: how much the leave-one-out error may exceed that of the exact
+        Instead of `epsilon`: how much the leave-one-out error may exceed that of the exact
         kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
         many more rows than are sampled the exact kernel gains more from them than few features.
     seconds : float, optional
@@ -68,22 +68,22 @@ class Enough:
 
     Notes
     -----
-    ``n_features="auto"`` is ``Enough()``.
+    ``n_features="auto"`` is ``Tolerance()``.
     """
 
-    tolerance: float = 0.1
+    epsilon: float = 0.1
     excess: float | None = None
     seconds: float | None = None
     bytes: int | None = None
 
     def __post_init__(self) -> None:
-        share(self.tolerance, "Enough", "tolerance")
+        share(self.epsilon, "Tolerance", "epsilon")
         if self.excess is not None:
-            positive(self.excess, "Enough", "excess")
+            positive(self.excess, "Tolerance", "excess")
         if self.seconds is not None:
-            positive(self.seconds, "Enough", "seconds")
+            positive(self.seconds, "Tolerance", "seconds")
         if self.bytes is not None:
-            integer(self.bytes, "Enough", "bytes", MATRICES * 8 * FIRST**2)
+            integer(self.bytes, "Tolerance", "bytes", MATRICES * 8 * FIRST**2)
 
     @property
     def most_features(self) -> int:
@@ -112,7 +112,7 @@ class Width:
     ----------
     map : FeatureMap
     method : Method
-    wanted : Enough
+    wanted : Tolerance
         What was asked for.
     alpha : float
         The penalty that ε is for.
@@ -125,7 +125,7 @@ class Width:
 
     map: FeatureMap
     method: Method
-    wanted: Enough
+    wanted: Tolerance
     alpha: float
     tried: tuple[Tried, ...]
     limit: str | None = None
@@ -147,7 +147,7 @@ class Width:
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
-        target = f"{self.wanted.tolerance:g} at alpha = {self.alpha:.3g}"
+        target = f"{self.wanted.epsilon:g} at alpha = {self.alpha:.3g}"
         if self.wanted.excess is not None:
             measured += f", leave-one-out error {100 * self.found.excess:+.2g} %"
             target = f"{100 * self.wanted.excess:g} % of the exact kernel's error"
@@ -163,26 +163,26 @@ _LIMITS = {
 }
 
 
-def as_enough(n_features: Any, tolerance: float = 0.1) -> Enough | None:
+def as_tolerance(n_features: Any, tolerance: float = 0.1) -> Tolerance | None:
     """Return what is wanted where the width is open, or None where it is a number."""
-    if isinstance(n_features, Enough):
+    if isinstance(n_features, Tolerance):
         return n_features
     if isinstance(n_features, str):
         if n_features == "auto":
-            return Enough(tolerance)
+            return Tolerance(tolerance)
         raise InvalidInput(
-            f'n_features must be a positive integer, "auto" or Enough(...); got {n_features!r}.'
+            f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
         )
     return None
 
 
-def enough(
+def required_features(
     kernel: Kernel,
     method: Method | str,
     X: Float[Array, "n d"],
     *,
     alpha: float,
-    wanted: Enough | None = None,
+    wanted: Tolerance | None = None,
     y: Float[Array, "n t"] | None = None,
     n_rows: int | None = None,
     random_state: Seed = None,
@@ -198,10 +198,10 @@ def enough(
         Rows of the fit, or a random sample of them.
     alpha : float
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
-    wanted : Enough, default Enough()
+    wanted : Tolerance, default Tolerance()
         Tolerance and budgets.
     y : (n, t), optional
-        Targets, for ``Enough(excess=...)``.
+        Targets, for ``Tolerance(excess=...)``.
     n_rows : int, optional
         Rows of the fit where X is a sample of them.
     random_state : int, Generator, RandomState or None
@@ -223,11 +223,13 @@ def enough(
     m² D) for m sampled rows. Where the method is open and X are all rows, as many features as
     rows are the kernel itself.
     """
-    wanted = Enough() if wanted is None else wanted
-    alpha, seed = positive(alpha, "enough", "alpha"), seed_of(random_state)
+    wanted = Tolerance() if wanted is None else wanted
+    alpha, seed = positive(alpha, "required_features", "alpha"), seed_of(random_state)
     if wanted.excess is not None and y is None:
-        raise InvalidInput("enough: Enough(excess=...) compares errors of predictions; pass y.")
-    X = as_matrix(X, "enough")
+        raise InvalidInput(
+            "required_features: Tolerance(excess=...) compares errors of predictions; pass y."
+        )
+    X = as_matrix(X, "required_features")
     n = int(X.shape[0]) if n_rows is None else n_rows
     search = _Search(kernel, as_method(method), X, y, alpha, n, seed, wanted)
     low, high = search.double()
@@ -248,7 +250,7 @@ class _Search:
         alpha: float,
         n_rows: int,
         seed: int,
-        wanted: Enough,
+        wanted: Tolerance,
     ) -> None:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
@@ -333,7 +335,7 @@ class _Search:
     def _does(self, found: Tried) -> bool:
         if self._wanted.excess is not None:
             return found.excess <= self._wanted.excess
-        return found.epsilon <= MARGIN * self._wanted.tolerance
+        return found.epsilon <= MARGIN * self._wanted.epsilon
 
     def _try(self, width: int) -> Tried:
         phi = self._draw(width)
@@ -439,7 +441,7 @@ def draw(
     kernel: Kernel,
     method: Method | str = "auto",
     *,
-    n_features: int | str | Enough = 1024,
+    n_features: int | str | Tolerance = 1024,
     X: Float[Array, "n d"] | None = None,
     n_inputs: int | None = None,
     random_state: Seed = None,
@@ -456,9 +458,9 @@ def draw(
         How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
         ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
         "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform".
-    n_features : int or "auto" or Enough, default 1024
+    n_features : int or "auto" or Tolerance, default 1024
         D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
-        ``tolerance``; see :func:`bochner.enough`. Maps whose kernel needs fewer (Linear,
+        ``tolerance``; see :func:`bochner.required_features`. Maps whose kernel needs fewer (Linear,
         Constant, a Nyström map that has explained all) have fewer.
     X : (n, d), optional
         Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
@@ -495,7 +497,7 @@ def draw(
     >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
     True
     """
-    wanted = as_enough(n_features, tolerance)
+    wanted = as_tolerance(n_features, tolerance)
     if wanted is None:
         return draw_width(
             kernel,
@@ -510,4 +512,6 @@ def draw(
             'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
             f"got {'no X' if X is None else 'no alpha'}."
         )
-    return enough(kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state).map
+    return required_features(
+        kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
+    ).map

@@ -13,11 +13,16 @@ from bochner._core.checks import integer, positive
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.certificates.bounds.kind import Bound, chance_of, dense_rows
-from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral
-from bochner.certificates.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
-from bochner.certificates.bounds.zonal import ZonalSpectral
-from bochner.certificates.leverage import Eigen, draw_leverages, eigen
+from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral, ZonalSpectral
+from bochner.certificates.bounds.pairwise import (
+    Bernstein,
+    Bound,
+    Hoeffding,
+    RahimiRecht,
+    chance_of,
+    dense_rows,
+)
+from bochner.certificates.pointwise import Eigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import IID, Fourier, Gegenbauer, Method
 from bochner.features.rules import Request, draw_map

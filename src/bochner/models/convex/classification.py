@@ -38,7 +38,7 @@ from bochner.models.convex.penalty import (
     chosen_penalty,
     sampled,
 )
-from bochner.selection.width import as_enough
+from bochner.selection.width import as_tolerance
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.hessian import forward
 from bochner.solvers.convex.loss import Loss
@@ -158,7 +158,7 @@ def _choose(
 
     def search(kernel: Any, sample: RowSample) -> Any:
         nonlocal found
-        open_ = as_enough(model.n_features) is not None
+        open_ = as_tolerance(model.n_features) is not None
         width = _engine.SEARCHED if open_ else integer(model.n_features, "bochner", "n_features", 1)
         chosen, found = chosen_kernel(
             kernel, sample, rows(), learned, width, model.seed_, as_method(model.method)

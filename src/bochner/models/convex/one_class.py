@@ -22,7 +22,7 @@ from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_o
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.convex.nonsmooth import (
     Problem,
     State,
@@ -50,7 +50,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         A value is used as it is; of a name the lengthscale is the median distance between rows.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D.
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
@@ -92,7 +92,7 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         nu: float = 0.5,
         precision: str = "auto",
         tol: float = 1e-6,

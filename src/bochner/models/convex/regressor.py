@@ -22,7 +22,7 @@ from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_o
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.convex.early_stopping import stopped_early, take_steps
 from bochner.solvers.convex.lengths import best_constant
 from bochner.solvers.convex.loss import Loss
@@ -74,7 +74,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D.
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
@@ -138,7 +138,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         loss: str | Loss = "squared",
         quantiles: Any = (0.1, 0.5, 0.9),
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         alpha: float | str = "holdout",
         early_stopping: bool = False,

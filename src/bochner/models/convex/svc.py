@@ -20,7 +20,7 @@ from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import classification
 from bochner.models.convex.calibration import agreeing
 from bochner.selection.lengthscale import accepts_sparse
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.loss import Loss
 from bochner.solvers.convex.optimum import Optimum
@@ -50,7 +50,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         sample of the rows, as in :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D.
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
@@ -134,7 +134,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         C: float | str = "auto",
         loss: str = "squared_hinge",

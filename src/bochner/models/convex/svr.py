@@ -24,7 +24,7 @@ from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_o
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.convex.loss import Loss
 from bochner.solvers.convex.losses import EpsilonInsensitive, SquaredEpsilonInsensitive
 from bochner.solvers.convex.nonsmooth import Problem, descend, optimum
@@ -58,7 +58,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D.
     metric : None or "learned", default None
         "learned": columns are scaled and turned by the gradients of a few fits on a sample of
@@ -119,7 +119,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         C: float | str = "auto",
         epsilon: float | str = "auto",

@@ -27,7 +27,7 @@ from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, as_coverage
 from bochner.models.gaussian_process.predictive import Predictive
 from bochner.models.ridge.sums import require_alike
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import Moments, Precision
@@ -53,7 +53,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         lengthscale chosen from a sample of the rows; see :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D.
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
@@ -120,7 +120,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         noise: float | str = "evidence",
         amplitude: float | str = "evidence",

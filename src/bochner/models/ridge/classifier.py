@@ -17,7 +17,7 @@ from bochner.kernels import Kernel
 from bochner.models._base import Inputs
 from bochner.models._fitting import indicators, joined
 from bochner.models.ridge.estimator import RidgeEstimator, takes_pieces
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 
 
 class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
@@ -34,10 +34,10 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made, or "exact" for the kernel itself.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
         bring ε of the certificate to 0.1 at the penalty that is forecast; see
-        :func:`bochner.enough`. With "exact" the width of the preconditioner.
+        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
     metric : None or "learned", default None
         "learned": columns are scaled and turned first, by the average outer product of the
         gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
@@ -86,7 +86,7 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         alpha: float | str = "loo",
         alpha_per_target: bool = False,

@@ -37,7 +37,7 @@ from bochner.models._base import Inputs
 from bochner.models._fitting import Chosen, choose
 from bochner.models.ridge.fit import RidgeSpec, warned
 from bochner.models.ridge.sums import target_shape
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 from bochner.solvers.cg import (
     FeaturePreconditioner,
     Found,
@@ -317,7 +317,7 @@ def fit_exact(
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
     """Choose the kernel, and draw the preconditioner's features."""
-    width = WIDTH if isinstance(spec.features.width, Enough) else spec.features.width
+    width = WIDTH if isinstance(spec.features.width, Tolerance) else spec.features.width
     asked = replace(spec.features, width=width)
     alone = isinstance(asked.kernel, Kernel) and not asked.learns_metric and width <= ALONE
     with one_thread() if alone else nullcontext():

@@ -14,7 +14,7 @@ from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models._fitting import joined
 from bochner.models.ridge.estimator import RidgeEstimator, takes_pieces
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
@@ -36,10 +36,10 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
         in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
         the exact ones.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
         bring ε of the certificate to 0.1 at the penalty that is forecast; see
-        :func:`bochner.enough`. With "exact" the width of the preconditioner.
+        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
     metric : None or "learned", default None
         "learned": columns are scaled and turned first, by the average outer product of the
         gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
@@ -118,7 +118,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         metric: str | None = None,
         alpha: float | Sequence[float] | str = "loo",
         alpha_per_target: bool = False,

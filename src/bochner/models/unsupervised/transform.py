@@ -15,7 +15,7 @@ from bochner.models import _engine
 from bochner.models._inputs import fit_blocks_of, predict_blocks_of
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.selection.lengthscale import accepts_sparse
-from bochner.selection.width import Enough
+from bochner.selection.width import Tolerance
 
 
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -28,7 +28,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows (with ``y``: at the lengthscale of least leave-one-out error).
     method : Method or str, default "auto"
         How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Enough, default 1024
+    n_features : int, "auto" or Tolerance, default 1024
         D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
     random_state : int, Generator, RandomState or None, default None
 
@@ -58,7 +58,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         kernel: Kernel | str = "gaussian",
         *,
         method: Method | str = "auto",
-        n_features: int | str | Enough = 1024,
+        n_features: int | str | Tolerance = 1024,
         random_state: Seed = None,
     ) -> None:
         self.kernel = kernel

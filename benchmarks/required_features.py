@@ -66,7 +66,7 @@ def _draws(X: np.ndarray, alpha: float, method: Method, seeds: int) -> Iterator[
     K = kernel(X)
     L = cholesky(K + alpha * np.eye(len(X)), lower=True)
     for seed in range(seeds):
-        width = bo.enough(kernel, method, X, alpha=alpha, random_state=seed)
+        width = bo.required_features(kernel, method, X, alpha=alpha, random_state=seed)
         half = bo.draw(
             kernel, width.method, n_features=width.n_features // 4 * 2, X=X, random_state=seed
         )
