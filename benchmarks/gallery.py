@@ -17,7 +17,7 @@ from benchmarks.paper import figure1
 from benchmarks.pictures import dots, figure, save
 from bochner.errors import InvalidInput
 from bochner.features import Method
-from bochner.features.placements import Placement
+from bochner.features.fourier.placements import Placement
 from bochner.kernels import Gaussian
 
 __all__ = ["main"]

@@ -12,8 +12,8 @@ from sklearn.kernel_approximation import PolynomialCountSketch
 
 import bochner as bo
 from benchmarks.harness import Options, Row, compared, interleaved, judged
-from bochner.features.polysketch import PolySketch
-from bochner.features.tensorsketch import TensorSketch
+from bochner.features.sketch.polysketch import PolySketch
+from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.kernels import Polynomial
 
 __all__ = ["run"]

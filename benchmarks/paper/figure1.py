@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks.harness import Options, Row
 from bochner.kernels import NeuralTangent
-from bochner.kernels.angle import Angle
-from bochner.kernels.gegenbauer import coefficients, gegenbauers
+from bochner.kernels.zonal import Angle, coefficients, gegenbauers
 
 __all__ = ["draw", "run"]
 

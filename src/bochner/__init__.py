@@ -10,18 +10,16 @@ Names are loaded when first used, so that importing the package, and its command
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bochner import errors
-
 if TYPE_CHECKING:
-    from bochner import kernels
     from bochner.certificates.bounds.table import compare_bounds
     from bochner.certificates.certificate import Certificate, certify
     from bochner.certificates.checks import check_features, check_kernel
     from bochner.certificates.comparison import Comparison, compare
     from bochner.certificates.pointwise import approximation_residual, split_half_error
     from bochner.certificates.risk import CostCertificate, certify_costs, risk
-    from bochner.data.blocks import Block, Blocks
+    from bochner.data.blocks import Blocks
     from bochner.data.schema import Schema
+    from bochner.data.sources import Block
     from bochner.features import (
         IID,
         QMC,

@@ -9,7 +9,7 @@ import bochner as bo
 from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
 from bochner.features.auto import choose
 from bochner.features.judging import Targets, judge
-from bochner.features.rules import Request
+from bochner.features.method import Request
 from bochner.kernels import Gaussian, Linear
 
 N = 1200

@@ -28,7 +28,8 @@ from bochner.certificates.bounds.pairwise import (
 from bochner.certificates.bounds.table import compare_bounds
 from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.kernels import (
     Cauchy,
     Columns,

@@ -22,7 +22,7 @@ from bochner.certificates.pointwise import (
 )
 from bochner.certificates.risk import Smoother, certify_costs, noise_variance, risk
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.features.bias import left_out
+from bochner.features.random.gegenbauer import left_out
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,7 +8,7 @@ import bochner as bo
 from bochner.certificates import comparison
 from bochner.errors import InvalidInput, InvalidType, MissingDependency
 from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
-from bochner.features.expected import expected_error, paired_error
+from bochner.features.auto import expected_error, paired_error
 from bochner.kernels import Gaussian, Laplace, Matern, Polynomial
 
 SEEDS = 200

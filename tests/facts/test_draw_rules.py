@@ -26,7 +26,7 @@ from bochner.features import (
     draw,
 )
 from bochner.features.auto import Choice, choose
-from bochner.features.rules import Request
+from bochner.features.method import Request
 from bochner.kernels import (
     ArcCosine,
     Cauchy,

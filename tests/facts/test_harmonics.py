@@ -12,12 +12,11 @@ from scipy.special import gammainc, roots_gegenbauer
 from tolerance import assert_close
 
 from bochner._core import native
-from bochner.features.harmonics import harmonic_blocks, prefixes, programme
-from bochner.features.polar import Polar, polar_of
-from bochner.features.radii import MonomialFunctions, quantiles
+from bochner.features.mercer.harmonic import harmonic_blocks, prefixes, programme
+from bochner.features.mercer.radial import MonomialFunctions, Polar, polar_of, quantiles
 from bochner.kernels import Gaussian
-from bochner.kernels.gegenbauer import alpha, gegenbauers, orthonormals
-from bochner.kernels.gegenbauer import recurrence as coefficients
+from bochner.kernels.zonal import alpha, gegenbauers, orthonormals
+from bochner.kernels.zonal import recurrence as coefficients
 
 DEGREES = {1: 3, 2: 15, 3: 12, 4: 8, 5: 6, 9: 4, 20: 3, 50: 2}
 every_dimension = pytest.mark.parametrize("d", DEGREES)

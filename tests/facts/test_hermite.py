@@ -26,11 +26,9 @@ from bochner.features import (
     Projected,
     draw,
 )
-from bochner.features.columnwise import columnwise
-from bochner.features.hermite import SCALES, HermiteMap
-from bochner.features.laplacian import log_spectral_density
-from bochner.features.mercer import FLOOR, INTERPOLATION
-from bochner.features.products import best_products, products_of_rows
+from bochner.features.mercer.harmonic import FLOOR, INTERPOLATION
+from bochner.features.mercer.hermite import SCALES, HermiteMap, columnwise
+from bochner.features.mercer.products import best_products, log_spectral_density, products_of_rows
 from bochner.kernels import (
     Brownian,
     BrownianBridge,
@@ -47,7 +45,7 @@ from bochner.kernels import (
     Polynomial,
     Polynomials,
 )
-from bochner.kernels.gegenbauer import alpha
+from bochner.kernels.zonal import alpha
 
 # ---- Mehler's formula
 

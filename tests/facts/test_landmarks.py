@@ -10,8 +10,13 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar
 
 from bochner.features import KMeans, Nystrom, Pivoted, RidgeLeverage, Uniform, draw
-from bochner.features.leverage import Weighted, _chances, estimate, leverage_rows
-from bochner.features.streamed import landmarks_of
+from bochner.features.nystrom.landmarks import (
+    Weighted,
+    _chances,
+    estimate,
+    leverage_rows,
+)
+from bochner.features.nystrom.nystrom import landmarks_of
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.solvers.pivots import MODES, accept, randomly_pivoted_cholesky
 

@@ -26,7 +26,8 @@ from bochner.solvers.convex.losses import (
     Squared,
     SquaredEpsilonInsensitive,
 )
-from bochner.solvers.convex.newton import Convergence, minimise
+from bochner.solvers.convex.newton import minimise
+from bochner.solvers.convex.optimum import Convergence
 from bochner.sums.moments import Moments
 
 K, C = 4, 0.5

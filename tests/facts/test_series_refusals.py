@@ -16,7 +16,7 @@ from bochner.kernels import (
     Linear,
     LogDerivatives,
     Matern,
-    series,
+    dotproduct,
 )
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
 
@@ -95,9 +95,17 @@ REFUSED = {
         NotPositive,
         r"for each integer n, .* got array\(1\.\)",
     ),
-    "rate": (lambda: series.ExponentialSeries(0.0), InvalidInput, r"scale must be a positive"),
-    "power": (lambda: series.Binomial(-1), InvalidInput, r"power must be an integer, 0 or above"),
-    "offset": (lambda: series.Binomial(2, -1.0), InvalidInput, r"offset must be a non-negative"),
+    "rate": (lambda: dotproduct.ExponentialSeries(0.0), InvalidInput, r"scale must be a positive"),
+    "power": (
+        lambda: dotproduct.Binomial(-1),
+        InvalidInput,
+        r"power must be an integer, 0 or above",
+    ),
+    "offset": (
+        lambda: dotproduct.Binomial(2, -1.0),
+        InvalidInput,
+        r"offset must be a non-negative",
+    ),
 }
 
 

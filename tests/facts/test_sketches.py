@@ -10,6 +10,7 @@ import scipy.linalg
 import scipy.sparse
 from tolerance import assert_close
 
+from bochner._core.native import power_of_two
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,
@@ -20,11 +21,16 @@ from bochner.features import (
     TensorSketch,
     draw,
 )
-from bochner.features.polysketch import _balanced, capacity, power_of_two
-from bochner.features.positive import PositiveMap
-from bochner.features.powers import Inputs, Weights, energies, log_coefficients, shares
-from bochner.features.tensorsketch import CountSketch
-from bochner.features.treesteps import Hashed, Padded, Pairs
+from bochner.features.random.positive import PositiveMap
+from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced, capacity
+from bochner.features.sketch.powers import (
+    Inputs,
+    Weights,
+    energies,
+    log_coefficients,
+    shares,
+)
+from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
     Constant,
     DotExponential,
@@ -34,7 +40,12 @@ from bochner.kernels import (
     Matern,
     Polynomial,
 )
-from bochner.kernels.series import Binomial, Coefficients, ExponentialSeries, LogDerivatives
+from bochner.kernels.dotproduct import (
+    Binomial,
+    Coefficients,
+    ExponentialSeries,
+    LogDerivatives,
+)
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])

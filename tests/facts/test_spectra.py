@@ -13,11 +13,10 @@ from tolerance import assert_close, bernstein_bar, of
 
 from bochner.errors import InvalidInput, NotPositive
 from bochner.features import IID, QMC, Fourier, draw
-from bochner.features.far import FAR
+from bochner.features.map import FAR
 from bochner.kernels import Exponential, ExponentialPower, Gaussian, Periodic, SpectralMixture
-from bochner.kernels.periodic import HarmonicLaw
 from bochner.kernels.spectral import InverseChi2
-from bochner.kernels.stable import Stable
+from bochner.kernels.stationary_families import HarmonicLaw, Stable
 
 
 def at(kernel, r):

@@ -9,7 +9,8 @@ from bochner.solvers.convex import whole_newton
 from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
 from bochner.solvers.convex.lengths import next_best_length
 from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
-from bochner.solvers.convex.newton import Convergence, minimise
+from bochner.solvers.convex.newton import minimise
+from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.row_table import Table, changed
 
 

@@ -32,8 +32,8 @@ from bochner.kernels import (
     Polynomial,
     Zonal,
 )
-from bochner.kernels.angle import Angle, directions
 from bochner.kernels.radial import radial_kernels
+from bochner.kernels.zonal import Angle, directions
 
 NETWORKS = [  # kernel, cos θ, K
     (NeuralTangent(1), 0.3, 0.66184028904169110878540924292909),

@@ -14,9 +14,16 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw
-from bochner.features.combine import ModulatedMap, SketchedProduct, sketched
-from bochner.features.map import Concatenate, LinearMap, TensorProduct, same_arrays
-from bochner.features.nystrom import JITTER
+from bochner.features.map import (
+    Concatenate,
+    LinearMap,
+    ModulatedMap,
+    SketchedProduct,
+    TensorProduct,
+    same_arrays,
+    sketched,
+)
+from bochner.features.nystrom.nystrom import JITTER
 from bochner.features.rules import leaf_map
 from bochner.kernels import (
     Angular,

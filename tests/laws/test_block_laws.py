@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner._core.arrays import to_numpy
-from bochner.data.blocks import Block, Blocks, default_rows
+from bochner.data.blocks import Blocks, default_rows
 from bochner.data.sample import chosen_rows, row_priorities, sample_stream
 from bochner.data.schema import Schema
-from bochner.data.sources import Piece, cut
+from bochner.data.sources import Block, Piece, cut
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 

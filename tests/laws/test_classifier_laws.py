@@ -17,13 +17,13 @@ from sklearn.utils.class_weight import compute_sample_weight
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
-from bochner.features.landmarks import Pivoted
+from bochner.features.nystrom.landmarks import Pivoted
 from bochner.kernels import Gaussian
 from bochner.models import _engine, _feature_blocks
 from bochner.models._alike import fold_numbers
 from bochner.models.convex.calibration import agreeing, calibrate
 from bochner.models.convex.penalty import sampled
-from bochner.solvers.convex.newton import Convergence
+from bochner.solvers.convex.optimum import Convergence
 
 KERNEL = Gaussian(lengthscale=0.7)
 GAMMA = 0.5 / 0.7**2

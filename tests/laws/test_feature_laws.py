@@ -36,9 +36,9 @@ from bochner.features import (
     Uniform,
     draw,
 )
-from bochner.features.far import reach_of
-from bochner.features.fourier import FourierMap, FourierPhaseMap
-from bochner.features.nystrom import JITTER
+from bochner.features.fourier.fourier import FourierMap, FourierPhaseMap
+from bochner.features.map import reach_of
+from bochner.features.nystrom.nystrom import JITTER
 from bochner.kernels import Cauchy, Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern
 
 D = 24

@@ -18,9 +18,7 @@ from bochner._core import native
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features import Gegenbauer, draw
-from bochner.features.bias import left_out
-from bochner.features.gegenbauer import GegenbauerMap
-from bochner.features.rules_gegenbauer import draw_directions
+from bochner.features.random.gegenbauer import GegenbauerMap, draw_directions, left_out
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -30,8 +28,8 @@ from bochner.kernels import (
     NeuralTangent,
     Polynomial,
 )
-from bochner.kernels.gegenbauer import alpha, gegenbauers
 from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.zonal import alpha, gegenbauers
 
 D = 48
 

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from tolerance import assert_close, bar
 
 import bochner as bo
-from bochner.features.nystrom import Whitening
+from bochner.features.nystrom.nystrom import Whitening
 from bochner.kernels import Matern
 from bochner.models.gaussian_process.adaptation import left_out
 

@@ -14,7 +14,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.features import Compressed, Fourier, HermiteMercer, Nystrom, draw
-from bochner.features.hermite import HermiteMap
+from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels import Gaussian, Matern
 from bochner.persist.values import Arrays, decode, encode
 

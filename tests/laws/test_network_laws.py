@@ -23,8 +23,15 @@ from bochner.features import (
     Sign,
     draw,
 )
-from bochner.features.arccosine import ReLUMap, SignMap, polynomial_width
-from bochner.features.neural import NeuralMap, NeuralSketch, _halves, _weights
+from bochner.features.random.networks import (
+    NeuralMap,
+    NeuralSketch,
+    ReLUMap,
+    SignMap,
+    _halves,
+    _weights,
+    polynomial_width,
+)
 from bochner.kernels import NNGP, Angular, ArcCosine, Columns, Gaussian, NeuralTangent
 
 D = 48

@@ -23,9 +23,9 @@ from bochner.features import (
     RidgeLeverage,
     Uniform,
     draw,
-    nystrom,
 )
-from bochner.features.streamed import landmarks_of
+from bochner.features.nystrom import nystrom
+from bochner.features.nystrom.nystrom import landmarks_of
 from bochner.kernels import (
     Angular,
     ArcCosine,

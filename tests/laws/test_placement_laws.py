@@ -16,7 +16,7 @@ from tolerance import assert_close, bar
 
 from bochner.errors import InvalidInput
 from bochner.features import IID, QMC, Fastfood, Fourier, Orthogonal, Structured, draw
-from bochner.features.placements import orthonormal_rows
+from bochner.features.fourier.placements import orthonormal_rows
 from bochner.kernels import (
     Exponential,
     ExponentialPower,

@@ -24,11 +24,10 @@ from bochner.features import (
     TensorSketch,
     draw,
 )
-from bochner.features.polysketch import PolySketchMap
-from bochner.features.positive import PositiveMap
-from bochner.features.powers import Weights
-from bochner.features.tensorsketch import CountSketch, TensorSketchMap
-from bochner.features.treesteps import Node
+from bochner.features.random.positive import PositiveMap
+from bochner.features.sketch.polysketch import Node, PolySketchMap
+from bochner.features.sketch.powers import Weights
+from bochner.features.sketch.tensorsketch import CountSketch, TensorSketchMap
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.persist import load, save

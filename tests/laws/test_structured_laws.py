@@ -23,8 +23,13 @@ from bochner.features import (
     Structured,
     draw,
 )
-from bochner.features.fourier import FourierGridMap, FourierMap, FourierPhaseMap, require_real
-from bochner.features.structured import StructuredMap, chains_of
+from bochner.features.fourier.fourier import (
+    FourierGridMap,
+    FourierMap,
+    FourierPhaseMap,
+    require_real,
+)
+from bochner.features.fourier.placements import StructuredMap, chains_of
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, RationalQuadratic
 from bochner.persist.known import KNOWN
 
@@ -117,7 +122,7 @@ def test_every_array_library_gives_the_features_of_numpy(phi, xp, dtype):
 
 @every_map
 def test_sparse_rows_give_the_features_of_dense_rows(phi, monkeypatch):
-    monkeypatch.setattr("bochner.features.structured.CELLS", 700)  # seven rows at a time
+    monkeypatch.setattr("bochner.features.fourier.placements.CELLS", 700)  # seven rows at a time
     X = np.where(np.abs(rows(30)) < 1, 0, rows(30))
     for make in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
         assert (phi(make(X)) == phi(X)).all()

@@ -7,7 +7,7 @@ import bochner as bo
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
 from bochner.features import Fourier, Given, KMeans, Nystrom, Uniform
-from bochner.features.nystrom import COARSE
+from bochner.features.nystrom.nystrom import COARSE
 from bochner.kernels import Gaussian, Matern, Polynomial
 from bochner.models.ridge import sums
 from bochner.sums.executor import Local

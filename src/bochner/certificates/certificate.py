@@ -35,9 +35,9 @@ from bochner.certificates.sample import (
     sample,
 )
 from bochner.errors import InvalidInput
-from bochner.features.bias import left_out
-from bochner.features.fourier import require_real
+from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
+from bochner.features.random.gegenbauer import left_out
 
 #: Bias up to this share of ε leaves it a matter of noise.
 SMALL = 0.1

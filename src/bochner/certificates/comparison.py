@@ -28,7 +28,8 @@ from bochner.features import (
 from bochner.features.auto import contenders, predicted_error, relative_error, width_of
 from bochner.features.draw import as_method
 from bochner.features.map import FeatureMap
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 
 

@@ -14,9 +14,9 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import EPS
 from bochner.certificates.sample import double, kernel_of
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.features.bias import left_out
-from bochner.features.fourier import require_real
+from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
+from bochner.features.random.gegenbauer import left_out
 from bochner.kernels import Kernel
 
 #: Rows whose kernel matrix is decomposed densely: 800 MB, minutes.

@@ -29,7 +29,7 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import EPS, distance, spectrum
 from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
-from bochner.features.fourier import require_real
+from bochner.features.fourier.fourier import require_real
 
 
 @dataclass(frozen=True)

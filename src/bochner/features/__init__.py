@@ -1,28 +1,24 @@
 """Row 2: a kernel and a method become columns."""
 
-from bochner.features.arccosine import ReLU, Sign
 from bochner.features.auto import Auto
-from bochner.features.compressed import Compressed
 from bochner.features.draw import draw
-from bochner.features.explicit import Explicit
-from bochner.features.fourier import Fourier
-from bochner.features.gegenbauer import Gegenbauer
-from bochner.features.hermite import HermiteMercer
-from bochner.features.histogram import HistogramSampling
-from bochner.features.landmarks import Given, KMeans, Pivoted, RidgeLeverage, Uniform
-from bochner.features.laplacian import LaplacianEigenfunctions
-from bochner.features.maclaurin import Maclaurin
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.histogram import HistogramSampling
+from bochner.features.fourier.placements import IID, QMC, Fastfood, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap
-from bochner.features.mercer import MercerHarmonic
+from bochner.features.mercer.harmonic import MercerHarmonic
+from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
 from bochner.features.method import Method
-from bochner.features.neural import NeuralTangentFeatures
-from bochner.features.nystrom import Nystrom
-from bochner.features.placements import IID, QMC, Grid, Orthogonal
-from bochner.features.polysketch import PolySketch
-from bochner.features.positive import Positive
-from bochner.features.projected import Projected
-from bochner.features.structured import Fastfood, Structured
-from bochner.features.tensorsketch import TensorSketch
+from bochner.features.nystrom.landmarks import Given, KMeans, Pivoted, RidgeLeverage, Uniform
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.projections import Compressed, Projected
+from bochner.features.random.gegenbauer import Gegenbauer
+from bochner.features.random.networks import NeuralTangentFeatures, ReLU, Sign
+from bochner.features.random.positive import Positive
+from bochner.features.sketch.maclaurin import Maclaurin
+from bochner.features.sketch.polysketch import PolySketch
+from bochner.features.sketch.tensorsketch import TensorSketch
 
 __all__ = [
     "IID",

@@ -2,24 +2,21 @@
 
 import numpy as np
 
-import bochner.features.rules_fourier
-import bochner.features.rules_gegenbauer  # noqa: F401  its rule
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
-from bochner.features.fourier import Fourier
-from bochner.features.hermite import HermiteMercer
-from bochner.features.landmarks import Uniform
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.map import FeatureMap
-from bochner.features.mercer import MercerHarmonic
-from bochner.features.method import Method
-from bochner.features.nystrom import Nystrom
-from bochner.features.placements import IID, QMC, Orthogonal
-from bochner.features.rules import Request, draw_map
-from bochner.features.structured import Structured
+from bochner.features.mercer.harmonic import MercerHarmonic
+from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.method import Method, Request
+from bochner.features.nystrom.landmarks import Uniform
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 
 #: Names that stand for methods wherever a method is asked for.

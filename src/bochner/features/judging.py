@@ -17,14 +17,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
-from bochner.solvers.ridge.eigen import (
-    TINY,
-    Eigen,
-    decompose,
-    floor,
-    leave_one_out,
-    penalties,
-)
+from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, floor, leave_one_out, penalties
 from bochner.solvers.ridge.solution import best_of
 from bochner.sums.moments import Moments
 
@@ -37,23 +30,12 @@ ROUNDING = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What sampled rows are to be fitted to, and the fit that the sample stands for.
-
-    Attributes
-    ----------
-    y : (m, t) float64
-    w : (m,) float64
-        Weights, positive.
-    n_rows : int
-        Rows of the fit, m or more.
-    share : float or None
-        A given penalty a row (alpha/n); None where the fit chooses it.
-    """
+    """What sampled rows are to be fitted to, and the fit that the sample stands for."""
 
     y: Float[Array, "m t"]
-    w: Float[Array, " m"]
-    n_rows: int
-    share: float | None = None
+    w: Float[Array, " m"]  # Weights, positive
+    n_rows: int  # Rows of the fit, m or more
+    share: float | None = None  # A given penalty a row (alpha/n); None where the fit chooses it
 
     def take(self, rows: Array) -> "Targets":
         """Return those of these rows."""
@@ -61,24 +43,13 @@ class Targets:
 
 
 class LeftOut(NamedTuple):
-    """Leave-one-out mean squared errors of ridge regression on features, and what they are of.
-
-    Attributes
-    ----------
-    moments : Moments
-    eigen : Eigen
-    alphas : (a,) float64
-        Penalties, ascending.
-    errors : (a,) float64
-    n_rows : int
-        Rows of positive weight.
-    """
+    """Leave-one-out mean squared errors of ridge regression on features, and what they are of."""
 
     moments: Moments
     eigen: Eigen
-    alphas: Float[Array, " a"]
+    alphas: Float[Array, " a"]  # Penalties, ascending
     errors: Float[Array, " a"]
-    n_rows: int
+    n_rows: int  # Rows of positive weight
 
 
 def left_out(
@@ -106,18 +77,10 @@ def left_out(
 
 
 class Judgement(NamedTuple):
-    """What a fit to all rows will find.
+    """What a fit to all rows will find."""
 
-    Attributes
-    ----------
-    error : float
-        Mean squared error.
-    penalty : float
-        The penalty, as a share of ‖G‖.
-    """
-
-    error: float
-    penalty: float
+    error: float  # Mean squared error
+    penalty: float  # The penalty, as a share of ‖G‖
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgement:

@@ -1,6 +1,14 @@
-"""Feature maps: values that turn rows into columns, and their combinations."""
+"""float32 rows far from the origin, for maps that multiply rows by frequencies.
+
+An angle ω·x is rounded in proportion to |ω| |x|: rows 10⁶ from the origin, of spread one, have
+angles that are off by a tenth in float32, whatever their differences are. A kernel of x − y knows
+no origin; but a shift of the origin would have to be chosen from rows, and maps of equal seeds
+drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
+their features rounded. Which rows these are depends on each row alone.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, singledispatch
 from typing import Any
@@ -11,12 +19,86 @@ from bochner._core.arrays import (
     array_namespace,
     as_matrix,
     dense,
+    is_numpy,
+    is_sparse,
     moved,
+    precision,
+    taken,
 )
+from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.far import with_far_rows
-from bochner.kernels import Bilinear, Columns, Kernel, Mahalanobis, SkewedChi2, Warped
+from bochner.kernels import (
+    Bilinear,
+    Columns,
+    Kernel,
+    Mahalanobis,
+    Modulated,
+    Normalised,
+    SkewedChi2,
+    Warped,
+)
+
+#: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
+FAR = 1024.0
+
+#: Beyond it a reach is no number.
+LARGEST = float(np.finfo(np.float64).max)
+
+
+def reach_of(W: Float[Array, "d m"]) -> float:
+    """Return |ω| of a frequency in the middle: some of heavy-tailed kernels are without bound.
+
+    Of those that turn at all: most frequencies of a periodic kernel may be zero.
+    """
+    lengths = norms(W, axis=0)
+    turning = lengths[lengths > 0]
+    return float(np.median(turning)) if turning.size else 0.0
+
+
+def norms(A: Float[Array, "..."], axis: int) -> Array:
+    """Return Euclidean norms along an axis; squares of very large numbers do not overflow."""
+    largest = float(np.abs(A).max(initial=0.0)) or 1.0
+    return largest * np.linalg.norm(A / largest, axis=axis)
+
+
+def with_far_rows(
+    X: Float[Array, "n d"], reach: float, features: Callable[[Array], Array]
+) -> Float[Array, "n D"]:
+    """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
+    if reach == 0.0 or precision(X) == np.float64 or X.shape[0] == 0:
+        return features(X)
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        far = _lengths(X) * min(reach, LARGEST) > FAR
+    if not bool(array_namespace(far).any(far)):
+        return features(X)
+    if not (is_numpy(X) or is_sparse(X)):
+        return _chosen(X, far, features)
+    if far.all():
+        return features(X.astype(np.float64)).astype(np.float32)
+    Z = features(X)
+    Z[far] = features(X[np.flatnonzero(far)].astype(np.float64))
+    return Z
+
+
+def _lengths(X: Float[Array, "n d"]) -> Array:
+    """Return |x| of each row, in float64."""
+    if is_sparse(X):
+        return np.sqrt(np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1))
+    if is_numpy(X):
+        return np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    xp = array_namespace(X)
+    return xp.sqrt(xp.sum(xp.astype(X, xp.float64) ** 2, axis=1))
+
+
+def _chosen(X: Array, far: Array, features: Callable[[Array], Array]) -> Array:
+    """Return both, chosen by rows: other libraries may not pick rows by a condition."""
+    xp = array_namespace(X)
+    precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
+    return xp.where(far[:, None], precise, features(X))
+
+
+# --- Feature maps: values that turn rows into columns, and their combinations --------------------
 
 
 class FeatureMap(ABC):
@@ -104,21 +186,15 @@ class ConstantMap(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.inputs
 
     @property
     def n_features(self) -> int:
-        """Always 1."""
         return 1
 
-    @property
-    def below_kernel(self) -> bool:
-        """Exact, so below."""
-        return True
+    below_kernel = True  # exact, so below
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n 1"]:
-        """Return the column √c."""
         column = np.full((X.shape[0], 1), self.value**0.5)
         return moved(column, like=X)
 
@@ -132,21 +208,15 @@ class LinearMap(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.inputs
 
     @property
     def n_features(self) -> int:
-        """D = d."""
         return self.inputs
 
-    @property
-    def below_kernel(self) -> bool:
-        """Exact, so below."""
-        return True
+    below_kernel = True  # exact, so below
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return X, dense."""
         return dense(X)
 
 
@@ -160,26 +230,21 @@ class ScaledMap(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.inner.n_inputs
 
     @property
     def n_features(self) -> int:
-        """D of the map that is scaled."""
         return self.inner.n_features
 
     @property
     def reach(self) -> float:
-        """As the map that is scaled."""
         return self.inner.reach
 
     @property
     def below_kernel(self) -> bool:
-        """As the map that is scaled."""
         return self.inner.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return √c φ(X)."""
         return self.scale**0.5 * self.inner.features(X)
 
 
@@ -192,26 +257,21 @@ class Concatenate(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.parts[0].n_inputs
 
     @property
     def n_features(self) -> int:
-        """Sum of the parts' D."""
         return sum(part.n_features for part in self.parts)
 
     @property
     def reach(self) -> float:
-        """The largest of the parts."""
         return max(part.reach for part in self.parts)
 
     @property
     def below_kernel(self) -> bool:
-        """If every part is."""
         return all(part.below_kernel for part in self.parts)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the parts' features side by side."""
         columns = [part.features(X) for part in self.parts]
         return array_namespace(columns[0]).concat(columns, axis=1)
 
@@ -226,26 +286,21 @@ class TensorProduct(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.left.n_inputs
 
     @property
     def n_features(self) -> int:
-        """D₁·D₂."""
         return self.left.n_features * self.right.n_features
 
     @property
     def reach(self) -> float:
-        """The larger of both."""
         return max(self.left.reach, self.right.reach)
 
     @property
     def below_kernel(self) -> bool:
-        """If both are: the entrywise product of psd matrices is psd (Schur)."""
         return self.left.below_kernel and self.right.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return all products of a feature of the left and one of the right."""
         left, right = self.left.features(X), self.right.features(X)
         product = left[:, :, None] * right[:, None, :]
         return array_namespace(product).reshape(product, (X.shape[0], self.n_features))
@@ -261,26 +316,21 @@ class OnInputs(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have."""
         return self.inputs
 
     @property
     def n_features(self) -> int:
-        """D of the map behind the change of inputs."""
         return self.inner.n_features
 
     @cached_property
     def reach(self) -> float:
-        """That of the map behind the change of inputs, if this is linear."""
         return self.inner.reach * _stretch(self.kernel)
 
     @property
     def below_kernel(self) -> bool:
-        """As the map behind the change of inputs."""
         return self.inner.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return φ of the inputs that the kernel's inner kernel sees."""
         turned = lambda X: self.inner.features(inner_inputs(self.kernel, X))
         return with_far_rows(X, self.reach, turned)
 
@@ -318,6 +368,21 @@ def _(kernel: SkewedChi2, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
     return kernel.logs(X)
 
 
+def in_double(X: Array) -> tuple[Any, Array]:
+    """Return the functions of X's library, and X in float64."""
+    xp = array_namespace(X)
+    return xp, xp.astype(X, xp.float64, copy=False)
+
+
+def left_over(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Return e(x) = k(x, x) − |φ(x)|² of a map below its kernel, in float64, never below zero."""
+    X = X if is_sparse(X) else in_double(X)[1]
+    Z = phi(X)
+    xp = array_namespace(Z)
+    e = phi.kernel.diag(X) - xp.sum(Z * Z, axis=1)
+    return xp.maximum(e, xp.zeros_like(e))
+
+
 def same_arrays(a: Any, b: Any) -> bool:
     """Whether two maps are of one kind and hold equal values, so that their features are equal."""
     if type(a) is not type(b):
@@ -332,3 +397,120 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, tuple):
         return len(x) == len(y) and all(_same(u, v) for u, v in zip(x, y, strict=True))
     return bool(np.array_equal(x, y))
+
+
+# --- Maps made of maps: rows multiplied by a function, and products too wide to be written out ---
+
+#: Rows that are sketched together: they stay in a core's own cache.
+BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class ModulatedMap(FeatureMap):
+    """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
+
+    kernel: Modulated | Normalised
+    inner: FeatureMap
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inner.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inner.n_features
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.inner.below_kernel
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if not isinstance(self.kernel, Normalised):
+            return self.kernel.factor(X)[:, None] * self.inner.features(X)
+        U = self.kernel.rows(X)
+        return _rounded(self.kernel.factor(U)[:, None] * self.inner.features(U), X)
+
+
+def _rounded(Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    """Return Z, real or complex, in the precision of X."""
+    xp, single = array_namespace(Z), precision(X) == np.float32
+    if xp.isdtype(Z.dtype, "complex floating"):
+        return xp.astype(Z, xp.complex64 if single else xp.complex128, copy=False)
+    return xp.astype(Z, xp.float32 if single else xp.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedProduct(FeatureMap):
+    """D random numbers of φ₁(x) ⊗ φ₂(x): a product of kernels at any width.
+
+    z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with H the Hadamard matrix of
+    signs, random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
+
+    Attributes
+    ----------
+    left, right : FeatureMap
+        φ₁ and φ₂, padded with zeros to a power of two.
+    signs : (D₁,) and (D₂,) int8
+        s₁ and s₂.
+    rows : (2, D) int64
+        i and j. Each walks through all rows before it repeats one.
+
+    Notes
+    -----
+    Unbiased for φ₁ · φ₁ times φ₂ · φ₂; the variance of an entry is about
+    (|u|²|u'|² + 2⟨u, u'⟩²)(|v|²|v'|² + 2⟨v, v'⟩²)/D − ⟨u, u'⟩²⟨v, v'⟩²/D, at most 9/D on the
+    diagonal of a kernel with k(x, x) = 1. Cost beyond φ₁ and φ₂: O(n (P log P + D)), P the larger
+    of the padded widths; no D₁ D₂ anywhere.
+    """
+
+    kernel: Kernel
+    left: FeatureMap
+    right: FeatureMap
+    left_signs: Float[Array, " D1"]
+    right_signs: Float[Array, " D2"]
+    rows: Float[Array, "2 D"]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.left.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.rows.shape[1]
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        left, right = self.left.features(X), self.right.features(X)
+        if not is_numpy(left):
+            return self._sampled(left, right)
+        Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
+        for start in range(0, X.shape[0], BLOCK):
+            rows = slice(start, start + BLOCK)
+            Z[rows] = self._sampled(left[rows], right[rows])
+        return Z
+
+    def _sampled(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
+        first = taken(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
+        first *= self.n_features**-0.5
+        first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
+        return first
+
+
+def sketched(
+    kernel: Kernel, left: FeatureMap, right: FeatureMap, width: int, rng: np.random.Generator
+) -> SketchedProduct:
+    """Draw a sketch of this width of the product of two maps.
+
+    The first half of a wider one has the same rows and signs, but for its factor.
+    """
+    sizes = left.n_features, right.n_features
+    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
+    rows = np.stack([in_rounds(power_of_two(size), width, rng.spawn(1)[0]) for size in sizes])
+    return SketchedProduct(kernel, left, right, first, second, rows)
+
+
+def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
+    """Return ``count`` numbers below ``size``: random permutations of all, one after the other."""
+    rounds = [rng.permutation(size) for _ in range(-(-count // size))]
+    return np.concatenate([np.empty(0, np.int64), *rounds])[:count]

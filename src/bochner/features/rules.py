@@ -17,23 +17,23 @@ import numpy as np
 
 from bochner._core.checks import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.combine import ModulatedMap, sketched
 from bochner.features.map import (
     Concatenate,
     ConstantMap,
     FeatureMap,
     LinearMap,
+    ModulatedMap,
     OnInputs,
     ScaledMap,
     TensorProduct,
     inner_inputs,
+    sketched,
 )
-from bochner.features.method import Method
-from bochner.features.nystrom import Nystrom, nystrom_map
-from bochner.features.request import Request
-from bochner.features.structure import exact_width
+from bochner.features.method import Method, Request
+from bochner.features.nystrom.nystrom import Nystrom, nystrom_map
 from bochner.features.widths import (
     even_factor_widths,
+    exact_width,
     expansion,
     factor_widths,
     series,

@@ -8,16 +8,25 @@ Gaussian(lengthscale=0.7)
 array([[3.]])
 """
 
-from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised
-from bochner.kernels.angle import NNGP, Angular, ArcCosine, Homogeneous, NeuralTangent
+from bochner.kernels.algebra import (
+    Bilinear,
+    Columns,
+    Exp,
+    Mahalanobis,
+    Modulated,
+    Normalised,
+    Warped,
+)
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge, FourierSeries, Polynomials
-from bochner.kernels.custom import Custom
 from bochner.kernels.dotproduct import (
+    Coefficients,
     DotExponential,
     DotProduct,
     DotProductKernel,
     Linear,
+    LogDerivatives,
     Polynomial,
+    PowerSeries,
 )
 from bochner.kernels.histogram import (
     Additive,
@@ -26,12 +35,7 @@ from bochner.kernels.histogram import (
     JensenShannon,
     SkewedChi2,
 )
-from bochner.kernels.inputs import Columns, Mahalanobis, Warped
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.matern import Matern
-from bochner.kernels.periodic import Periodic, SpectralMixture
-from bochner.kernels.series import Coefficients, LogDerivatives, PowerSeries
-from bochner.kernels.stable import ExponentialPower
+from bochner.kernels.kernel import Constant, Custom, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import (
     Cauchy,
     CoordinateWise,
@@ -42,7 +46,17 @@ from bochner.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
-from bochner.kernels.zonal import GeneralizedZonal, Monomials, Zonal
+from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic, SpectralMixture
+from bochner.kernels.zonal import (
+    NNGP,
+    Angular,
+    ArcCosine,
+    GeneralizedZonal,
+    Homogeneous,
+    Monomials,
+    NeuralTangent,
+    Zonal,
+)
 
 __all__ = [
     "NNGP",

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from bochner._core.arrays import array_namespace, dense
-from bochner._core.checks import (
-    finite,
-    nonnegative,
-    positive,
-    unpacked,
-)
+from bochner._core.checks import finite, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel

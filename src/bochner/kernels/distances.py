@@ -15,13 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    dense,
-    device,
-    is_numpy,
-    is_sparse,
-)
+from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse
 from bochner._core.shapes import Array, Float
 
 BLOCK_BYTES = 8 * 2**20
@@ -96,9 +90,7 @@ def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m
 
 
 def coordinatewise(
-    X: Float[Array, "n d"],
-    Y: Float[Array, "m d"],
-    term: Callable[[Array], Array],
+    X: Float[Array, "n d"], Y: Float[Array, "m d"], term: Callable[[Array], Array]
 ) -> Float[Array, "n m"]:
     """Return Σ_j term(x_j − y_j) of all pairs of rows, one column at a time."""
     total = term(X[:, 0][:, None] - Y[:, 0][None, :])

@@ -1,24 +1,289 @@
-"""Kernels of the inner product ⟨x, y⟩ alone."""
+"""Power series of kernels of the inner product."""
 
 import abc
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import integer, nonnegative, positive
+from bochner._core.checks import finite, integer, nonnegative, positive, sequence
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.series import (
-    Binomial,
-    Coefficients,
-    ExponentialSeries,
-    LogDerivatives,
-    PowerSeries,
-)
+
+TERMS = 4096
+"""Terms after which a power series counts as divergent."""
+
+
+class PowerSeries(abc.ABC):
+    """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel."""
+
+    @property
+    @abc.abstractmethod
+    def degree(self) -> int | None:
+        """Largest n with a term, None if there is none."""
+
+    @abc.abstractmethod
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        """Return log κ⁽ⁿ⁾(0) for integers n, an array or one; −inf where there is no term."""
+
+    @abc.abstractmethod
+    def value(self, t: Array) -> Array:
+        """Return κ(t), elementwise, for arrays of any library."""
+
+
+@final
+@dataclass(frozen=True)
+class Coefficients(PowerSeries):
+    """κ(t) = values[0] + values[1] t + values[2] t² + ...
+
+    Parameters
+    ----------
+    values : tuple of float
+        Zero or above, at least one.
+    """
+
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _nonnegative(self.values, "Coefficients"))
+
+    @property
+    def degree(self) -> int | None:
+        return max((n for n, a in enumerate(self.values) if a), default=0)
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        n = np.asarray(n)
+        inside = n < len(self.values)
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.asarray(self.values))[np.where(inside, n, 0)]
+        return np.where(inside, logs + gammaln(n + 1.0), -math.inf)
+
+    def value(self, t: Array) -> Array:
+        return _horner(self.values, t)
+
+
+@final
+@dataclass(frozen=True)
+class ExponentialSeries(PowerSeries):
+    """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ.
+
+    Parameters
+    ----------
+    scale : float, default 1.0
+        Positive.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive(self.scale, "ExponentialSeries", "scale"))
+
+    @property
+    def degree(self) -> int | None:
+        return None
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        return np.asarray(n) * math.log(self.scale)
+
+    def value(self, t: Array) -> Array:
+        return array_namespace(t).exp(self.scale * t)
+
+
+@final
+@dataclass(frozen=True)
+class Binomial(PowerSeries):
+    """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n).
+
+    Parameters
+    ----------
+    power : int
+        Zero or above.
+    offset : float, default 1.0
+        Zero or above.
+    scale : float, default 1.0
+        Positive.
+    """
+
+    power: int
+    offset: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "power", integer(self.power, "Binomial", "power"))
+        object.__setattr__(self, "offset", nonnegative(self.offset, "Binomial", "offset"))
+        object.__setattr__(self, "scale", positive(self.scale, "Binomial", "scale"))
+
+    @property
+    def degree(self) -> int | None:
+        return self.power
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        n = np.asarray(n)
+        rest = np.maximum(self.power - n, 0)
+        falling = gammaln(self.power + 1.0) - gammaln(rest + 1.0) + n * math.log(self.scale)
+        if self.offset == 0:
+            return np.where(n == self.power, falling, -math.inf)
+        return np.where(n <= self.power, falling + rest * math.log(self.offset), -math.inf)
+
+    def value(self, t: Array) -> Array:
+        return (self.scale * t + self.offset) ** self.power
+
+
+@final
+@dataclass(frozen=True)
+class LogDerivatives(PowerSeries):
+    """A power series by the logarithms of its derivatives at zero.
+
+    Parameters
+    ----------
+    function : callable
+        log κ⁽ⁿ⁾(0) of an integer array n, elementwise; −inf where there is no term. Logarithms,
+        because n! overflows at n = 171: 1/(1 − t) is ``lambda n: gammaln(n + 1.0)``.
+    degree : int, optional
+        Largest n with a term; None, the default, if there is none.
+
+    Notes
+    -----
+    κ(t) is summed until terms fall below rounding, relative to κ(|t|): for negative t digits are
+    lost as in every alternating series.
+    """
+
+    function: Callable[[np.ndarray], np.ndarray]
+    degree: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidType(
+                f"LogDerivatives: function must be a callable of an integer array; got "
+                f"{self.function!r} of type {type(self.function).__name__}."
+            )
+        if self.degree is not None:
+            object.__setattr__(self, "degree", integer(self.degree, "LogDerivatives", "degree"))
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        n = np.asarray(n)
+        logs = np.asarray(self.function(n), dtype=np.float64)
+        if logs.shape != n.shape or bool(np.isnan(logs).any()) or bool((logs == math.inf).any()):
+            raise NotPositive(
+                "LogDerivatives: function must return, for each integer n, the logarithm of a "
+                f"derivative that is zero or above (-inf for zero); got {logs!r} for n = {n!r}."
+            )
+        return logs if self.degree is None else np.where(n <= self.degree, logs, -math.inf)
+
+    def value(self, t: Array) -> Array:
+        xp = array_namespace(t)
+        largest = float(xp.max(xp.abs(t))) if math.prod(t.shape) else 0.0
+        if largest == 0:
+            return 0.0 * t + math.exp(float(self.log_derivative(0)))
+        terms = _terms(self, math.log(largest))
+        return _horner(tuple(np.exp(terms).tolist()), t / largest)
+
+
+@final
+@dataclass(frozen=True)
+class Weighted(PowerSeries):
+    """weight · series."""
+
+    weight: float
+    series: PowerSeries
+
+    @property
+    def degree(self) -> int | None:
+        return self.series.degree
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        return math.log(self.weight) + self.series.log_derivative(n)
+
+    def value(self, t: Array) -> Array:
+        return self.weight * self.series.value(t)
+
+
+@final
+@dataclass(frozen=True)
+class Summed(PowerSeries):
+    """left + right."""
+
+    left: PowerSeries
+    right: PowerSeries
+
+    @property
+    def degree(self) -> int | None:
+        degrees = (self.left.degree, self.right.degree)
+        return None if None in degrees else max(degrees)  # type: ignore[type-var]
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        return np.logaddexp(self.left.log_derivative(n), self.right.log_derivative(n))
+
+    def value(self, t: Array) -> Array:
+        return self.left.value(t) + self.right.value(t)
+
+
+@final
+@dataclass(frozen=True)
+class Multiplied(PowerSeries):
+    """left · right."""
+
+    left: PowerSeries
+    right: PowerSeries
+
+    @property
+    def degree(self) -> int | None:
+        degrees = (self.left.degree, self.right.degree)
+        return None if None in degrees else sum(degrees)  # type: ignore[arg-type]
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        n = np.asarray(n)
+        k = np.arange(int(n.max(initial=0)) + 1)
+        a, b = (part.log_derivative(k) - gammaln(k + 1.0) for part in (self.left, self.right))
+        sums = np.array([np.logaddexp.reduce(a[: m + 1] + b[m::-1]) for m in k.tolist()])
+        return (sums + gammaln(k + 1.0))[n]
+
+    def value(self, t: Array) -> Array:
+        return self.left.value(t) * self.right.value(t)
+
+
+def _nonnegative(values: Any, who: str) -> tuple[float, ...]:
+    """Return the coefficients as a tuple of floats, zero or above."""
+    items = sequence(values, who, "values")
+    result = tuple(finite(v, who, f"values[{n}]") for n, v in enumerate(items))
+    if min(result) < 0:
+        raise NotPositive(
+            f"{who}: values must be zero or above, or the kernel is not positive semi-definite on "
+            f"balls; got {min(result)!r}. On the sphere alone fewer conditions hold: see Zonal."
+        )
+    return result
+
+
+def _terms(series: PowerSeries, log_t: float) -> Float[np.ndarray, " n"]:
+    """Return the logarithms of the terms of κ(t), as many as matter in float64."""
+    count = 64 if series.degree is None else series.degree + 1
+    while True:
+        n = np.arange(count)
+        terms = series.log_derivative(n) - gammaln(n + 1.0) + n * log_t
+        if series.degree is not None or terms[-count // 4 :].max() < terms.max() - 40.0:
+            return terms
+        count *= 2
+        if count > TERMS:
+            raise InvalidInput(
+                f"LogDerivatives: the series must converge at every inner product; at "
+                f"|⟨x, y⟩| = {math.exp(log_t):.3g} it has not after {TERMS} terms. Rescale X."
+            )
+
+
+def _horner(values: tuple[float, ...], t: Array) -> Array:
+    total = 0.0 * t
+    for a in reversed(values):
+        total = total * t + a
+    return total
+
+
+# --- Kernels of the inner product ⟨x, y⟩ alone ---------------------------------------------------
 
 
 class DotProductKernel(Kernel):

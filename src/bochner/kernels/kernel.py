@@ -1,21 +1,185 @@
-"""Kernels are values: they never change, compare by content, add, multiply and print as code."""
+"""Numbers of a nested value by path, and replacement.
+
+``left__lengthscale`` is the field ``lengthscale`` of the field ``left``: the paths of
+scikit-learn's ``get_params``, for values that never change.
+"""
 
 import abc
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import replace as replace_fields
+from functools import lru_cache
 from numbers import Real
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
+
+import numpy as np
 
 from bochner._core.arrays import (
     array_namespace,
     as_matrix,
+    dense,
     device,
     in_float64,
+    is_numpy,
+    moved,
     require_alike,
+    to_numpy,
 )
-from bochner._core.checks import integer, nonnegative, positive
+from bochner._core.checks import finite, integer, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidType
-from bochner.kernels import parameters
+from bochner.errors import InvalidInput, InvalidType, NotPositive
+
+Value = TypeVar("Value")
+
+
+def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
+    """Return the fields of a dataclass by name; with ``deep`` also those of its parts, by path."""
+    params = {f.name: getattr(value, f.name) for f in fields(value)}
+    if deep:
+        for name, part in tuple(params.items()):
+            if is_dataclass(part):
+                params |= {f"{name}__{path}": v for path, v in get_params(part).items()}
+    return params
+
+
+def replace(value: Value, changes: dict[str, Any]) -> Value:
+    """Return ``value`` with the fields at these paths replaced; ``value`` itself stays as it is.
+
+    Whole parts are replaced first, then the fields within them.
+    """
+    _require_known(value, changes)
+    whole = {path: new for path, new in changes.items() if "__" not in path}
+    result: Any = replace_fields(value, **whole) if whole else value  # type: ignore[type-var]
+    for name in dict.fromkeys(path.split("__")[0] for path in changes if "__" in path):
+        within = {p[len(name) + 2 :]: v for p, v in changes.items() if p.startswith(f"{name}__")}
+        result = replace_fields(result, **{name: replace(getattr(result, name), within)})
+    return result
+
+
+def _require_known(value: Any, changes: dict[str, Any]) -> None:
+    """Refuse paths whose first name is no field, or that go into a field without fields."""
+    params = get_params(value, deep=False)
+    for path in changes:
+        name, _, rest = path.partition("__")
+        new = changes.get(name, params.get(name))
+        if name not in params or (rest and not is_dataclass(new)):
+            known = ", ".join(get_params(value)) or "none: it has no parameters"
+            raise InvalidInput(
+                f"{type(value).__name__} has no parameter {path!r}; its parameters are: {known}."
+            )
+
+
+# --- Functions that a user hands over: checked when handed, and each time they answer ------------
+
+
+def require_function(value: object, who: str, name: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise InvalidType(
+            f"{who}: {name} must be a function of rows; got {value!r} of type "
+            f"{type(value).__name__}. Pass a function that takes an array (n, d)."
+        )
+
+
+def name_of(function: Callable[..., Any] | None) -> str:
+    """Return a function as it stands in code: its name where it has one."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def answer(result: Any, shape: tuple[int | None, ...], like: Array, who: str) -> Float[Array, ...]:
+    """Return what a user's function gave, in the precision of the rows it was given.
+
+    Parameters
+    ----------
+    result : array
+    shape : tuple of int or None
+        What it must have; None stands for any number.
+    like : array or sparse matrix
+        The rows.
+    """
+    result = dense(result)
+    got = tuple(getattr(result, "shape", ()))
+    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
+        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+        raise InvalidInput(
+            f"{who}: the function must return an array of shape ({wanted}{',' * (len(shape) == 1)})"
+            f" for {like.shape[0]} rows; got {got or type(result).__name__}."
+        )
+    xp = array_namespace(result)
+    result = xp.astype(result, _dtype(xp, like), copy=False)
+    if not bool(xp.all(xp.isfinite(result))):
+        bad = int((~_finite(result)).sum())
+        raise InvalidInput(
+            f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
+            f"{_size(got)}."
+        )
+    return result
+
+
+def _dtype(xp: Any, like: Array) -> Any:
+    return getattr(xp, str(like.dtype).rpartition(".")[2])
+
+
+def _finite(result: Array) -> Any:
+    values = to_numpy(result)
+    return values - values == 0
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    total = 1
+    for length in shape:
+        total *= length
+    return total
+
+
+# --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
+
+
+def positive_matrix(matrix: Any, who: str) -> tuple[tuple[float, ...], ...]:
+    """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
+    rows = unpacked(matrix)
+    d = len(rows) if isinstance(rows, list | tuple) else 0
+    if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
+        raise InvalidInput(f"{who}: matrix must be square, d rows of d numbers; got {matrix!r}.")
+    result = tuple(
+        tuple(finite(v, who, f"matrix[{i}, {j}]") for j, v in enumerate(row))
+        for i, row in enumerate(rows)
+    )
+    symmetric_root(result, who)
+    return matrix if isinstance(matrix, tuple) and matrix == result else result
+
+
+@lru_cache(maxsize=16)
+def symmetric_root(matrix: tuple[tuple[float, ...], ...], who: str) -> np.ndarray:
+    """Return the symmetric root of a positive semi-definite matrix; do not write into it."""
+    A = np.array(matrix)
+    asymmetry = float(np.abs(A - A.T).max())
+    if asymmetry > 1e-12 * float(np.abs(A).max()):
+        raise NotPositive(
+            f"{who}: matrix must be symmetric; got entries that differ from their mirror "
+            f"by {asymmetry:.3g}. Pass (A + A.T) / 2."
+        )
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    if values[0] < -1e-12 * max(values[-1], -values[0]):
+        raise NotPositive(
+            f"{who}: matrix must be positive semi-definite; got smallest eigenvalue "
+            f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
+        )
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def turned(X: Float[Array, "n d"], root: Float[np.ndarray, "d r"], who: str) -> Float[Array, "n r"]:
+    """Return X R, dense, for the root R of a matrix of d rows and columns."""
+    if X.shape[1] != len(root):
+        raise InvalidInput(
+            f"{who}: matrix must have one row and column per column of X; got {len(root)} for "
+            f"{X.shape[1]} columns."
+        )
+    X = np.ascontiguousarray(X) if is_numpy(X) else X
+    return X @ moved(root, like=X)
+
+
+# --- Kernels are values: they never change, compare by content, add, multiply and print as code
 
 
 class Kernel(abc.ABC):
@@ -88,7 +252,7 @@ class Kernel(abc.ABC):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of parts, ``left__lengthscale``."""
-        return parameters.get_params(self, deep)
+        return get_params(self, deep)
 
     def replace(self, **changes: Any) -> Self:
         """Return this kernel with other numbers, by path: ``k.replace(left__lengthscale=0.7)``.
@@ -98,7 +262,7 @@ class Kernel(abc.ABC):
         InvalidInput
             If there is no such parameter; the message names those there are.
         """
-        return parameters.replace(self, changes)
+        return replace(self, changes)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -274,3 +438,62 @@ def _as_kernel(value: object) -> Kernel | None:
 def _same_dtype(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
     """Widen float32 beside float64."""
     return (X, Y) if X.dtype == Y.dtype else (in_float64(X), in_float64(Y))
+
+
+# --- A user's own function as a kernel -----------------------------------------------------------
+
+BLOCK = 64
+"""Rows of one block of the diagonal, where it has no function of its own."""
+
+
+@final
+@dataclass(frozen=True)
+class Custom(Kernel):
+    """A kernel that is a function of your own: k(X, Y) = function(X, Y).
+
+    ``Nystrom(...)`` and all that needs only kernel values serve it. Whether the function is a
+    kernel is yours to see to: :func:`bochner.check_kernel` says what is wrong with it.
+
+    Parameters
+    ----------
+    function : callable
+        Takes rows X (n, d) and Y (m, d), arrays of the caller's library in one precision, and
+        returns the matrix (n, m) of all pairs. scikit-learn's pairwise kernels are such functions.
+    diagonal_of : callable, optional
+        Takes X and returns the n values k(x, x); by default these are picked from the matrices of
+        64 rows at a time.
+
+    Notes
+    -----
+    Two such kernels are equal if their functions are the same objects. A model file cannot hold a
+    function; a model with this kernel can be pickled if the function can be.
+    """
+
+    function: Callable[[Array, Array], Array]
+    diagonal_of: Callable[[Array], Array] | None = None
+
+    def __post_init__(self) -> None:
+        require_function(self.function, "Custom", "function")
+        if self.diagonal_of is not None:
+            require_function(self.diagonal_of, "Custom", "diagonal_of")
+
+    def __repr__(self) -> str:
+        own = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
+        return f"Custom(function={name_of(self.function)}{own})"
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        if self.diagonal_of is not None:
+            return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
+        n = X.shape[0]
+        starts = range(0, max(n, 1), BLOCK)
+        blocks = [X[start : min(start + BLOCK, n), :] for start in starts]
+        parts = [_picked(self.evaluate(rows, rows)) for rows in blocks]
+        return array_namespace(*parts).concat(parts)
+
+
+def _picked(K: Float[Array, "n n"]) -> Float[Array, " n"]:
+    xp = array_namespace(K)
+    return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=device(K)), axis=1)

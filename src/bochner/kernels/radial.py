@@ -20,26 +20,28 @@ from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
 from bochner.errors import NotPositive, UnsupportedKernel
 from bochner.kernels import stationary
-from bochner.kernels.angle import Homogeneous
-from bochner.kernels.bessel import PowerRadial, log_weights
-from bochner.kernels.chords import DistanceRadial, one_lengthscale
-from bochner.kernels.degrees import Radial
-from bochner.kernels.dotproduct import DotProductKernel
-from bochner.kernels.gegenbauer import log_alpha
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.series import (
+from bochner.kernels.dotproduct import (
     Coefficients,
+    DotProductKernel,
     ExponentialSeries,
     Multiplied,
     PowerSeries,
     Summed,
     Weighted,
 )
-from bochner.kernels.zonal import GeneralizedZonal, Zonal
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.radial_families import (
+    DistanceRadial,
+    PowerRadial,
+    Radial,
+    log_weights,
+    one_lengthscale,
+)
+from bochner.kernels.zonal import GeneralizedZonal, Homogeneous, Zonal, log_alpha
 
 
 @singledispatch
-def radial_kernels(kernel: Kernel, d: int) -> Radial:  # noqa: ARG001 (the rules take it)
+def radial_kernels(kernel: Kernel, d: int) -> Radial:
     """Return the radial kernels of a generalised zonal kernel in d dimensions.
 
     Parameters

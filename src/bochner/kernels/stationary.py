@@ -12,12 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import (
-    array_namespace,
-    device,
-    is_numpy,
-    is_sparse,
-)
+from bochner._core.arrays import array_namespace, device, is_numpy, is_sparse
 from bochner._core.checks import integer, numbers, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput

@@ -9,9 +9,10 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
 from bochner.features import FeatureMap
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 
 
 class Watcher(Protocol):

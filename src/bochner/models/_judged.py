@@ -6,7 +6,7 @@ import numpy as np
 
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.models import _engine
 
 

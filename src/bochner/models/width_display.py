@@ -17,7 +17,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features import FeatureMap, Method, Nystrom, Uniform
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.models._inputs import predict_blocks_of
 
 #: The smallest width that is tried, and how often the width is halved.

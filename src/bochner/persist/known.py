@@ -14,35 +14,14 @@ from bochner import features, kernels, models
 from bochner.certificates.certificate import Certificate
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
-from bochner.features import (
-    arccosine,
-    auto,
-    columnwise,
-    combine,
-    compressed,
-    explicit,
-    fourier,
-    gegenbauer,
-    hermite,
-    histogram,
-    laplacian,
-    maclaurin,
-    mercer,
-    monomials,
-    neural,
-    nystrom,
-    polar,
-    polysketch,
-    positive,
-    powers,
-    projected,
-    radii,
-    structured,
-    tensorsketch,
-    treesteps,
-)
+from bochner.features import auto, projections
 from bochner.features import map as maps
-from bochner.kernels import series
+from bochner.features.fourier import fourier, histogram, placements
+from bochner.features.mercer import harmonic, hermite, products, radial
+from bochner.features.nystrom import nystrom
+from bochner.features.random import gegenbauer, networks, positive
+from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
+from bochner.kernels import dotproduct
 from bochner.models import _base, _fitting
 from bochner.models.convex.calibration import Calibration
 from bochner.models.gaussian_process import (
@@ -79,22 +58,22 @@ def _by_name(classes: Iterable[type]) -> Mapping[str, type]:
 
 
 _CHOICES: tuple[type, ...] = (
-    series.Binomial,
-    series.ExponentialSeries,
+    dotproduct.Binomial,
+    dotproduct.ExponentialSeries,
     models.ExactKernel,
-    monomials.Expanded,
+    powers.Expanded,
     auto.Candidate,
     auto.Choice,
 )
 #: Maps, and the parts that they are made of.
 MAPS: tuple[type, ...] = (
-    arccosine.ReLUMap,
-    arccosine.SignMap,
-    columnwise.ColumnwiseMap,
-    combine.ModulatedMap,
-    combine.SketchedProduct,
-    compressed.CompressedMap,
-    explicit.BasisMap,
+    networks.ReLUMap,
+    networks.SignMap,
+    hermite.ColumnwiseMap,
+    maps.ModulatedMap,
+    maps.SketchedProduct,
+    projections.CompressedMap,
+    products.BasisMap,
     fourier.FourierComplexMap,
     fourier.FourierGridMap,
     fourier.FourierMap,
@@ -102,7 +81,7 @@ MAPS: tuple[type, ...] = (
     gegenbauer.GegenbauerMap,
     hermite.HermiteMap,
     histogram.HistogramMap,
-    laplacian.SineMap,
+    products.SineMap,
     maclaurin.MaclaurinMap,
     maps.Concatenate,
     maps.ConstantMap,
@@ -110,29 +89,29 @@ MAPS: tuple[type, ...] = (
     maps.OnInputs,
     maps.ScaledMap,
     maps.TensorProduct,
-    mercer.MercerHarmonicMap,
-    monomials.MonomialMap,
-    neural.NeuralMap,
-    neural.NeuralSketch,
+    harmonic.MercerHarmonicMap,
+    powers.MonomialMap,
+    networks.NeuralMap,
+    networks.NeuralSketch,
     nystrom.NystromMap,
     nystrom.Whitening,
-    polar.Polar,
+    radial.Polar,
     polysketch.PolySketchMap,
     positive.PositiveMap,
     powers.Inputs,
     powers.Weights,
-    projected.ProjectedMap,
-    radii.MonomialFunctions,
-    radii.RadialFunctions,
-    structured.StructuredMap,
+    projections.ProjectedMap,
+    radial.MonomialFunctions,
+    radial.RadialFunctions,
+    placements.StructuredMap,
     tensorsketch.CountSketch,
     tensorsketch.TensorSketchMap,
-    treesteps.Entries,
-    treesteps.Exact,
-    treesteps.Hashed,
-    treesteps.Node,
-    treesteps.Padded,
-    treesteps.Pairs,
+    polysketch.Entries,
+    polysketch.Exact,
+    polysketch.Hashed,
+    polysketch.Node,
+    polysketch.Padded,
+    polysketch.Pairs,
 )
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.
 SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)

@@ -18,7 +18,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
 from bochner.errors import BochnerError
-from bochner.features import FeatureMap, hermite
+from bochner.features import FeatureMap
+from bochner.features.mercer import hermite
 from bochner.kernels import Kernel, Monomials
 from bochner.persist.known import MAPS, SHAPED
 from bochner.solvers.convex.optimum import Optimum

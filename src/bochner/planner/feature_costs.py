@@ -9,10 +9,10 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.native import radial_product
 from bochner._core.shapes import Array
-from bochner.features.fourier import FourierMap
+from bochner.features.fourier.fourier import FourierMap
+from bochner.features.fourier.placements import StructuredMap
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom import NystromMap
-from bochner.features.structured import StructuredMap
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import CoordinateWise, Kernel, Radial
 from bochner.planner.machine import Machine, Timer, least_time
 from bochner.planner.predicted import TILE, Task, pivoting

@@ -12,9 +12,10 @@ from bochner._core.sizes import SMALL
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
 from bochner.features.auto import contenders, predicted_error, width_of
-from bochner.features.landmarks import Given
-from bochner.features.nystrom import NystromMap
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.nystrom.landmarks import Given
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.planner.feature_costs import (
     Probe,

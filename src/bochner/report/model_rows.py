@@ -12,7 +12,8 @@ from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_re
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
 from bochner.models import _engine
 from bochner.models._inputs import class_blocks
 from bochner.sums.moments import Accumulator, Moments

@@ -20,9 +20,10 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, Fourier, Method, Orthogonal
-from bochner.features.fourier import FourierMap
+from bochner.features.fourier.fourier import FourierMap
 from bochner.features.judging import left_out
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.kernels import (
     Cauchy,
     CoordinateWise,

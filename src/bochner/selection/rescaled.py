@@ -18,7 +18,7 @@ from bochner._core.arrays import is_sparse
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.features.placements import IID, Orthogonal
+from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.kernels import Kernel, Matern, Radial, RationalQuadratic, Stationary
 from bochner.kernels.spectral import GaussianMixture, One
 from bochner.selection.columns import significant

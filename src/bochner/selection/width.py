@@ -21,9 +21,9 @@ from bochner.features.draw import as_method
 from bochner.features.draw import draw as draw_width
 from bochner.features.judging import left_out
 from bochner.features.map import FeatureMap
-from bochner.features.method import Method
-from bochner.features.nystrom import Nystrom
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Method, Request
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.solvers.ridge.solution import best_of
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
 
 S = TypeVar("S")
 

@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array
-from bochner.data.blocks import Block
+from bochner.data.sources import Block
 from bochner.sums.moments import Accumulator, Moments, Precision
 
 #: K. Memory is K D² numbers.

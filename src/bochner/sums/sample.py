@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from bochner.data.blocks import Block
 from bochner.data.sample import Keeper, RowSample
+from bochner.data.sources import Block
 
 
 @dataclass(frozen=True, eq=False)

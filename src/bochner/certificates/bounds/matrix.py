@@ -26,10 +26,10 @@ from bochner.certificates.bounds.pairwise import (
 )
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.polar import in_balls, on_axis, one_radius
+from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.kernels import Kernel
-from bochner.kernels.gegenbauer import alpha as harmonics
 from bochner.kernels.radial import Radial, monomials, radial_kernels
+from bochner.kernels.zonal import alpha as harmonics
 
 #: The cost of every projection is kept to so many times the spectral and the trace error.
 COST = 11

@@ -14,7 +14,7 @@ from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.structure import is_stationary
+from bochner.features.widths import is_stationary
 from bochner.kernels import Columns, Constant, Kernel, Power, Product, Scaled, Stationary, Sum
 
 FORMS = ("pair", "phase")

@@ -25,8 +25,9 @@ from bochner.certificates.bounds.pairwise import (
 from bochner.certificates.pointwise import Eigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import IID, Fourier, Gegenbauer, Method
-from bochner.features.rules import Request, draw_map
-from bochner.features.structure import is_stationary
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
+from bochner.features.widths import is_stationary
 from bochner.kernels import Kernel
 
 

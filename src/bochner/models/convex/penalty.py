@@ -22,7 +22,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Orthogonal
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models._alike import N_FOLDS, row_marks

@@ -14,7 +14,7 @@ import numpy as np
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.features.nystrom import NystromMap
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models.gaussian_process.posterior import (
     MOST_ROWS,
     of_all_rows,

@@ -27,7 +27,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import SolutionWarning
 from bochner.features import FeatureMap
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.models.gaussian_process.intervals import place_of, scores_of
 from bochner.models.gaussian_process.predictive import Predictive
 

@@ -23,8 +23,9 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Nystrom
-from bochner.features.nystrom import NystromMap
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.rules import draw_map
 from bochner.models._fitting import Chosen, joined
 from bochner.models.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
 from bochner.models.ridge.sums import Summed

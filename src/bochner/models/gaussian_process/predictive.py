@@ -18,8 +18,9 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.features import FeatureMap, Nystrom
-from bochner.features.nystrom import NystromMap
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.models.gaussian_process.posterior import Posterior
 

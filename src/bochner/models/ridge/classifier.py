@@ -11,7 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models._base import Inputs

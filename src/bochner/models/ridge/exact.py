@@ -20,7 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.auto import Choice
 from bochner.features.draw import as_method
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels import (
     Constant,
     CoordinateWise,

@@ -17,7 +17,8 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import IID, Fourier, Method, ReLU
 from bochner.features.draw import as_method
-from bochner.features.rules import Request, draw_map
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
 from bochner.kernels import ArcCosine, Kernel
 from bochner.models._engine import presample
 from bochner.selection.lengthscale import as_kernel, choose_lengthscale

@@ -9,11 +9,12 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.sources import Block
 from bochner.errors import IncompatibleModels, InvalidInput
-from bochner.features.landmarks import Given
-from bochner.features.nystrom import COARSE, Nystrom, NystromMap
+from bochner.features.nystrom.landmarks import Given
+from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.models._base import required_targets
 from bochner.models._fitting import Chosen, FeatureMoments, count_rows, feature_precision
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows

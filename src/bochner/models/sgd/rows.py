@@ -16,12 +16,13 @@ from bochner._core.checks import (
 )
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.sources import Block
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import FeatureMap
 from bochner.features.draw import as_method
-from bochner.features.monomials import exact_map
+from bochner.features.sketch.powers import exact_map
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models._engine import as_features

@@ -8,8 +8,9 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import seed_of
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
+from bochner.data.sources import Block
 from bochner.features import Auto, Fourier, HermiteMercer, KMeans, MercerHarmonic, Method, Nystrom
 from bochner.features.auto import contenders
 from bochner.features.draw import as_method

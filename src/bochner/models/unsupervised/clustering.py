@@ -10,7 +10,7 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom.nystrom import Rounded
 
 #: Rows whose kernel matrix is compared with that of the features, or whose silhouettes are taken.
 COMPARED_ROWS = 2048

@@ -1,0 +1,1 @@
+"""Random and placed frequencies of kernels of x − y."""

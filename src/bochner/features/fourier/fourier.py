@@ -1,0 +1,421 @@
+"""Random Fourier features of stationary kernels.
+
+By Bochner's theorem k(x − y) = k(0) E cos(ω·(x − y)) with ω from the kernel's spectral measure.
+m frequencies ω_j give
+
+    pair:    z(x) = √(k(0)/m) [cos ω_j·x, sin ω_j·x]_j,             D = 2m,
+    phase:   z(x) = √(2 k(0)/m) [cos(ω_j·x + b_j)]_j, b ~ U[0, 2π],   D = m,
+    complex: z(x) = √(k(0)/m) [exp(i ω_j·x)]_j,                     D = m.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, singledispatch
+from typing import Literal
+
+import numpy as np
+
+from bochner._core import native
+from bochner._core.arrays import array_namespace, is_numpy, moved
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import (
+    Grid,
+    Orthogonal,
+    Placement,
+    StructuredMap,
+    chains_of,
+    worthwhile,
+)
+from bochner.features.map import FeatureMap, OnInputs, parts_of, reach_of, with_far_rows
+from bochner.features.method import Method, Request
+from bochner.features.rules import leaf_map
+from bochner.features.widths import granularity, is_stationary
+from bochner.kernels import (
+    Columns,
+    Constant,
+    Exp,
+    Kernel,
+    Mahalanobis,
+    Normalised,
+    Power,
+    Product,
+    Scaled,
+    SkewedChi2,
+    Stationary,
+    Sum,
+)
+
+FORMS = ("pair", "phase", "complex")
+
+
+@dataclass(frozen=True)
+class Fourier(Method):
+    """Random Fourier features: Rahimi and Recht (2007).
+
+    Parameters
+    ----------
+    placement : Placement, default Orthogonal()
+        Where the frequencies fall: ``IID()``, ``Orthogonal()``, ``QMC()``, ``Structured()`` (fast
+        transforms, for d in the hundreds), ``Fastfood()``, or ``Grid()`` (weighted nodes).
+    form : {"pair", "phase", "complex"}, default "pair"
+        "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
+        variance (1 + k(2δ) − 2k(δ)²)/D, lower than that of "phase", (1 + ½k(2δ) − k(δ)²)/D,
+        wherever k(2δ) < 2k(δ)²: always for Gaussian, Laplace and Matérn kernels.
+        "phase" uses D frequencies with random phases.
+        "complex" gives D complex exponentials, complex64 or complex128, with
+        φ(X) φ(Y)ᴴ ≈ K: the pair of D frequencies as one number each. What fits models takes real
+        features only and refuses it.
+
+    Notes
+    -----
+    Serves stationary kernels, their sums and products. Unbiased for any data, seen or not; the
+    error falls like 1/√D. Choose it when data may be seen only once, for D in the thousands at
+    high speed, or when the spectrum does not decay; :class:`Nystrom` is more accurate at equal
+    width where it does. Cost of φ(X): O(n d D) and D/2 sine-cosine pairs a row.
+    """
+
+    placement: Placement = field(default_factory=Orthogonal)
+    form: Literal["pair", "phase", "complex"] = "pair"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.placement, Placement):
+            raise InvalidInput(
+                "Fourier: placement must be IID(), Orthogonal(), Structured(), Fastfood(), QMC() "
+                f"or Grid(); got {self.placement!r}."
+            )
+        if self.form not in FORMS:
+            raise InvalidInput(
+                f'Fourier: form must be "pair", "phase" or "complex"; got {self.form!r}.'
+            )
+        if isinstance(self.placement, Grid) and self.form != "pair":
+            raise InvalidInput(
+                f'Fourier(Grid()) requires form="pair", which its weights are for; got '
+                f"{self.form!r}."
+            )
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
+        return n_features * (1 + (n_columns if self.placement.formed else 2))
+
+
+@dataclass(frozen=True, eq=False)
+class FourierMap(FeatureMap):
+    """Cosine and sine of each frequency: φ(x) = √(k(0)/m) [cos Wᵀx, sin Wᵀx].
+
+    Notes
+    -----
+    Columns 0..m−1 are the cosines, m..2m−1 the sines. In float32 the error of a feature is below
+    2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one; the angle is reduced exactly, in turns, so
+    the only loss is the rounding of W and of the product. Rows so far from the origin that this
+    would be seen, sparse ones too, have their angles in float64.
+    """
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W
+    amplitude: float  # k(0)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return 2 * self.frequencies.shape[1]
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    @property
+    def multiplications(self) -> float:
+        """Of the angles of a row: d m."""
+        return float(self.frequencies.size)
+
+    @cached_property
+    def reach(self) -> float:
+        return reach_of(self.frequencies)
+
+    @cached_property
+    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
+        return _in_turns(self.frequencies)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        scale = (self.amplitude / self.frequencies.shape[1]) ** 0.5
+        if is_numpy(X):
+            X = np.ascontiguousarray(X)
+            return native.cos_sin(X, self._turns[X.dtype == np.float64], scale)
+        xp = array_namespace(X)
+        angles = X @ moved(self.frequencies, like=X)
+        return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierPhaseMap(FeatureMap):
+    """Cosine with a random phase: φ(x) = √(2k(0)/m) cos(Wᵀx + b)."""
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W
+    phases: Float[Array, " m"]  # b, in radians
+    amplitude: float  # k(0)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.frequencies.shape[1]
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    @property
+    def multiplications(self) -> float:
+        """Of the angles of a row: d m."""
+        return float(self.frequencies.size)
+
+    @cached_property
+    def reach(self) -> float:
+        return reach_of(self.frequencies)
+
+    @cached_property
+    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
+        return _in_turns(self.frequencies)
+
+    @cached_property
+    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+        return _in_turns(self.phases)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        scale = (2 * self.amplitude / len(self.phases)) ** 0.5
+        if is_numpy(X):
+            double = X.dtype == np.float64
+            X = np.ascontiguousarray(X)
+            return native.cos_bias(X, self._turns[double], self._phase_turns[double], scale)
+        angles = X @ moved(self.frequencies, like=X)
+        xp = array_namespace(angles)
+        return scale * xp.cos(angles + moved(self.phases, like=angles))
+
+
+@dataclass(frozen=True, eq=False)
+class FourierGridMap(FeatureMap):
+    """Weighted cosine and sine of each node: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx]."""
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W
+    weights: Float[Array, " m"]  # w ≥ 0, of sum one
+    amplitude: float  # k(0)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return 2 * self.frequencies.shape[1]
+
+    below_kernel = False  # quadrature errors have both signs
+
+    @property
+    def reach(self) -> float:
+        return self._even.reach
+
+    unbiased = False  # nodes are no draws
+
+    @cached_property
+    def _even(self) -> FourierMap:
+        return FourierMap(self.kernel, self.frequencies, self.amplitude * len(self.weights))
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        Z = self._even.features(X)
+        return Z * moved(np.sqrt(np.concatenate([self.weights, self.weights])), like=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierComplexMap(FeatureMap):
+    """Complex exponentials: φ(x) = √(k(0)/m) exp(i Wᵀx), with φ(X) φ(Y)ᴴ ≈ K."""
+
+    kernel: Kernel
+    pairs: FeatureMap  # The cosines, then the sines, that become real and imaginary parts
+
+    @property
+    def n_inputs(self) -> int:
+        return self.pairs.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.pairs.n_features // 2
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    @property
+    def reach(self) -> float:
+        return self.pairs.reach
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        Z, m = self.pairs.features(X), self.n_features
+        xp = array_namespace(Z)
+        dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
+        return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
+
+
+def require_real(phi: object, who: str) -> None:
+    """Refuse a map with complex features, alone or as a part of others."""
+    if isinstance(phi, FourierComplexMap):
+        raise InvalidInput(
+            f'{who} requires real features; got complex ones. Use Fourier(form="pair"), which '
+            "holds the same numbers."
+        )
+    for part in parts_of(phi):
+        require_real(part, who)
+
+
+def _in_turns(angles: Array) -> tuple[Array, Array]:
+    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
+    turns = np.ascontiguousarray(angles / (2 * np.pi))
+    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        return turns.astype(np.float32), turns
+
+
+# --- Fourier features in the rule table: which kernels they serve whole, and with what frequencies
+#
+# The spectral measure of a product of stationary kernels is a convolution, so their frequencies
+# add; columns and linear maps of the input act on the frequencies. All other ways to build a kernel
+# are those of :mod:`bochner.features.rules`.
+
+
+@granularity.register
+def _(method: Fourier) -> int:
+    return 2 if method.form == "pair" else 1
+
+
+@leaf_map.register
+def _(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
+    if isinstance(kernel, SkewedChi2):  # stationary in log(x + c)
+        inner = _stationary(method, kernel, 1.0, ask)
+        return OnInputs(kernel, inner, ask.n_inputs)
+    if not (isinstance(kernel, Stationary | Product | Power | Exp) and is_stationary(kernel)):
+        raise UnsupportedKernel(
+            f"Fourier requires a kernel of x − y, or sums and products of such with Linear() and "
+            f"Constant(); got {kernel!r}. Nystrom(...) serves every kernel."
+        )
+    return _stationary(method, kernel, float(kernel.diag(np.zeros((1, ask.n_inputs)))[0]), ask)
+
+
+def _stationary(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
+    if isinstance(method.placement, Grid):
+        return _grid(kernel, method.placement, amplitude, ask)
+    if method.form == "complex":
+        pairs = replace(ask, n_features=2 * ask.n_features)
+        inner = _random(Fourier(method.placement), kernel, amplitude, pairs)
+        return FourierComplexMap(kernel, inner)
+    return _random(method, kernel, amplitude, ask)
+
+
+def _random(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
+    d, m = ask.n_inputs, _count(method, ask.n_features)
+    phases = ask.stream("phases").uniform(0, 2 * np.pi, m if method.form == "phase" else 0)
+    if isinstance(kernel, Stationary):
+        measure = kernel.spectral_measure(d)
+        chains = chains_of(method.placement, measure, m, ask.stream("frequencies"))
+        if chains is not None and worthwhile(chains, d):
+            return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
+    W = frequencies(kernel, method.placement, m, d, ask.stream("frequencies"))
+    if method.form == "pair":
+        return FourierMap(kernel, W, amplitude)
+    return FourierPhaseMap(kernel, W, phases, amplitude)
+
+
+def _count(method: Fourier, n_features: int) -> int:
+    """Return the number of frequencies of so many features."""
+    if method.form == "phase":
+        return n_features
+    if n_features < 2 or n_features % 2:
+        raise InvalidInput(
+            'Fourier(form="pair") requires an even number of features, a cosine and a sine of '
+            f'each frequency; got {n_features}. Ask for one more, or use form="phase".'
+        )
+    return n_features // 2
+
+
+def _grid(kernel: Kernel, placement: Grid, amplitude: float, ask: Request) -> FeatureMap:
+    if not isinstance(kernel, Stationary):
+        raise placement.refusal()
+    W, weights = placement.nodes(kernel.spectral_measure(ask.n_inputs), max(1, ask.n_features // 2))
+    return FourierGridMap(kernel, W, weights, amplitude)
+
+
+# --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
+
+
+@singledispatch
+def frequencies(
+    kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
+) -> Float[Array, "d m"]:
+    """Return m frequencies of a stationary kernel, (d, m)."""
+    raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
+
+
+@frequencies.register
+def _(
+    kernel: Stationary | SkewedChi2, placement: Placement, m: int, d: int, rng: np.random.Generator
+) -> Array:
+    return placement.place(kernel.spectral_measure(d), m, rng)
+
+
+@frequencies.register
+def _(kernel: Constant, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    return np.zeros((d, m))
+
+
+@frequencies.register
+def _(kernel: Power, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    parts = (frequencies(kernel.kernel, placement, m, d, rng) for _ in range(kernel.exponent))
+    return sum(W[:, rng.permutation(m)] for W in parts)
+
+
+@frequencies.register
+def _(kernel: Exp, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    """exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ with c = k(0): the sum of a Poisson number of them."""
+    counts = rng.poisson(float(kernel.kernel.diag(np.zeros((1, d)))[0]), m)
+    total = np.zeros((d, m))
+    for n in range(counts.max()):
+        W = frequencies(kernel.kernel, placement, m, d, rng)[:, rng.permutation(m)]
+        total += np.where(counts > n, W, 0.0)
+    return total
+
+
+@frequencies.register
+def _(
+    kernel: Scaled | Normalised, placement: Placement, m: int, d: int, rng: np.random.Generator
+) -> Array:
+    return frequencies(kernel.kernel, placement, m, d, rng)
+
+
+@frequencies.register
+def _(kernel: Product, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    left = frequencies(kernel.left, placement, m, d, rng)
+    # Columns of an orthogonal block depend on one another: a random order makes the pairing fair.
+    return left + frequencies(kernel.right, placement, m, d, rng)[:, rng.permutation(m)]
+
+
+@frequencies.register
+def _(kernel: Sum, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    left = frequencies(kernel.left, placement, m, d, rng)
+    right = frequencies(kernel.right, placement, m, d, rng)
+    sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
+    return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
+
+
+@frequencies.register
+def _(kernel: Columns, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    W = np.zeros((d, m))
+    W[list(kernel.columns)] = frequencies(kernel.kernel, placement, m, len(kernel.columns), rng)
+    return W
+
+
+@frequencies.register
+def _(kernel: Mahalanobis, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
+    return kernel.root @ frequencies(kernel.kernel, placement, m, d, rng)

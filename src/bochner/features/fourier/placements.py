@@ -1,0 +1,505 @@
+"""Where the frequencies fall: how m points are placed under a spectral measure.
+
+*Which* measure is the kernel's business; the placement draws W (d, m) whose columns each have
+exactly that law, so that features are unbiased (:class:`Grid` has weighted nodes instead, and errs
+the same way every time). They differ in how the columns depend on one another. Each is a sequence:
+m frequencies are the first m of the 2 m of the same stream, so that a map of twice the width holds
+the frequencies of the narrow one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.linalg.blas import dsyrk, dtrsm
+from scipy.special import ndtri, roots_hermitenorm
+
+from bochner._core.arrays import is_numpy, is_sparse, precision
+from bochner._core.blas import cholesky
+from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard, power_of_two
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import FeatureMap, norms, with_far_rows
+from bochner.kernels import Kernel
+from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure, One
+
+
+class Placement(ABC):
+    """Places m frequencies under a spectral measure on R^d."""
+
+    #: Whether a map holds the frequencies as a matrix.
+    formed: ClassVar[bool] = True
+
+    @abstractmethod
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        """Return W, (d, m) float64: each column has the law ``measure``."""
+
+
+#: Frequencies that one stream gives, at least.
+ONE_STREAM = 64
+
+
+def in_streams(
+    draw: Callable[[np.random.Generator, int], Float[Array, "b ..."]],
+    count: int,
+    width: int,
+    rng: np.random.Generator,
+) -> Float[Array, "count ..."]:
+    """Return ``count`` blocks of ``width`` frequencies, so many to a stream as make ONE_STREAM.
+
+    Blocks of a longer draw begin with those of a shorter one.
+    """
+    each = -(-ONE_STREAM // width)
+    return np.concatenate([draw(child, each) for child in rng.spawn(-(-count // each))])[:count]
+
+
+@dataclass(frozen=True)
+class IID(Placement):
+    """Independent frequencies: Rahimi and Recht (2007), Algorithm 1.
+
+    Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
+    """
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        return in_streams(measure.sample, m, 1, rng).T
+
+
+@dataclass(frozen=True)
+class Orthogonal(Placement):
+    """Blocks of d orthogonal directions with the radial law of the kernel.
+
+    Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times
+    independent radii; here with the radial law of any isotropic kernel. For pairs of points
+    closer than about two lengthscales the variance is far below that of :class:`IID`, for pairs
+    far apart equal (closed form: ``docs/notation.md``). The default, for any d.
+    Cost of drawing: O(d m min(d, m)), memory O(d m): of a block no more is made than asked for.
+    """
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        measure = require_isotropic(measure, "Orthogonal()")
+        d = len(measure.scales)
+        if d > ONE_STREAM:
+            starts = range(0, m, d)
+            blocks = zip(starts, rng.spawn(len(starts)), strict=True)
+            W = np.concatenate([_part_of_block(measure, min(d, m - i), rng) for i, rng in blocks])
+            return measure.scales[:, None] * W.T
+
+        def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b d d"]:
+            lengths = radii(measure, d, blocks * d, child).reshape(blocks, d, 1)
+            return haar(d, blocks, child) * lengths
+
+        W = in_streams(draw, -(-m // d), d, rng)
+        return measure.scales[:, None] * W.reshape(-1, d)[:m].T
+
+
+def _part_of_block(
+    measure: GaussianMixture, count: int, rng: np.random.Generator
+) -> Float[Array, "k d"]:
+    """Return the first frequencies of a block, as rows: the same ones whatever the count."""
+    d = len(measure.scales)
+    lengths = radii(measure, d, d, rng)[:count]  # all, so that the directions' stream starts alike
+    return orthonormal_rows(d, count, rng) * lengths[:, None]
+
+
+def unit_directions(
+    placement: Placement, d: int, m: int, rng: np.random.Generator
+) -> Float[Array, "d m"]:
+    """Return m directions, (d, m), each uniform on the sphere: Gaussian points, their lengths lost.
+
+    The lengths come after all directions, or with them: the first m are those of 2m.
+    """
+    W = placement.place(GaussianMixture(One(), (1.0,) * d), m, rng)
+    return W / np.linalg.norm(W, axis=0)
+
+
+def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
+    """Return a measure that has the same law in all directions, or say who serves the kernel."""
+    if isinstance(measure, GaussianMixture):
+        return measure
+    raise UnsupportedKernel(
+        f"Fourier({who}) requires a kernel of the Euclidean distance (Gaussian, Matern, "
+        "Exponential, RationalQuadratic and their products); this one has no law that is the same "
+        "in all directions. Use Fourier(IID()), Fourier(QMC()) or Nystrom(Pivoted())."
+    )
+
+
+def radii(measure: GaussianMixture, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
+    """Return lengths of m vectors of R^d under the measure: s χ_d."""
+    return np.sqrt(rng.chisquare(d, m) * measure.mixing.sample(rng, m))
+
+
+def haar(d: int, blocks: int, rng: np.random.Generator) -> Float[Array, "b d d"]:
+    """Return uniformly random orthogonal matrices (Mezzadri 2007): the sign fix matters."""
+    Q, R = np.linalg.qr(rng.standard_normal((blocks, d, d)))
+    diagonal = np.diagonal(R, axis1=1, axis2=2)
+    return Q * np.where(diagonal < 0, -1.0, 1.0)[:, None, :]
+
+
+def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
+    """Return ``count`` ≤ d orthonormal rows, uniform among all such (the Stiefel manifold).
+
+    Row i is normal draw i less its components along those before: G = R Q with R lower triangular
+    of positive diagonal, O(d count²). The first rows are those of a smaller count.
+    """
+    G = rng.standard_normal((count, d))
+    if 2 * count > d:
+        Q, R = np.linalg.qr(G.T)
+        return np.ascontiguousarray((Q * np.where(np.diagonal(R) < 0, -1.0, 1.0)).T)
+    # The condition number of so flat a G is near (1 + √½)/(1 − √½) = 6, so that the Cholesky
+    # factor of G Gᵀ has all digits; it takes a tenth of the time of reflections.
+    R = cholesky(dsyrk(1.0, G.T, trans=1), overwrite_a=True, check_finite=False)
+    return dtrsm(1.0, R, G.T, side=1, overwrite_b=True).T
+
+
+@dataclass(frozen=True, repr=False)
+class QMC(Placement):
+    """Low-discrepancy points through the inverse transform: quasi-Monte Carlo features.
+
+    Avron, Sindhwani, Yang and Mahoney (2016), eq. 13.
+
+    Parameters
+    ----------
+    sequence : {"sobol", "halton"}, default "sobol"
+        "sobol" has a random linear scramble and shift, and is best at powers of two; "halton" has
+        randomly permuted digits. Each frequency still has exactly the spectral law.
+
+    Notes
+    -----
+    Kernels that mix Gaussians (Matérn, rational quadratic, exponential power) use one coordinate
+    more for the radius, mixtures of components one more for the component. A cosine of ω is one
+    of −ω, so where all coordinates are symmetric the points fill the half of space where the last
+    one is positive, and signs are random: as even as twice as many points. Best for d below about
+    ten (a tenth of the error of IID phases at d = 5, D = 1024); behind :class:`Orthogonal` in
+    high d.
+    """
+
+    sequence: Literal["sobol", "halton"] = "sobol"
+
+    def __post_init__(self) -> None:
+        if self.sequence not in SEQUENCES:
+            raise InvalidInput(f'QMC: sequence must be "sobol" or "halton"; got {self.sequence!r}.')
+
+    def __repr__(self) -> str:
+        """Return the code that makes it."""
+        return "QMC()" if self.sequence == "sobol" else f"QMC({self.sequence!r})"
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        points, signs = rng.spawn(2)
+        d = len(measure.scales)
+        u = SEQUENCES[self.sequence](d + (not isinstance(measure, Independent)), m, points)
+        W = _transformed(measure, np.clip(u, 1e-12, 1 - 1e-12))
+        return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
+
+
+def _transformed(measure: Measure, u: Float[Array, "m c"]) -> Float[Array, "m d"]:
+    """Return the frequencies of points in the unit cube, but for scales and signs."""
+    d = len(measure.scales)
+    if isinstance(measure, Components):
+        q = np.searchsorted(np.cumsum(measure.weights)[:-1], u[:, d])
+        return np.array(measure.means)[q] + np.array(measure.deviations)[q] * ndtri(u[:, :d])
+    u[:, d - 1] = (1 + u[:, d - 1]) / 2
+    if isinstance(measure, GaussianMixture):
+        return ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
+    if isinstance(measure, Independent):
+        return measure.law.quantile(u)
+    raise UnsupportedKernel(
+        f"Fourier(QMC()) has no inverse transform for {measure!r}; use Fourier(IID())."
+    )
+
+
+#: scipy.stats.qmc.Sobol has direction numbers for this many coordinates.
+SOBOL_DIMENSIONS = 21201
+
+
+def _sobol(d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
+
+    if d > SOBOL_DIMENSIONS:
+        raise InvalidInput(
+            f"Fourier(QMC()) serves at most {SOBOL_DIMENSIONS - 1} columns; got {d - 1}. "
+            "Use Fourier(Orthogonal())."
+        )
+    return qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
+
+
+def _halton(d: int, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+    from scipy.stats import qmc  # noqa: PLC0415  as above
+
+    return qmc.Halton(d, scramble=True, rng=rng).random(m)
+
+
+SEQUENCES: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
+    "sobol": _sobol,
+    "halton": _halton,
+}
+
+
+#: Nodes multiply with each column.
+GRID_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Grid(Placement):
+    """Gauss-Hermite nodes and weights in place of random frequencies: Dao, De Sa and Ré (2017).
+
+    φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, of
+    two opposite nodes one, of twice the weight: (q^d + 1)/2 pairs at most, q as large as the width
+    allows, so a map may be narrower than asked. Deterministic, and exact to rounding where
+    |(x − y)/ℓ| is small beside 2√q in each coordinate; **useless beyond**: the estimate does not
+    decay. For the Gaussian kernel, d up to 3 and data within a few lengthscales; Mercer features
+    are better wherever they serve.
+    """
+
+    def place(
+        self,
+        measure: Measure,  # noqa: ARG002
+        m: int,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Float[Array, "d m"]:
+        raise self.refusal()
+
+    def refusal(self) -> UnsupportedKernel:
+        """Return what is said of kernels that have no rule."""
+        return UnsupportedKernel(
+            "Fourier(Grid()) requires a Gaussian kernel, whose frequencies have Gauss-Hermite "
+            "rules, or a sum of such. Use Fourier(QMC()), Fourier(Orthogonal()) or "
+            "Nystrom(Pivoted())."
+        )
+
+    def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
+        """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
+        mixing = measure.mixing if isinstance(measure, GaussianMixture) else None
+        if not isinstance(mixing, One | Fixed):
+            raise self.refusal()
+        d = len(measure.scales)
+        if d > GRID_COLUMNS:
+            raise InvalidInput(
+                f"Fourier(Grid()) serves at most {GRID_COLUMNS} columns, because nodes multiply "
+                f"with each; got {d}. Use Fourier(QMC())."
+            )
+        q = int((2 * m) ** (1 / d) + 1e-9)
+        while ((q + 1) ** d + 1) // 2 <= m:
+            q += 1
+        x, w = roots_hermitenorm(q)
+        W = np.stack(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1)
+        weights = np.prod(np.meshgrid(*[w / w.sum()] * d, indexing="ij"), axis=0).reshape(-1)
+        half = (q**d + 1) // 2  # node i and node q^d − 1 − i are opposite
+        weights = 2 * weights[:half]
+        if q % 2:
+            weights[-1] /= 2
+        return mixing.mean**0.5 * measure.scales[:, None] * W[:, :half], weights
+
+
+# --- Frequencies that are never formed: products of Hadamard matrices and random diagonals -------
+#
+# A block of p = 2^⌈log₂ d⌉ frequencies costs O(p log p) for each row in place of O(p d).
+
+#: Below it, three transforms are far from a uniformly random rotation, and dense ones as fast.
+LEAST_COLUMNS = 32
+
+#: Rows of a sparse matrix that are made dense at a time, in cells.
+CELLS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Structured(Placement):
+    """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
+
+    Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
+    Hadamard matrix and D random signs; rows are orthogonal. Published with rows of length √p,
+    which is biased; here rows have independent lengths χ_p (times the kernel's factor). What bias
+    is left comes from directions that are not quite uniform: at most 2e-3 k(0) at p = 32, along
+    a coordinate axis, and less for larger p; below 32 columns random rotations are used. Above
+    d = 50 or so evaluation is faster than a matrix product: 12 times at d = 1024, D = 8192. Where
+    it is not, the frequencies are formed. Errors are those of :class:`Orthogonal`; the choice for
+    d in the hundreds and more.
+    Cost of φ(X): O(n D log d). Memory: 4 numbers a frequency.
+    """
+
+    formed: ClassVar[bool] = False
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        measure = require_isotropic(measure, "Structured()")
+        chains = _structured(measure, m, rng)
+        if chains is None:
+            return Orthogonal().place(measure, m, rng)
+        return frequencies_of(chains, len(measure.scales))
+
+
+@dataclass(frozen=True)
+class Fastfood(Placement):
+    """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
+
+    p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
+    the kernel's factor). Each frequency has exactly the spectral law, so features are unbiased;
+    frequencies of a block depend on one another, and the variance is above that of :class:`IID`.
+    For comparison with other work; :class:`Structured` has a lower error at the same speed.
+    """
+
+    formed: ClassVar[bool] = False
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        measure = require_isotropic(measure, "Fastfood()")
+        return frequencies_of(_fastfood(measure, m, rng), len(measure.scales))
+
+
+# --- What is drawn ------------------------------------------------------------------------------
+
+
+def chains_of(
+    placement: Placement, measure: Measure, m: int, rng: np.random.Generator
+) -> Chains | None:
+    """Return m frequencies of a placement as transforms, in turns; None where they are dense."""
+    if isinstance(placement, Fastfood):
+        return _fastfood(require_isotropic(measure, "Fastfood()"), m, rng)
+    if isinstance(placement, Structured):
+        return _structured(require_isotropic(measure, "Structured()"), m, rng)
+    return None
+
+
+def _structured(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains | None:
+    if len(measure.scales) < LEAST_COLUMNS:
+        return None
+    p = power_of_two(len(measure.scales))
+
+    def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
+        signs = child.choice((-1.0, 1.0), (blocks, 3, p))
+        lengths = radii(measure, p, blocks * p, child) / (2 * np.pi * p**1.5)
+        signs[:, 0] *= _scales(measure, p)
+        return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
+
+    return Chains(in_streams(draw, -(-m // p), p, rng), np.empty((0, p), np.int32), m)
+
+
+def _fastfood(measure: GaussianMixture, m: int, rng: np.random.Generator) -> Chains:
+    p = power_of_two(len(measure.scales))
+
+    def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
+        signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
+        sizes = 2 * np.pi * p**0.5 * np.linalg.norm(G, axis=1, keepdims=True)
+        lengths = radii(measure, p, blocks * p, child).reshape(blocks, p) / sizes
+        orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
+        return np.stack([signs * _scales(measure, p), G, lengths, orders], axis=1)
+
+    drawn = in_streams(draw, -(-m // p), p, rng)
+    return Chains(np.ascontiguousarray(drawn[:, :3]), drawn[:, 3].astype(np.int32), m)
+
+
+def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:
+    scales = np.ones(p)
+    scales[: len(measure.scales)] = measure.scales
+    return scales
+
+
+def frequencies_of(chains: Chains, d: int) -> Float[Array, "d m"]:
+    """Return the frequencies that chains stand for, in radians; O(m p log p).
+
+    Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed product
+    of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.
+    """
+    p = chains.diagonals.shape[2]
+    W = np.empty((chains.m, p))
+    for b, diagonals in enumerate(chains.diagonals):
+        rows = W[b * p : (b + 1) * p]
+        rows[:] = np.eye(len(rows), p)
+        for step in reversed(range(1, len(diagonals))):
+            rows *= diagonals[step]
+            if step == 1 and len(chains.orders):
+                rows[:, chains.orders[b]] = rows.copy()
+            hadamard(rows, out=rows)
+        rows *= diagonals[0]
+    return 2 * np.pi * W[:, :d].T
+
+
+def worthwhile(chains: Chains, d: int) -> bool:
+    """Whether transforms cost less than a product with the frequencies."""
+    return chain_multiplications(chains) < d * chains.m
+
+
+def chain_multiplications(chains: Chains) -> float:
+    """Return what chains cost a row, in multiplications of a product that takes as long.
+
+    Measured (AVX2, p from 64 to 1024): a step takes 10 + log₂ p a number, an order 20.
+    """
+    blocks, diagonals, p = chains.diagonals.shape
+    ordered = 20.0 if len(chains.orders) else 0.0
+    return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)
+
+
+# --- The map ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredMap(FeatureMap):
+    """Fourier features whose angles are computed by Walsh-Hadamard transforms.
+
+    Pairs φ(x) = √(k(0)/m) [cos Wᵀx, sin Wᵀx], or with phases √(2k(0)/m) cos(Wᵀx + b).
+    """
+
+    kernel: Kernel
+    #: Of each block, in the order in which they meet x; the last ones in turns.
+    diagonals: Float[Array, "b s p"]
+    orders: Array  # Permutations after the first transform
+    inputs: int  # d ≤ p
+    n_frequencies: int  # m
+    phases: Float[Array, " m"]  # b, in radians; none for pairs
+    amplitude: float  # k(0)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.n_frequencies * (1 if len(self.phases) else 2)
+
+    below_kernel = False  # unbiased but for a little, so errors have both signs
+
+    @property
+    def multiplications(self) -> float:
+        """What the angles of a row cost, in multiplications of a product as long."""
+        return chain_multiplications(self._chains[True])
+
+    @cached_property
+    def reach(self) -> float:
+        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
+        lengths = norms(first[..., : self.inputs], axis=2)
+        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
+        return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
+
+    @cached_property
+    def frequencies(self) -> Float[Array, "d m"]:
+        """W, formed."""
+        return frequencies_of(self._chains[True], self.inputs)
+
+    @cached_property
+    def _chains(self) -> tuple[Chains, Chains]:
+        """In float32 and in float64."""
+        orders = np.ascontiguousarray(self.orders, np.int32)
+        double = Chains(np.ascontiguousarray(self.diagonals), orders, self.n_frequencies)
+        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+            return double._replace(diagonals=double.diagonals.astype(np.float32)), double
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return with_far_rows(X, self.reach, self._waves)
+
+    def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if is_sparse(X):
+            return self._sparse(X)
+        chains, b = self._chains[precision(X) == np.float64], self.phases / (2 * np.pi)
+        phases = b.astype(chains.diagonals.dtype) if len(b) else None
+        scale = (self.amplitude / self.n_frequencies * (2 if len(b) else 1)) ** 0.5
+        if is_numpy(X):
+            return chain_waves(np.ascontiguousarray(X), chains, scale, phases)
+        return chain_waves_twin(X, chains, scale, phases)
+
+    def _sparse(self, X: Array) -> Float[Array, "n D"]:
+        """Return features of rows that are made dense a block at a time."""
+        Z = np.empty((X.shape[0], self.n_features), X.dtype)
+        block = max(1, CELLS // self.inputs)
+        for start in range(0, X.shape[0], block):
+            Z[start : start + block] = self._waves(X[start : start + block].toarray())
+        return Z

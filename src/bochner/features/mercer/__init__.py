@@ -1,0 +1,1 @@
+"""Deterministic features: leading terms of a kernel's own expansion."""

@@ -1,0 +1,498 @@
+"""Products of one-dimensional functions: the best D of them, and their values without waste.
+
+A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so that the D best
+products are those of the largest sums of logarithms. Their values are found by halves: all
+products that occur over the first columns, all over the others, and one multiplication for each
+pair of them that is asked for.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
+from bochner._core.checks import finite, positive, unpacked
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import FeatureMap, in_double, left_over
+from bochner.features.method import Method, Request
+from bochner.features.projections import dense_blocks, required_rows, some_rows
+from bochner.features.rules import compose, leaf_map
+from bochner.features.widths import exact_width
+from bochner.kernels import Kernel, Scaled, Stationary, Sum
+from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.spectral import Independent, Measure
+
+#: Numbers that are worked on at a time: they stay in a core's own cache.
+CACHED = 1 << 18
+
+#: A row of scratch is longer by this, or its columns would all fall on the same lines of cache.
+PADDING = 16
+
+
+def best_products(
+    logs: Sequence[Float[Array, " m_j"]], width: int
+) -> tuple[Array, Float[Array, " D"]]:
+    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
+
+    Parameters
+    ----------
+    logs : one (m_j,) array a column
+        Logarithms of eigenvalues, none above the one before it.
+    width : int
+        D; fewer are returned where there are fewer.
+
+    Notes
+    -----
+    One column after another: the best ``width`` products of some columns contain all that the best
+    of more columns extend. The first D' of D are the D' best, ties included. O(d D log² D).
+    """
+    chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
+    for j, column in enumerate(logs):
+        if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
+            sums = sums + column[0]  # nothing above the first function of this column is among them
+            continue
+        i, k = _candidates(len(sums), min(len(column), width), width)
+        total = sums[i] + column[k]
+        best = np.argsort(-total, kind="stable")[:width]
+        chosen, sums = chosen[i[best]], total[best]
+        chosen[:, j] = k[best]
+    return chosen, sums
+
+
+def _candidates(n: int, m: int, width: int) -> tuple[Array, Array]:
+    """Return pairs of ranks (i, k); (i + 1)(k + 1) pairs are no worse, so more are of no use."""
+    counts = np.minimum(n, width // np.arange(1, m + 1))
+    k = np.repeat(np.arange(m), counts)
+    i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return i, k
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Products of a row of ``left`` and one of ``right``: rows ``i`` of one, ``j`` of the other.
+
+    A side is again of pairs, or an array of row numbers of the table of 1-D functions.
+    """
+
+    left: "Pairs | Array"
+    right: "Pairs | Array"
+    i: Array
+    j: Array
+
+
+def factored(rows: Array) -> "Pairs | Array":
+    """Return how to multiply rows[:, 0], rows[:, 1], … of a table, by halves."""
+    if rows.shape[1] == 1:
+        return rows[:, 0]
+    half = (rows.shape[1] + 1) // 2
+    left, i = _shared(rows[:, :half])
+    right, j = _shared(rows[:, half:])
+    return Pairs(left, right, i, j)
+
+
+def _shared(rows: Array) -> tuple["Pairs | Array", Array]:
+    """Return the different ones among the products, factored, and which of them each is."""
+    different, which = np.unique(rows, axis=0, return_inverse=True)
+    return factored(different), which.reshape(-1)
+
+
+def multiplied(how: "Pairs | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
+    """Return the products of rows of the table."""
+    if not isinstance(how, Pairs):
+        return taken(table, how, axis=0)
+    left, right = multiplied(how.left, table), multiplied(how.right, table)
+    return taken(left, how.i, axis=0) * taken(right, how.j, axis=0)
+
+
+def products_of_rows(
+    how: "Pairs | Array", width: int, table: Callable[[Array], Array], X: Float[Array, "n d"]
+) -> Float[Array, "n D"]:
+    """Return the products for each row of X, in the precision of X.
+
+    Parameters
+    ----------
+    how : Pairs or array
+        Of :func:`factored`.
+    width : int
+        D.
+    table : function
+        Values of all 1-D functions, (m, n) in float64, at rows of X.
+    X : (n, d)
+        NumPy arrays and sparse matrices go block by block through a transposed scratch: products
+        of long rows, then one copy, are three times faster than products of columns.
+    """
+    if not (is_numpy(X) or is_sparse(X)):
+        xp = array_namespace(X)
+        Z = multiplied(how, xp.astype(table(X), X.dtype))
+        return xp.permute_dims(Z, (1, 0))
+    Z = np.empty((X.shape[0], width), dtype=X.dtype)
+    step = max(1, min(max(64, CACHED // width), 512, len(Z)))
+    room = np.empty((3, width * (step + PADDING)), dtype=X.dtype)
+    for start in range(0, len(Z), 4 * step):
+        values = table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
+        for first in range(0, values.shape[1], step):
+            here = values[:, first : first + step]
+            rows = Z[start + first : start + first + here.shape[1]]
+            rows[...] = _in_room(room, how, here, width).T
+    return Z
+
+
+def _in_room(
+    room: Float[Array, "3 s"], how: "Pairs | Array", table: Float[Array, "m n"], width: int
+) -> Float[Array, "D n"]:
+    """Return the products in the last third of ``room``: fresh memory would cost more than they."""
+    n = table.shape[1]
+    out = room[2].reshape(width, -1)[:, :n]
+    if not isinstance(how, Pairs):
+        out[...] = table[how]
+        return out
+    left, right = (part[: width * n].reshape(width, n) for part in room[:2])
+    np.take(multiplied(how.left, table), how.i, axis=0, out=left, mode="clip")
+    np.take(multiplied(how.right, table), how.j, axis=0, out=right, mode="clip")
+    return np.multiply(left, right, out=out)
+
+
+def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
+    """Return numbers as a column in the library, precision and place of ``like``."""
+    return moved(np.ascontiguousarray(values)[:, None], like=like)
+
+
+# --- Explicit bases: kernels that are defined by their features, and those features --------------
+#
+# `FourierSeries` and `Polynomials` are kernels k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j); the products of
+# the f_i are exact features, and any choice of them is below the kernel.
+
+
+@dataclass(frozen=True)
+class Explicit(Method):
+    """The kernel's own features, or the D of them that carry most.
+
+    Notes
+    -----
+    Serves ``FourierSeries`` and ``Polynomials``, and with ``Linear`` and ``Constant`` all that is
+    made of them. m functions of one column make m^d products of d columns; where D is less, those
+    of largest mean square are taken, and Z Zᵀ ⪯ K. Where the width is enough for all, every
+    method gives these features, for they are exact. Cost of φ(X): O(n (d m + D)).
+    """
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class BasisMap(FeatureMap):
+    """φ(x) = (Π_j f_{k_j}(x_j))_k."""
+
+    kernel: Basis
+    indices: Array  # k of each feature, by decreasing mean square
+
+    @property
+    def n_inputs(self) -> int:
+        return self.indices.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.indices)
+
+    below_kernel = True  # some of the features that make the kernel: always
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return products_of_rows(self._how, self.n_features, self._table, X)
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 in float64: |k − k̂|(x, y) ≤ √(e(x) e(y))."""
+        return left_over(self, X)
+
+    @cached_property
+    def _how(self) -> Pairs | Array:
+        return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
+
+    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        xp, X = in_double(dense(X))
+        return xp.permute_dims(xp.concat(self.kernel.functions(X), axis=1), (1, 0))
+
+
+def _basis_map(kernel: Basis, ask: Request) -> BasisMap:
+    sizes = np.array(kernel.sizes)
+    order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
+    ranks, _ = best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
+    return BasisMap(kernel, order.astype(np.int32)[ranks])
+
+
+@exact_width.register
+def _(kernel: Basis, d: int) -> int | None:
+    return int(np.count_nonzero(kernel.sizes)) ** d
+
+
+@compose.register
+def _(kernel: Basis, method: Method, ask: Request) -> FeatureMap:
+    return _basis_map(kernel, ask)
+
+
+@leaf_map.register
+def _(method: Explicit, kernel: Kernel, ask: Request) -> FeatureMap:
+    if isinstance(kernel, Basis):
+        return _basis_map(kernel, ask)
+    raise UnsupportedKernel(
+        "Explicit requires a kernel with finitely many features of its own: FourierSeries, "
+        f"Polynomials, Linear, Constant, or sums and products of such; got {kernel!r}. "
+        "Nystrom(...) serves every kernel."
+    )
+
+
+# --- Laplacian eigenfunctions on a box: sines, weighted by the kernel's spectral density ---------
+#
+# On the box Π_j [lower_j, lower_j + length_j] the Laplacian with zero boundary values has the
+# eigenfunctions Π_j √(2/length_j) sin(ω_j (x_j − lower_j)), ω_j = πk_j/length_j, and a stationary
+# kernel of spectral density S is nearly Σ_k S(ω_k) φ_k(x) φ_k(y) inside it. For the Green's
+# function of the second derivative, Brownian motion, the same sines (half a degree less) are exact.
+
+#: Lengthscales between rows and box that are tried, and the rows they are tried on. The error at a
+#: face is k between a row and its mirror image, two margins away.
+MARGINS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+TRIED_ON = 256
+
+#: Products that are weighed, for each one kept, where the order is not that of |ω|.
+WIDER = 4
+
+
+@dataclass(frozen=True)
+class LaplacianEigenfunctions(Method):
+    """Sines on a box about the rows, weighted by the spectral density: Hilbert-space features.
+
+    Parameters
+    ----------
+    boundary : float, optional
+        The box reaches this many times as far from its middle as the rows do. Larger boxes have
+        less error near their faces and need more features, in proportion in each column. Default:
+        of margins of half a lengthscale to six, that with the least error on 256 of the rows.
+    box : d pairs (lower, upper), optional
+        The box itself, in place of rows to learn it from.
+
+    Notes
+    -----
+    Serves stationary kernels with a spectral density (Gaussian, Matérn, rational quadratic,
+    Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian`` and
+    ``BrownianBridge`` exactly. The features do not depend on lengthscales, only their weights do:
+    good for kernels whose parameters are sampled. Neither unbiased nor below the kernel: zero on
+    the faces of the box and beyond, so that rows far outside are predicted by the mean.
+
+    Choose it for d = 1, 2, perhaps 3, and rows that fill a box; the number of products grows like
+    the d-th power of the box in lengthscales, and :class:`HermiteMercer` or
+    :class:`Nystrom` need fewer. Cost of φ(X): O(n (Σ_j m_j + D)), m_j the frequencies along
+    column j, whose sines are all that is transcendental. Source: Solin and Särkkä (2020).
+    """
+
+    boundary: float | None = None
+    box: tuple[tuple[float, float], ...] | None = None
+
+    def __post_init__(self) -> None:
+        who = "LaplacianEigenfunctions"
+        if self.boundary is not None:
+            object.__setattr__(self, "boundary", positive(self.boundary, who, "boundary"))
+            if self.boundary < 1:
+                raise InvalidInput(
+                    f"{who}: boundary must be 1 or above, or rows lie outside the box; got "
+                    f"{self.boundary}."
+                )
+        if self.box is not None:
+            object.__setattr__(self, "box", _checked_box(self.box))
+
+
+def _checked_box(box: Any) -> tuple[tuple[float, float], ...]:
+    who = "LaplacianEigenfunctions"
+    pairs = unpacked(box)
+    if not isinstance(pairs, list | tuple) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+    ):
+        raise InvalidInput(f"{who}: box must be a pair (lower, upper) a column; got {box!r}.")
+    checked = tuple(
+        (finite(a, who, f"box[{j}][0]"), finite(b, who, f"box[{j}][1]"))
+        for j, (a, b) in enumerate(pairs)
+    )
+    if any(a >= b for a, b in checked):
+        raise InvalidInput(f"{who}: box must have lower below upper in each column; got {box!r}.")
+    return checked
+
+
+@dataclass(frozen=True, eq=False)
+class SineMap(FeatureMap):
+    """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k."""
+
+    kernel: Kernel
+    lower: Float[Array, " d"]  # The box; rows outside are moved to its nearest point
+    length: Float[Array, " d"]
+    #: 0 for sines that vanish on all faces, ½ for those of Brownian motion, free at the far one.
+    shift: float
+    indices: Array  # k, from 1
+    amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues, from the largest
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.lower)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.indices)
+
+    @property
+    def below_kernel(self) -> bool:
+        return isinstance(self.kernel, Brownian | BrownianBridge)
+
+    unbiased = False  # A series that is cut, nothing random
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        Z = products_of_rows(self._how, self.n_features, self._table, X)
+        return Z * as_column(self.amplitudes, like=Z)[:, 0]
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return k(x, x) − |φ(x)|², or zero, in float64: a bound for Brownian motion only."""
+        return left_over(self, X)
+
+    @cached_property
+    def _most(self) -> list[int]:
+        return self.indices.max(axis=0).tolist()
+
+    @cached_property
+    def _how(self) -> Pairs | Array:
+        starts = np.concatenate([[0], np.cumsum(self._most)[:-1]])
+        return factored(self.indices - 1 + starts)
+
+    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        xp, X = in_double(dense(X))
+        unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
+            self.length, like=X
+        )
+        unit = xp.clip(unit, 0.0, 1.0)
+        waves = [
+            float(2 / self.length[j]) ** 0.5
+            * xp.sin(as_column(math.pi * (np.arange(1, m + 1) - self.shift), like=X) * unit[j, :])
+            for j, m in enumerate(self._most)
+        ]
+        return xp.concat(waves, axis=0)
+
+
+# --- The spectral density ------------------------------------------------------------------------
+
+
+@singledispatch
+def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array, " m"]:
+    """Return log S at each row of W, ∫ S dω = (2π)^d k(0); raise UnsupportedKernel without one."""
+    raise _unsupported(kernel)
+
+
+def _unsupported(kernel: Kernel) -> UnsupportedKernel:
+    return UnsupportedKernel(
+        "LaplacianEigenfunctions requires a stationary kernel with a spectral density, such as "
+        "Gaussian, Matern, RationalQuadratic, Laplace or Cauchy, or Brownian or BrownianBridge; "
+        f"got {kernel!r}. Nystrom(...) serves every kernel."
+    )
+
+
+@log_spectral_density.register
+def _(kernel: Stationary, W: Float[Array, "m d"]) -> Float[Array, " m"]:
+    try:
+        values = kernel.spectral_measure(W.shape[1]).log_density(W)
+    except NotImplementedError as error:
+        raise _unsupported(kernel) from error
+    if not np.isfinite(values).any():  # a discrete measure, as periodic kernels have
+        raise _unsupported(kernel)
+    return values + W.shape[1] * math.log(2 * math.pi)
+
+
+@log_spectral_density.register
+def _(kernel: Scaled, W: Float[Array, "m d"]) -> Float[Array, " m"]:
+    return log_spectral_density(kernel.kernel, W) + math.log(kernel.scale)
+
+
+@log_spectral_density.register
+def _(kernel: Sum, W: Float[Array, "m d"]) -> Float[Array, " m"]:
+    parts = log_spectral_density(kernel.left, W), log_spectral_density(kernel.right, W)
+    return logsumexp(parts, axis=0)
+
+
+# --- Drawing -------------------------------------------------------------------------------------
+
+
+@leaf_map.register
+def _(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
+    return laplacian(kernel, method, ask)
+
+
+@singledispatch
+def laplacian(kernel: Kernel, method: LaplacianEigenfunctions, ask: Request) -> FeatureMap:
+    """Draw sines on a box, those of largest spectral density."""
+    log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
+    if method.box is not None:
+        return _sines(kernel, *_given_box(method.box, ask.n_inputs), ask.n_features)
+    X = required_rows(ask, "LaplacianEigenfunctions", "the box")
+    middle, half = _range(X)
+    if method.boundary is not None:
+        half = method.boundary * np.where(half > 0, half, 0.5)
+        return _sines(kernel, middle - half, 2 * half, ask.n_features)
+    rows = some_rows(X, TRIED_ON, ask.stream("boundary"))
+    halves = [half + margin / _measure(kernel, ask.n_inputs).scales for margin in MARGINS]
+    tried = [_sines(kernel, middle - h, 2 * h, ask.n_features) for h in halves]
+    K = kernel(rows)
+    errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in tried)]
+    return tried[int(np.argmin(errors))]
+
+
+def _sines(kernel: Kernel, lower: Array, length: Array, width: int) -> SineMap:
+    unit = [math.pi * np.arange(1, WIDER * width + 1) / b for b in length]
+    indices, _ = best_products(_logs(kernel, unit), WIDER * width)
+    W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
+    logs = log_spectral_density(kernel, W)
+    best = np.argsort(-logs, kind="stable")[:width]
+    chosen = np.ascontiguousarray(indices[best] + 1)
+    return SineMap(kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]))
+
+
+def _logs(kernel: Kernel, unit: Sequence[Array]) -> list[Array]:
+    """Return what orders the products before they are weighed: −(ωℓ)², or exact logarithms."""
+    measure = _measure(kernel, len(unit))
+    scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
+    if isinstance(measure, Independent):
+        return [measure.law.log_density(w) for w in scaled]
+    return [-w * w for w in scaled]
+
+
+def _measure(kernel: Kernel, d: int) -> Measure:
+    """Return the spectral measure of the (first) stationary part."""
+    while isinstance(kernel, Scaled | Sum):
+        kernel = kernel.left if isinstance(kernel, Sum) else kernel.kernel
+    return kernel.spectral_measure(d)  # type: ignore[attr-defined]
+
+
+def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Array]:
+    if len(box) != d:
+        raise InvalidInput(
+            f"LaplacianEigenfunctions: box must have a pair for each column; got {len(box)} for "
+            f"{d} columns."
+        )
+    lower, upper = np.array(box).T
+    return lower.copy(), upper - lower
+
+
+def _range(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Return middle and half width of what each column takes, in one pass."""
+    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
+    least, largest = (np.array(side) for side in zip(*faces, strict=True))
+    least, largest = least.min(axis=0), largest.max(axis=0)
+    return (least + largest) / 2, (largest - least) / 2
+
+
+@laplacian.register
+def _(kernel: Brownian | BrownianBridge, method: LaplacianEigenfunctions, ask: Request) -> SineMap:
+    """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
+    shift, d = (0.5 if isinstance(kernel, Brownian) else 0.0), ask.n_inputs
+    column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
+    indices, logs = best_products([column] * d, ask.n_features)
+    length = np.full(d, kernel.length)
+    return SineMap(kernel, np.zeros(d), length, shift, indices + 1, np.exp(0.5 * logs))

@@ -1,0 +1,438 @@
+"""Rows as radii and directions, for kernels that are invariant under rotation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.fft import dct
+from scipy.linalg.blas import dgemm
+
+from bochner._core.arrays import array_namespace, dense, is_numpy, moved, to_numpy
+from bochner._core.blas import eigh, product
+from bochner._core.shapes import Array, Float
+from bochner.errors import UnsupportedKernel
+from bochner.kernels import Kernel
+from bochner.kernels.radial import Radial, isotropic, monomials, radial_kernels
+from bochner.kernels.zonal import alpha
+
+ONE_RADIUS = 1e-6
+"""Spread of radii, relative, up to which rows count as lying on one sphere."""
+
+FLAT = 1e-2
+"""Spread of radii, as a share of the rows' own spread, up to which that sphere is one about zero.
+
+Rows of spread one that are 10⁷ away have equal radii too, whatever they are."""
+
+LARGEST_ROTATION = 2048
+"""Columns beyond which principal axes are not looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Polar:
+    """Rows x as radius r = |(x − c)/ℓ| and leading coordinates of u = (x − c)/(ℓ r)."""
+
+    centre: Float[np.ndarray, " d"]  # c and ℓ
+    scales: Float[np.ndarray, " d"]
+    #: Orthonormal columns: the coordinates are u·axes; with None, u itself.
+    axes: Float[np.ndarray, "d a"] | None
+
+    def leading(self, count: int) -> "Polar":
+        """Return the same with the first coordinates of the direction only."""
+        d = len(self.scales)
+        if count == d:
+            return self
+        axes = np.eye(d, count) if self.axes is None else self.axes
+        return replace(self, axes=np.ascontiguousarray(axes[:, :count]))
+
+    def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
+        """Return coordinates, (n, a), and radii, (n,); rows at the centre have direction zero."""
+        X = dense(X)
+        xp = array_namespace(X)
+        A = (X - moved(self.centre, like=X)) / moved(self.scales, like=X)
+        largest = xp.max(xp.abs(A), axis=1)  # squares of what is divided by it cannot overflow
+        A = A / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None]
+        norms = xp.sqrt(xp.sum(A * A, axis=1))
+        U = A / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        return _turned(U, self.axes), largest * norms
+
+
+def _turned(U: Float[Array, "n d"], axes: Float[np.ndarray, "d a"] | None) -> Float[Array, "n a"]:
+    if axes is None:
+        return np.ascontiguousarray(U) if is_numpy(U) else U
+    axes = moved(axes, like=U)
+    return product(U, axes) if is_numpy(U) else U @ axes
+
+
+def polar_of(
+    scales: Float[np.ndarray, " d"], X: Array | None, centred: bool, rotated: bool = True
+) -> Polar:
+    """Return the change to radii and directions for rows X, with principal axes in front.
+
+    The centre is the mean where the kernel allows it and the rows do not lie on a sphere.
+    """
+    d = len(scales)
+    if X is None:
+        return Polar(np.zeros(d), scales, None)
+    sample = _sample(X)
+    centre = np.zeros(d)
+    if centred and not _on_sphere(sample / scales):
+        centre = sample.mean(axis=0)
+    axes = _principal_axes((sample - centre) / scales) if rotated else None
+    return Polar(centre, scales, axes)
+
+
+def _on_sphere(A: Float[np.ndarray, "n d"]) -> bool:
+    """Whether rows lie on a sphere about zero; rows far away, close together, only seem to."""
+    r = np.linalg.norm(A, axis=1)
+    spread = np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
+    return one_radius(r) and bool(r.max() - r.min() <= FLAT * spread)
+
+
+def _sample(X: Array, rows: int = 16384) -> Float[np.ndarray, "n d"]:
+    """Return evenly spaced rows of X, dense."""
+    return to_numpy(X[:: -(-X.shape[0] // rows)]).astype(np.float64)
+
+
+def _principal_axes(A: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"] | None:
+    d = A.shape[1]
+    if d == 1 or d > LARGEST_ROTATION:
+        return None
+    A = A / (np.abs(A).max() or 1.0)
+    return np.ascontiguousarray(np.linalg.eigh(A.T @ A)[1][:, ::-1])
+
+
+def one_radius(r: Float[np.ndarray, " n"]) -> bool:
+    """Whether all radii are equal, to rounding of float32 rows."""
+    return bool(r.max() - r.min() <= ONE_RADIUS * r.max())
+
+
+def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
+    """Return a rotation-invariant kernel and scales ℓ: k(x, y) is that of x/ℓ and y/ℓ.
+
+    Lengthscales go into ℓ where they can: squares of huge and tiny ones are no numbers.
+    """
+    try:
+        unit, scales = isotropic(kernel, d)
+    except UnsupportedKernel:
+        unit, scales = kernel, np.ones(d)
+    try:
+        radial_kernels(unit, d)
+    except UnsupportedKernel as error:
+        raise UnsupportedKernel(
+            f"{who} requires a rotation-invariant kernel: of the Euclidean distance (with one "
+            "lengthscale, or one per column), of the inner product, of the angle, or sums and "
+            f"multiples of such; got {kernel!r}. Nystrom(...) serves every kernel."
+        ) from error
+    return unit, scales
+
+
+def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
+    """Return rows of the radii q."""
+    X = np.zeros((len(q), d))
+    X[:, 0] = q
+    return X
+
+
+# --- Radial functions of a rotation-invariant kernel: optimal ones, and monomials ----------------
+#
+# The radial kernel R_l of degree l is factored on radii q_1, ..., q_M of the data, whose shares of
+# the rows are ω_1, ..., ω_M. With [√ω_a R_l(q_a, q_b) √ω_b] = V diag(w) Vᵀ,
+#
+#     g_{l,i}(r) = w_i^{−1/2} Σ_a R_l(r, q_a) √ω_a V_{a,i}
+#
+# and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of
+# R_l. The energy w_i is the mean of g² over the rows.
+
+EIGENVALUES = 1e-12
+"""Eigenvalues of R_l(q, q) below this share of the largest are rounding."""
+
+DEGREES = 4096
+"""Degrees after which the search for energy ends."""
+
+POINTS = 512
+"""Greatest degree of an interpolant in the radius."""
+
+REACH = 1.25
+"""Interpolants reach this many times the largest radius: rows beyond cost more, nothing else."""
+
+AT_ONCE = 2048
+"""Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache."""
+
+DIRECT = 256
+"""Radii at a time where radial kernels are evaluated directly."""
+
+ROUNDING = float(np.finfo(float).eps)
+
+MOST_HARMONICS = (4 * ROUNDING) ** -2
+"""Harmonics of a degree beyond which all energy there is, is rounding; floats end later."""
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+class Nodes(NamedTuple):
+    """Radii q to factor R_l on, and the shares ω of the rows that each stands for."""
+
+    q: Float[np.ndarray, " M"]
+    share: Float[np.ndarray, " M"]
+
+
+def quantiles(r: Float[np.ndarray, " n"], count: int) -> Nodes:
+    """Return ``count`` quantiles, dense at both ends where few rows carry most of what is left."""
+    if one_radius(r):
+        return Nodes(np.array([r.mean()]), np.ones(1))
+    M = min(count, len(r))
+    edges = np.sin(np.arange(M + 1) * np.pi / (2 * M)) ** 2
+    middles = np.sin((np.arange(M) + 0.5) * np.pi / (2 * M)) ** 2
+    return Nodes(np.quantile(r, middles), np.diff(edges))
+
+
+# --- energies -----------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """One radial function: g(r) = Σ_a R_l(r, q_a) weights_a, and the mean of g² over radii."""
+
+    degree: int
+    size: int
+    energy: float
+    weights: Float[np.ndarray, " M"]
+
+    @property
+    def each(self) -> float:
+        """Energy of each of the block's α_l features: an eigenvalue on rotation-invariant data."""
+        return self.energy / self.size
+
+
+def spectrum(
+    radial: Radial, nodes: Nodes, total: float, width: int, most: int = DEGREES
+) -> list[Block]:
+    """Return the blocks for ``width`` features, greatest energy per feature first.
+
+    ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
+    degrees ends when no later block can have a place: the energy that remains bounds them all, and
+    so do the greatest blocks of the last degrees where these fall steadily, zeros (of one parity)
+    left out.
+    """
+    d = radial.n_inputs
+    last = min(15 if d <= 4 else 3, most)
+    while True:
+        R = radial.matrices(last, nodes.q, nodes.q)
+        found = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, nodes, total)]
+        blocks = sorted(found, key=lambda block: -block.each)
+        rest = total - float(np.einsum("laa,a->", R, nodes.share))
+        top = np.zeros(last + 1)
+        for block in reversed(blocks):
+            top[block.degree] = block.each
+        if last == most or _complete(top, rest, total, _least(blocks, width), d):
+            return blocks
+        last = min(2 * last + 1, most)
+
+
+def _complete(
+    top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
+) -> bool:
+    """Whether no degree after those of ``top`` has a block above ``least`` per feature.
+
+    ``top`` is the energy per feature of the greatest block of each degree, ``rest`` the energy of
+    all later ones.
+    """
+    later = alpha(len(top), d)
+    if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
+        return True
+    if rest <= least * later:
+        return True
+    last = top[-8:]
+    each = last[last > 0.0]
+    return len(each) >= 4 and least > each[0] and bool((np.diff(each) < 0.0).all())
+
+
+def _factored(
+    l: int, d: int, R: Float[np.ndarray, "M M"], nodes: Nodes, total: float
+) -> Iterator[Block]:
+    """Yield the blocks of one degree: eigenvectors of R_l on the nodes, above what is rounding."""
+    size, root = alpha(l, d), np.sqrt(nodes.share)
+    if size > MOST_HARMONICS:
+        return
+    values, vectors = eigh(root[:, None] * R * root, driver="evd", check_finite=False)
+    # Quadrature leaves √α_l roundings of the kernel in R_l.
+    lowest = max(EIGENVALUES * values[-1], 4 * ROUNDING * total * size**0.5)
+    for w, v in zip(values[::-1].tolist(), vectors.T[::-1], strict=True):
+        if size and w > lowest:
+            yield Block(l, size, w, root * v / w**0.5)
+
+
+def _least(blocks: list[Block], width: int) -> float:
+    """Return the energy of the feature in place ``width``, zero if there are fewer."""
+    for block in blocks:
+        width -= block.size
+        if width <= 0:
+            return block.each
+    return 0.0
+
+
+# --- radial functions ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RadialFunctions:
+    """g_b(r) = Σ_a R_{l_b}(r, q_a) C_{b,a}: one column for each block."""
+
+    kernel: Kernel  # Rotation-invariant, for rows that :class:`Polar` has taken apart
+    n_inputs: int  # d
+    degrees: np.ndarray  # l_b
+    nodes: Float[np.ndarray, " M"]  # q
+    weights: Float[np.ndarray, "B M"]  # C
+    limit: float  # Radii up to here go through the interpolant, others through R_l itself
+    #: Chebyshev coefficients in T_j(2r/limit − 1); with none, all radii go through R_l.
+    interpolant: Float[np.ndarray, "k B"]
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, d: int, q: Float[np.ndarray, " M"], blocks: list[Block]
+    ) -> "RadialFunctions":
+        """Return the functions of blocks, factored on radii q, without an interpolant."""
+        degrees = np.array([b.degree for b in blocks])
+        weights = np.array([b.weights for b in blocks])
+        return cls(kernel, d, degrees, q, weights, 0.0, np.zeros((0, len(blocks))))
+
+    def times(self, factors: Float[np.ndarray, " B"]) -> "RadialFunctions":
+        """Return the functions times a number each."""
+        interpolant = self.interpolant * factors
+        return replace(self, weights=self.weights * factors[:, None], interpolant=interpolant)
+
+    def chosen(self, which: np.ndarray) -> "RadialFunctions":
+        """Return some of the functions."""
+        return replace(
+            self,
+            degrees=self.degrees[which],
+            weights=self.weights[which],
+            interpolant=np.ascontiguousarray(self.interpolant[:, which]),
+        )
+
+    def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
+        """Return g_1(r), ..., g_B(r) in the library and precision of r."""
+        if not len(self.interpolant):
+            return moved(self.exactly(to_numpy(r)), like=r)
+        xp = array_namespace(r)
+        inside = r <= self.limit
+        share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
+        G = _chebyshev_sum(share, self.interpolant)
+        if bool(xp.all(inside)):
+            return G
+        radii = to_numpy(r).astype(np.float64)
+        outside = np.flatnonzero(radii > self.limit)
+        exact = np.zeros((len(radii), len(self.degrees)))
+        exact[outside] = self.exactly(radii[outside])
+        return xp.where(inside[:, None], G, moved(exact, like=r))
+
+    def exactly(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
+        """Return the functions from the radial kernels themselves."""
+        G = np.zeros((len(r), len(self.degrees)))
+        most = int(self.degrees.max(initial=0))
+        radial = radial_kernels(self.kernel, self.n_inputs)
+        for start in range(0, len(r), DIRECT):
+            rows = slice(start, start + DIRECT)
+            R = radial.matrices(most, r[rows], self.nodes)
+            for l, which in self._of_degrees:
+                G[rows, which] = R[l] @ self.weights[which].T
+        return G
+
+    @cached_property
+    def _of_degrees(self) -> list[tuple[int, np.ndarray]]:
+        """Each degree that occurs, and its functions."""
+        return [(l, np.flatnonzero(self.degrees == l)) for l in np.unique(self.degrees).tolist()]
+
+    def interpolated(self, limit: float, tolerance: float) -> "RadialFunctions":
+        """Return these functions with an interpolant for radii up to ``limit``.
+
+        It has the fewest points that leave the products g_b(r) g_b(s) within ``tolerance``, and at
+        most the last of `POINTS`.
+        """
+        halves, values = 16, self.exactly(_lobatto(16, limit))
+        while True:
+            C = _coefficients(values)
+            error = np.abs(C[-(halves // 4) :]).max(axis=0) * np.abs(values).max(axis=0)
+            if halves >= POINTS or bool((error <= tolerance).all()):
+                return replace(self, limit=limit, interpolant=C)
+            halves *= 2
+            both = np.empty((halves + 1, values.shape[1]))
+            both[::2], both[1::2] = values, self.exactly(_lobatto(halves, limit)[1::2])
+            values = both
+
+
+@dataclass(frozen=True, eq=False)
+class MonomialFunctions:
+    """h_{l,i}(r), the monomial radial functions of a power series or of the Gaussian."""
+
+    kernel: Kernel
+    n_inputs: int  # d
+    degrees: np.ndarray  # l and i
+    indices: np.ndarray
+
+    def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
+        """Return the functions' values, in the library and precision of r."""
+        xp = array_namespace(r)
+        r = r[:, None]
+        positive = xp.where(r > 0, r, xp.ones_like(r))
+        logs, powers, decay = (moved(A, like=r) for A in self._logs)
+        H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
+        return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
+
+    def chosen(self, which: np.ndarray) -> "MonomialFunctions":
+        """Return some of the functions."""
+        return replace(self, degrees=self.degrees[which], indices=self.indices[which])
+
+    @cached_property
+    def _logs(self) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"], Array]:
+        """The logarithm of h(1) without the envelope, l + 2i, and half the envelope's rate."""
+        radial = radial_kernels(self.kernel, self.n_inputs)
+        degree, order = (int(v.max(initial=0)) for v in (self.degrees, self.indices))
+        h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]
+        half = 0.5 * radial.decay
+        with np.errstate(divide="ignore"):
+            logs = np.maximum(np.log(h) + half, -1e4)
+        return logs, self.degrees + 2.0 * self.indices, np.array([half])
+
+
+def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:
+    """Return limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree."""
+    return limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
+
+
+def _coefficients(values: Float[np.ndarray, "k B"]) -> Float[np.ndarray, "k B"]:
+    """Return the Chebyshev coefficients of the interpolant of values at those points."""
+    C = dct(values, type=1, axis=0) / (len(values) - 1)
+    C[[0, -1]] /= 2.0
+    return C
+
+
+def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Float[Array, "n B"]:
+    """Return Σ_j T_j(2 share − 1) C_j, (n, B), as products; NumPy in float64 throughout."""
+    if is_numpy(share):
+        G = np.empty((len(share), C.shape[1]), share.dtype)
+        for start in range(0, len(share), AT_ONCE):
+            rows = slice(start, start + AT_ONCE)
+            # SciPy's BLAS, as the sweep's other products; transposed, so that nothing is copied.
+            G[rows] = dgemm(1.0, C.T, _chebyshev(share[rows], len(C)).T, trans_b=1).T
+        return G
+    xp = array_namespace(share)
+    basis = [xp.ones_like(share), 2.0 * share - 1.0]
+    twice = 2.0 * basis[1]
+    for _ in range(2, len(C)):
+        basis.append(twice * basis[-1] - basis[-2])
+    return xp.stack(basis, axis=1) @ moved(C, like=share)
+
+
+def _chebyshev(share: Float[np.ndarray, " n"], count: int) -> Float[np.ndarray, "k n"]:
+    """Return T_0, ..., T_{count−1} of 2 share − 1, count ≥ 2."""
+    T = np.empty((count, len(share)))
+    T[0] = 1.0
+    T[1] = 2.0 * share.astype(np.float64) - 1.0
+    twice = 2.0 * T[1]
+    for j in range(2, count):
+        np.multiply(twice, T[j - 1], out=T[j])
+        T[j] -= T[j - 2]
+    return T

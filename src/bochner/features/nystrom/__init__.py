@@ -1,0 +1,1 @@
+"""Features on rows of the data: landmarks, and maps on them."""

@@ -1,0 +1,460 @@
+"""Rows drawn by their ridge leverage, estimated recursively: Musco and Musco (2017), Algorithm 2.
+
+With landmarks S drawn with chances p, the estimate of τ_i = (K(K + λI)⁻¹)_ii is
+
+    τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
+
+never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
+the level above; which ones is decided by one random number a row, so that blocks of rows can be
+read again and again.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from bochner._core.arrays import (
+    as_matrix,
+    dense,
+    different_rows,
+    is_sparse,
+    to_numpy,
+)
+from bochner._core.blas import cholesky, eigvalsh, triangular_product
+from bochner._core.checks import integer, one_of, positive
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.kernels import Kernel
+from bochner.solvers.lloyd import Rows, lloyd
+from bochner.solvers.pivots import MODES, Mode, randomly_pivoted_cholesky
+
+#: Rows whose leverage is computed together.
+ROWS = 4096
+
+#: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
+LEAST = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Rows S of one level, and the chances p that they were drawn with."""
+
+    rows: Float[Array, "s d"]
+    chances: Float[Array, " s"]
+
+
+def leverage_rows(
+    kernel: Kernel,
+    blocks: Iterable[Float[Array, "b d"]],
+    n: int,
+    count: int,
+    alpha: float | None,
+    rng: np.random.Generator,
+) -> Float[Array, "s d"]:
+    """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
+
+    Parameters
+    ----------
+    blocks : iterable of (b, d)
+        NumPy or CSR, the same rows each time it is iterated; about 2 log₂(n/count) times.
+    alpha : float or None
+        λ; None takes what ``count`` rows can resolve.
+    """
+    level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
+    order, draws = rng.random(n), rng.random(n)
+    sample = Weighted(_taken(blocks, order < 0.5**level), np.ones(int((order < 0.5**level).sum())))
+    if not len(sample.rows):
+        sample = Weighted(_taken(blocks, order == order.min()), np.ones(1))
+    for depth in range(level - 1, -1, -1):
+        inside = order < 0.5**depth
+        tau = estimate(kernel, _parts(blocks, inside), sample, _penalty(kernel, sample, alpha))
+        if depth == 0:
+            # Exponential races: the winners are a draw without replacement (Efraimidis and
+            # Spirakis 2006).
+            times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
+            winners = np.zeros(n, bool)
+            winners[np.argsort(times, kind="stable")[:count]] = True
+            return _taken(blocks, winners)
+        chances = _chances(tau, count)
+        drawn = draws[inside] < chances
+        chosen = inside.copy()
+        chosen[inside] = drawn
+        draws[inside] = rng.random(int(inside.sum()))
+        if drawn.any():
+            sample = Weighted(_taken(blocks, chosen), chances[drawn])
+    return sample.rows
+
+
+def estimate(
+    kernel: Kernel, parts: Iterable[Float[Array, "b d"]], sample: Weighted, penalty: float
+) -> Float[Array, " n"]:
+    """Return τ̃ of the rows of all parts, each at most 1."""
+    A = kernel(sample.rows) + penalty * np.diag(sample.chances)
+    L = _factor(A)
+    inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
+    found = [np.empty(0)]
+    for X in parts:
+        Z = triangular_product(np.ascontiguousarray(kernel(X, sample.rows)), inverse)
+        left = kernel.diag(X) - np.einsum("ij,ij->i", Z, Z)
+        found.append(np.clip(left / penalty, 0.0, 1.0))
+    return np.concatenate(found)
+
+
+def _factor(A: Float[Array, "s s"]) -> Float[Array, "s s"]:
+    jitter = 0.0
+    while True:
+        try:
+            return cholesky(A + jitter * np.eye(len(A)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            jitter = 10 * jitter or LEAST * float(np.mean(np.diag(A))) or 1.0
+
+
+def _penalty(kernel: Kernel, sample: Weighted, alpha: float | None) -> float:
+    """Return λ: the one asked for, or the mean eigenvalue that the sample cannot resolve."""
+    K = kernel(sample.rows)
+    if alpha is None:
+        weights = sample.chances**-0.5
+        values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
+        k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
+        alpha = float(values[: len(K) - k].sum()) / k
+    return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
+
+
+def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
+    """Return min(1, c τ) with the c for which they add up to ``count``."""
+    if len(tau) <= count or not tau.any():
+        return np.full(len(tau), min(1.0, count / max(1, len(tau))))
+    chances, sure = np.zeros(len(tau)), np.zeros(len(tau), bool)
+    while True:
+        rest = max(count - int(sure.sum()), 0)
+        chances = np.where(sure, 1.0, tau * (rest / max(tau[~sure].sum(), np.finfo(float).tiny)))
+        over = (chances > 1.0) & ~sure
+        if not over.any():
+            return chances
+        sure |= over
+
+
+def _parts(
+    blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]
+) -> Iterator[Float[Array, "m d"]]:
+    """Give the rows of the mask, a bounded number at a time."""
+    start = 0
+    for X in blocks:
+        index = np.flatnonzero(mask[start : start + X.shape[0]])
+        start += X.shape[0]
+        for first in range(0, len(index), ROWS):
+            yield X[index[first : first + ROWS]]
+
+
+def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]) -> Float[Array, "m d"]:
+    """Return the rows of the mask, dense."""
+    parts = [dense(part) for part in _parts(blocks, mask)]
+    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)
+
+
+# --- Landmarks of Nyström maps: which D rows stand for all ---------------------------------------
+
+#: Where the centres of clusters start.
+SEEDS = ("k-means++", "random")
+
+#: Rows that a pool of candidates has at least.
+LEAST_POOL = 8192
+
+#: Sparse rows of no more cells than this are made dense.
+MOST_CELLS = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Landmarks, and what choosing them has shown."""
+
+    rows: Float[Array, "D d"]
+    #: Tr(K − ZZᵀ)/Tr K over the rows that they were chosen from, where choosing has found it.
+    unexplained: float | None = None
+
+
+class Landmarks(ABC):
+    """Chooses up to D landmarks among rows in memory.
+
+    ``features.streamed.landmarks_of`` chooses from blocks of rows that are read again and again.
+    """
+
+    @abstractmethod
+    def choose(
+        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
+    ) -> Chosen:
+        """Return at most ``count`` landmarks."""
+
+
+@dataclass(frozen=True)
+class Uniform(Landmarks):
+    """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better.
+
+    Nested: the landmarks of width D are the first D of those of width 2D.
+    """
+
+    def choose(
+        self,
+        kernel: Kernel,  # noqa: ARG002
+        X: Float[Array, "n d"],
+        count: int,
+        rng: np.random.Generator,
+    ) -> Chosen:
+        """Return a uniform sample without replacement."""
+        return Chosen(dense_rows(X, rng.permutation(X.shape[0])[:count]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Given(Landmarks):
+    """Rows that the user gives: of the data, a grid, the landmarks of another map.
+
+    Parameters
+    ----------
+    rows : (m, d)
+        Any numbers; they need not be rows of the data. A map of width D takes the first D.
+
+    Notes
+    -----
+    The only choice that needs no data to be drawn, and the one for maps that must not contain
+    rows of the data.
+    """
+
+    rows: Float[Array, "m d"]
+
+    def __post_init__(self) -> None:
+        """Keep a read-only copy in float64."""
+        rows = np.array(to_numpy(as_matrix(self.rows, "Given", "rows")), np.float64)
+        if not len(rows):
+            raise InvalidInput("Given: rows must be at least one row; got none.")
+        rows.flags.writeable = False
+        object.__setattr__(self, "rows", rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and np.array_equal(self.rows, other.rows)
+
+    def __hash__(self) -> int:
+        return hash((Given, self.rows.shape, self.rows.tobytes()))
+
+    def __repr__(self) -> str:
+        if self.rows.size <= 12:
+            return f"Given(rows={self.rows.tolist()})"
+        return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
+
+    def choose(
+        self,
+        kernel: Kernel,  # noqa: ARG002
+        X: Float[Array, "n d"] | None,  # noqa: ARG002
+        count: int,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Chosen:
+        """Return the first of the rows given."""
+        return Chosen(self.rows[:count].copy())
+
+
+@dataclass(frozen=True)
+class Pivoted(Landmarks):
+    """Rows by randomly pivoted Cholesky: Chen, Epperly, Tropp and Webber (2023).
+
+    Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
+    The map's ``unexplained`` is the share of the trace that is left, over the pool.
+
+    Parameters
+    ----------
+    pool : int, default 4
+        Landmarks are chosen among at most ``max(8192, pool * n_features)`` random rows, so that
+        the cost of choosing, O(pool D³), does not grow with n.
+    mode : {"accelerated", "simple", "blocked"}, default "accelerated"
+        "accelerated" (Epperly, Tropp and Webber 2024) has the law of "simple", one pivot at a
+        time, at a sixteenth of its time; "blocked" is here for comparison.
+    """
+
+    pool: int = 4
+    mode: Mode = "accelerated"
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        object.__setattr__(self, "pool", integer(self.pool, "Pivoted", "pool", least=1))
+        one_of(self.mode, "Pivoted", "mode", MODES)
+
+    def choose(
+        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
+    ) -> Chosen:
+        """Return pivots among a random pool of rows."""
+        pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
+        result = randomly_pivoted_cholesky(
+            lambda chosen: kernel(pool, pool[chosen]),
+            kernel.diag(pool),
+            count,
+            rng,
+            mode=self.mode,
+            corner=lambda proposed: kernel(pool[proposed]),
+        )
+        # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
+        pivots = result.pivots if len(result.pivots) else [0]
+        return Chosen(dense_rows(pool, pivots), result.residual_trace / (result.trace or 1.0))
+
+
+@dataclass(frozen=True)
+class KMeans(Landmarks):
+    """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
+
+    For kernels of the distance mostly the most accurate choice: in 23 of 28 cases (seven sets of 3
+    to 64 columns, Gaussian and Matérn kernels, 64 and 256 landmarks) half to nine tenths of the
+    error of :class:`Pivoted`, which wins where D is far past the effective dimension. Choosing
+    takes up to twice as long, of hundreds of columns up to seven times. Distances are in units of
+    the kernel's lengthscales where it has one for each column. The landmarks are means, not rows of
+    the data.
+
+    Parameters
+    ----------
+    pool : int, default 4
+        Clusters are of at most ``max(8192, pool * n_features)`` random rows.
+    iterations : int, default 10
+        Of Lloyd's algorithm: more do not help the kernel matrix.
+    seeds : {"k-means++", "random"}, default "k-means++"
+        Where centres start. "random", at random rows, misses small clusters and is done in the
+        precision of the rows: with 2 iterations, of 784 columns, in two fifths of the time of
+        :class:`Pivoted`, at 0.65 to 1.02 of its error.
+
+    Notes
+    -----
+    Cost O(pool D² d) each iteration, and as much for each of the log D seeds that k-means++ tries.
+    Rows that are equal share one landmark.
+    """
+
+    pool: int = 4
+    iterations: int = 10
+    seeds: Literal["k-means++", "random"] = "k-means++"
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        for name in ("pool", "iterations"):
+            object.__setattr__(self, name, integer(getattr(self, name), "KMeans", name, least=1))
+        one_of(self.seeds, "KMeans", "seeds", SEEDS)
+
+    def choose(
+        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
+    ) -> Chosen:
+        """Return the cluster centres of a random pool of rows."""
+        pool = _pool(X, self.pool * count, rng)
+        if (few := _different(pool, count)) is not None:
+            return Chosen(few)
+        centres = self._centres(in_units(pool, kernel), min(count, pool.shape[0]), rng)
+        centres = centres[different_rows(centres)]
+        return Chosen(centres * lengthscales(kernel, X.shape[1]))
+
+    def _centres(
+        self, rows: Float[Array, "m d"], count: int, rng: np.random.Generator
+    ) -> Float[Array, "D d"]:
+        if self.seeds == "random" and not is_sparse(rows):
+            return _from_random_rows(rows, count, self.iterations, rng)
+        from sklearn import cluster  # noqa: PLC0415  takes a second to import
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
+        clusters = cluster.KMeans(
+            count,
+            init=self.seeds,
+            n_init=1,
+            max_iter=self.iterations,
+            random_state=int(rng.integers(2**31)),
+        )
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return clusters.fit(rows.astype(np.float64, copy=False)).cluster_centers_
+
+
+def _different(X: Float[Array, "n d"], most: int) -> Float[Array, "m d"] | None:
+    """Return the different rows, sorted, in float64; None if they are more than this, or sparse."""
+    if is_sparse(X) or len(different_rows(X[: 2 * most])) > most:
+        return None
+    different = different_rows(X)
+    return X[different].astype(np.float64) if len(different) <= most else None
+
+
+def _from_random_rows(
+    X: Float[Array, "n d"], count: int, iterations: int, rng: np.random.Generator
+) -> Float[Array, "D d"]:
+    """Return centres by Lloyd's algorithm from random rows, in the precision of X.
+
+    About the mean, and at most one in size: float32 then loses no digits to a mean, and squares of
+    any rows are numbers.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    Z = X - mean.astype(X.dtype)
+    largest = float(np.abs(Z).max()) or 1.0
+    Z /= X.dtype.type(largest)
+    start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
+    return lloyd([Rows(Z)], start, iterations, 0.0).means * largest + mean
+
+
+@dataclass(frozen=True)
+class RidgeLeverage(Landmarks):
+    """Rows by their ridge leverage: recursive Nyström, Musco and Musco (2017).
+
+    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, how much row i matters to a fit
+    of that penalty. τ is estimated from landmarks of half of the rows, those from landmarks of a
+    quarter, and so on. Here for reproduction: measured, never better than :class:`Pivoted`, and
+    often no better than :class:`Uniform`.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Ridge penalty of the fit on these rows. Default: what the width can resolve, the mean of
+        the eigenvalues after the first D/(4 log D) (the authors' program).
+
+    Notes
+    -----
+    All rows are looked at, in log₂(n/D) rounds of half as many each. Cost O(n D (d + D)), memory
+    O(n + D²).
+    """
+
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.alpha is not None:
+            object.__setattr__(self, "alpha", positive(self.alpha, "RidgeLeverage", "alpha"))
+
+    def choose(
+        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
+    ) -> Chosen:
+        """Return rows drawn by leverage, without replacement."""
+        double = X.astype(np.float64, copy=False)
+        return Chosen(leverage_rows(kernel, (double,), double.shape[0], count, self.alpha, rng))
+
+
+def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
+    """Return these rows as a NumPy array of float64."""
+    rows = X[index]
+    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
+
+
+def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
+    """Return the kernel's lengthscale of each column, ones where it has not one for each."""
+    found = getattr(kernel, "lengthscale", None)
+    return np.array(found if isinstance(found, tuple) and len(found) == d else [1.0] * d)
+
+
+def in_units(X: Float[Array, "n d"], kernel: Kernel) -> Float[Array, "n d"]:
+    """Return rows in units of the kernel's lengthscales, NumPy or CSR; float64 where it has any."""
+    scale = 1.0 / lengthscales(kernel, X.shape[1])
+    if (scale == 1.0).all():
+        return X
+    return X.multiply(scale[None, :]).tocsr() if is_sparse(X) else X * scale
+
+
+def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+    """Return at most ``max(8192, size)`` random rows, float32 or float64, in the order of X.
+
+    Sparse ones of few cells are made dense, and give the landmarks of dense rows.
+    """
+    size = min(X.shape[0], max(LEAST_POOL, size))
+    rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
+    pool = X if size == X.shape[0] else X[rows]
+    pool = dense(pool) if size * X.shape[1] <= MOST_CELLS else pool
+    return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)

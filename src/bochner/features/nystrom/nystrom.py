@@ -1,0 +1,494 @@
+"""Nyström features: rows of the data themselves as landmarks.
+
+With landmarks S, C = k(X, S) and A = k(S, S) = L Lᵀ the features are Z = C L⁻ᵀ, so that
+Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}. Hence Z Zᵀ ⪯ K, and
+k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from bochner._core.arrays import (
+    array_namespace,
+    as_matrix,
+    from_numpy,
+    is_numpy,
+    is_sparse,
+    moved,
+    precision,
+    to_numpy,
+)
+from bochner._core.blas import cholesky, triangular_product
+from bochner._core.checks import integer
+from bochner._core.random import Seed, seed_of, stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import sample_stream
+from bochner.errors import InvalidInput
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method
+from bochner.features.nystrom.landmarks import (
+    Chosen,
+    Given,
+    KMeans,
+    Landmarks,
+    Pivoted,
+    RidgeLeverage,
+    Uniform,
+    dense_rows,
+    in_units,
+    lengthscales,
+    leverage_rows,
+)
+from bochner.kernels import Kernel
+from bochner.solvers.pivots import accept
+
+
+@dataclass(frozen=True)
+class Nystrom(Method):
+    """Nyström features with the given choice of landmarks.
+
+    Parameters
+    ----------
+    landmarks : Landmarks, default Pivoted()
+        ``Pivoted()``, ``Uniform()``, ``KMeans()``, ``RidgeLeverage()`` or ``Given(rows)``.
+
+    Notes
+    -----
+    Serves every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
+    decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
+    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times that of the moments'
+    sweep alone. Fewer than D landmarks are taken when they explain all that float32 carries.
+    ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row. Landmarks are
+    chosen among rows in memory; ``features.streamed.landmarks_of`` chooses them from blocks.
+    """
+
+    landmarks: Landmarks = field(default_factory=Pivoted)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.landmarks, Landmarks):
+            raise InvalidInput(
+                "Nystrom: landmarks must be Pivoted(), Uniform(), KMeans(), RidgeLeverage() or "
+                f"Given(rows); got {self.landmarks!r}."
+            )
+
+
+#: Share of the mean diagonal added to A = k(S, S) before it is factored. float32 entries of C
+#: carry 6e-8; with L's smallest pivot at 1e-3 the features keep four digits of the smallest
+#: direction, and Z Zᵀ stays below K.
+JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
+
+#: From this jitter on float64 sums of k(S, x) may be whitened: on nine tables (two lengthscales,
+#: three choices of landmarks) G is then off by at most 1.4e-8 ‖G‖ at D = 1024 and 2.4e-8 at 2048,
+#: about as if its products were of float32. What the jitter takes from a direction is a hundredth
+#: of the penalties that such a G resolves.
+COARSE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """What is found once for the landmarks of a map, and saved with it.
+
+    Two maps of equal landmarks are one map, however far each has come with these: so all values
+    of this class are equal.
+    """
+
+    roots: dict[str, Array]  # L⁻ᵀ, (D, D), by the name of its precision; filled when first needed
+    unexplained: float | None = None  # See :class:`Chosen`
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Whitening)
+
+    def __hash__(self) -> int:
+        return hash(Whitening)
+
+
+@dataclass(frozen=True, eq=False)
+class NystromMap(FeatureMap):
+    """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ.
+
+    Notes
+    -----
+    τ keeps rounding in k(x, S) from being amplified. Holding rows of the training data is part of
+    the method: a saved map contains them, and L⁻ᵀ, so that it means the same on another machine.
+    """
+
+    kernel: Kernel
+    landmarks: Float[Array, "D d"]  # S, rows of the data
+    #: L⁻ᵀ in the precisions used so far, and the share of the trace that is unexplained.
+    whitening: Whitening = field(default_factory=lambda: Whitening({}))
+    #: τ as a share of the mean diagonal of A. None: 1e-6 for float32 rows and 1e-12 for float64
+    #: rows.
+    jitter: float | None = None
+
+    @property
+    def n_inputs(self) -> int:
+        return self.landmarks.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        return self.landmarks.shape[0]
+
+    below_kernel = True  # A projection in feature space: always
+
+    @property
+    def unexplained(self) -> float | None:
+        """Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks."""
+        return self.whitening.unexplained
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return k(x, x) − |φ(x)|² of each row, (n,), in the array library of X.
+
+        What the landmarks do not explain of x, zero on landmarks: for any two rows
+        |k(x, y) − φ(x)·φ(y)|² ≤ residual(x) · residual(y). Cost: that of φ(X).
+        """
+        Z = self(X)
+        xp = array_namespace(Z)
+        left = from_numpy(self.kernel.diag(X), Z) if is_sparse(X) else self.kernel.diag(X)
+        return xp.clip(xp.astype(left, Z.dtype, copy=False) - xp.sum(Z * Z, axis=1), min=0.0)
+
+    def with_jitter(self, jitter: float | None) -> "NystromMap":
+        """Return the map of the same landmarks with another τ."""
+        fresh = Whitening({}, self.unexplained)
+        return NystromMap(self.kernel, self.landmarks, fresh, jitter)
+
+    def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
+        """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
+        found = self.whitening.roots.get(dtype.name)
+        if found is None:
+            A = self.kernel(self.landmarks, self.landmarks)
+            jitter = JITTER[dtype] if self.jitter is None else self.jitter
+            found = np.ascontiguousarray(_inverse_root(A, jitter).T, dtype=dtype)
+            self.whitening.roots[dtype.name] = found
+        return found
+
+    @property
+    def sums_first(self) -> bool:
+        """Whether sums over rows of k(S, x) may be whitened, in the place of each row.
+
+        Their rounding, ε ‖CᵀC‖, is multiplied by up to 1/τ: see :data:`COARSE`.
+        """
+        return self.jitter is not None and self.jitter >= COARSE
+
+    def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return C = k(X, S), (n, D)."""
+        if is_numpy(X) or is_sparse(X):
+            return self.kernel(X, self.landmarks.astype(X.dtype, copy=False))
+        return self.kernel(X, moved(self.landmarks, like=X))
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        C = self.values(X)
+        if is_numpy(C):
+            return self.whiten(C)
+        return C @ moved(self.root(precision(C)), like=C)
+
+    def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
+        """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""
+        return triangular_product(C, self.root(C.dtype).T)
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkValues(FeatureMap):
+    """c(x) = k(S, x): what a Nyström map whitens, φ(x) = L⁻¹ c(x).
+
+    Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from those of c(x) by one product in the place of
+    one for each row, and β·φ(x) is (L⁻ᵀβ)·c(x).
+    """
+
+    kernel: Kernel
+    inner: NystromMap
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inner.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inner.n_features
+
+    below_kernel = False  # its products are not those of the kernel
+
+    unbiased = False  # its products are not those of the kernel
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return self.inner.values(X)
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded(FeatureMap):
+    """A map whose features are rounded to one precision, whatever that of the rows.
+
+    The projection, or the distances, are computed in the precision of the rows: rounding rows of
+    time stamps to float32 would lose minutes, rounding their features loses nothing that matters.
+    """
+
+    kernel: Kernel
+    inner: FeatureMap
+    precision: str
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inner.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inner.n_features
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.inner.below_kernel
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        inner = self.inner
+        if self.precision == "float64":
+            return inner.features(_in_precision(X, "float64"))
+        if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
+            return inner.whiten(inner.values(X).astype(np.float32, copy=False))
+        return _in_precision(inner.features(X), "float32")
+
+
+def _in_precision(A: Array, precision: str) -> Array:
+    if is_numpy(A) or is_sparse(A):
+        return A.astype(precision, copy=False)
+    xp = array_namespace(A)
+    return xp.astype(A, getattr(xp, precision), copy=False)
+
+
+def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
+    """Return the lower triangular L⁻¹ with L Lᵀ = A + τI, raising τ until the factor exists."""
+    A = to_numpy(A).astype(np.float64)
+    scale = float(np.mean(np.diag(A))) or 1.0
+    while True:
+        try:
+            L = cholesky(A + jitter * scale * np.eye(len(A)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            jitter *= 10
+            continue
+        return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)
+
+
+def nystrom_map(
+    method: Nystrom,
+    kernel: Kernel,
+    X: Float[Array, "n d"] | None,
+    width: int,
+    rng: np.random.Generator,
+) -> NystromMap:
+    """Return the Nyström map of at most ``width`` landmarks, chosen among the rows of X."""
+    landmarks = method.landmarks
+    if X is None and not isinstance(landmarks, Given):
+        raise InvalidInput(
+            "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
+        )
+    chosen: Chosen = landmarks.choose(kernel, X, width, rng)
+    return NystromMap(kernel, chosen.rows, Whitening({}, chosen.unexplained))
+
+
+# --- Landmarks chosen from all rows of a stream, which is read as often as the choice needs ------
+#
+# ``draw`` chooses among rows in memory, a random sample of a long stream. Where rare clusters
+# matter, choose among all of them, and draw the map with the landmarks given:
+#
+#     chosen = landmarks_of(Pivoted(), kernel, blocks, 512, random_state=0)
+#     phi = draw(kernel, Nystrom(Given(chosen.rows)), n_features=512, n_inputs=d)
+
+#: Share of the trace below which the residual is the jitter of the map.
+EXPLAINED = 1e-11
+
+
+def landmarks_of(
+    landmarks: Landmarks,
+    kernel: Kernel,
+    blocks: Iterable[Any],
+    count: int,
+    *,
+    random_state: Seed = None,
+) -> Chosen:
+    """Choose up to ``count`` landmarks among all rows of blocks that can be read again.
+
+    Parameters
+    ----------
+    landmarks : Landmarks
+        Beside one reading that counts the rows, ``Uniform()`` reads them once; ``KMeans()`` once
+        for seeds and ``iterations`` times by mini-batches; ``RidgeLeverage()`` about
+        2 log₂(n/count) times; ``Pivoted()`` once for each eighth of the landmarks or less, ten to
+        twenty times, with the law of pivots among all rows. ``pool`` has no part, nor ``mode``.
+    kernel : Kernel
+    blocks : iterable
+        ``Blocks``, or any list of blocks (X, ...) with rows X, NumPy or CSR.
+    count : int
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    Chosen
+        ``rows``, (m, d) float64, and ``unexplained``, the share of the trace of all rows that the
+        landmarks leave, for ``Pivoted()``.
+
+    Raises
+    ------
+    InvalidInput
+        If the blocks have no rows.
+
+    Notes
+    -----
+    Memory: a block's k(X, S), D² numbers, and 16 bytes a row for ``RidgeLeverage()``. Time: as in
+    memory, and for ``Pivoted()`` about three times that of one sweep of the features each time the
+    rows are read with all landmarks.
+    """
+    count = integer(count, "landmarks_of", "count", least=1)
+    rows = _Rows(blocks)
+    rows.count()
+    return _streamed(landmarks, kernel, rows, count, stream(seed_of(random_state), "landmarks"))
+
+
+class _Rows:
+    """The rows of blocks, each time it is iterated."""
+
+    def __init__(self, blocks: Iterable[Any]) -> None:
+        if iter(blocks) is blocks:
+            raise InvalidInput(
+                "landmarks_of: blocks must be readable again and again, e.g. Blocks or a list; got "
+                f"{type(blocks).__name__}, which is read once. Pass Blocks.from_iterable(...)."
+            )
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[Float[Array, "b d"]]:
+        for block in self._blocks:
+            X = as_matrix(block[0], "landmarks_of")
+            X = X if is_sparse(X) else to_numpy(X)
+            if X.shape[0]:
+                yield X.astype(np.float64, copy=False)
+
+    def numbered(self) -> Iterator[tuple[Array, None, None, int]]:
+        """Give blocks as `sample_stream` reads them: rows, and the number of the first."""
+        start = 0
+        for X in self:
+            yield X, None, None, start
+            start += X.shape[0]
+
+    def count(self) -> int:
+        """Return n, which must not be zero."""
+        n = sum(X.shape[0] for X in self)
+        if not n:
+            raise InvalidInput("landmarks_of: blocks must hold rows; got none. Pass some.")
+        return n
+
+    def sample(self, m: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+        """Return m rows uniformly at random, in random order."""
+        rows = sample_stream(self.numbered(), m, int(rng.integers(2**63 - 1))).X
+        return dense_rows(rows, rng.permutation(rows.shape[0]))
+
+
+@singledispatch
+def _streamed(
+    landmarks: Landmarks, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    raise InvalidInput(
+        "landmarks_of: landmarks must be Pivoted(), Uniform(), KMeans(), RidgeLeverage() or "
+        f"Given(rows); got {landmarks!r}."
+    )
+
+
+@_streamed.register
+def _(
+    landmarks: Uniform, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    return Chosen(rows.sample(count, rng))
+
+
+@_streamed.register
+def _(
+    landmarks: Given, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    return Chosen(landmarks.rows[:count].copy())
+
+
+@_streamed.register
+def _(
+    landmarks: KMeans, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    from sklearn.cluster import MiniBatchKMeans  # noqa: PLC0415  takes a second to import
+
+    seeds = in_units(np.unique(rows.sample(count, rng), axis=0), kernel)
+    # No reassignment: it would move centres that a block happens not to visit.
+    clusters = MiniBatchKMeans(
+        len(seeds),
+        init=seeds,
+        n_init=1,
+        random_state=int(rng.integers(2**31)),
+        reassignment_ratio=0.0,
+    )
+    for _ in range(landmarks.iterations):
+        for X in rows:
+            clusters.partial_fit(in_units(X, kernel))
+    return Chosen(
+        np.unique(clusters.cluster_centers_, axis=0) * lengthscales(kernel, seeds.shape[1])
+    )
+
+
+@_streamed.register
+def _(
+    landmarks: RidgeLeverage, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    return Chosen(leverage_rows(kernel, rows, rows.count(), count, landmarks.alpha, rng))
+
+
+@_streamed.register
+def _(
+    landmarks: Pivoted, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+) -> Chosen:
+    size, S, trace = max(16, min(256, count // 8)), None, None
+    while True:
+        proposed, start, left = _proposals(kernel, S, rows, size, rng)
+        trace = left if trace is None else trace
+        if S is not None and (len(S) == count or left <= EXPLAINED * trace):
+            return Chosen(S, left / (trace or 1.0))
+        # Equal rows are one row: proposed twice, they have two chances of one acceptance.
+        number = np.unique(proposed, axis=0, return_inverse=True)[1].reshape(-1)
+        H = _left(kernel, S, proposed)
+        taken, _ = accept(H, start, number, rng.random(len(proposed)))
+        new = proposed[[int(np.flatnonzero(number == i)[0]) for i in taken]]
+        if S is None:
+            S = new if len(new) else proposed[:1]
+        elif not len(new):
+            return Chosen(S, left / (trace or 1.0))
+        else:
+            S = np.concatenate([S, new])[:count]
+
+
+def _proposals(
+    kernel: Kernel, S: Float[Array, "s d"] | None, rows: _Rows, size: int, rng: np.random.Generator
+) -> tuple[Float[Array, "b d"], Float[Array, " b"], float]:
+    """Return rows drawn by their residual, with replacement, their residuals, and the sum of all.
+
+    In one reading: each of the draws goes over to a block with the block's share of the sum so far.
+    """
+    total, chosen, residuals = 0.0, None, np.zeros(size)
+    phi = None if S is None else NystromMap(kernel, S)
+    for X in rows:
+        left = kernel.diag(X) if phi is None else phi.residual(X)
+        here = float(left.sum())
+        if chosen is None:
+            chosen = dense_rows(X, np.zeros(size, np.intp))
+        total += here
+        moving = np.flatnonzero(rng.random(size) * total < here)
+        if here > 0.0 and len(moving):
+            index = rng.choice(len(left), size=len(moving), p=left / here)
+            chosen[moving], residuals[moving] = dense_rows(X, index), left[index]
+    assert chosen is not None
+    return chosen, residuals, total
+
+
+def _left(
+    kernel: Kernel, S: Float[Array, "s d"] | None, rows: Float[Array, "b d"]
+) -> Float[Array, "b b"]:
+    K = kernel(rows)
+    if S is None:
+        return K
+    Z = NystromMap(kernel, S)(rows)
+    return K - Z @ Z.T

@@ -1,0 +1,578 @@
+"""Random Gegenbauer features: Han, Zandieh and Avron (2022), and what improves them.
+
+A rotation-invariant kernel is Σ_l Σ_i h_{l,i}(|x|) h_{l,i}(|y|) P_l(cos θ). With directions w
+uniform on the sphere and p_l = √α_l P_l the orthonormal Gegenbauer polynomials,
+
+    φ_x(w)_i = Σ_l h_{l,i}(|x|) p_l(⟨x, w⟩/|x|),   E φ_x(w)·φ_y(w) = k(x, y),
+
+and m directions give z(x) = m^{−1/2} [φ_x(w_1), ..., φ_x(w_m)], D = m·s of order s: definition 8.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property, singledispatch
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, ndtri
+
+from bochner._core.arrays import array_namespace, is_numpy, moved, to_numpy
+from bochner._core.checks import integer, one_of
+from bochner._core.native import polynomials, polynomials_twin
+from bochner._core.shapes import Array, Float
+from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, haar, unit_directions
+from bochner.features.map import Concatenate, FeatureMap, OnInputs, ScaledMap, inner_inputs
+from bochner.features.mercer.radial import (
+    REACH,
+    Block,
+    MonomialFunctions,
+    Nodes,
+    Polar,
+    RadialFunctions,
+    in_balls,
+    on_axis,
+    one_radius,
+    polar_of,
+    quantiles,
+    spectrum,
+)
+from bochner.features.method import Method, Request
+from bochner.features.nystrom.nystrom import Rounded
+from bochner.features.rules import leaf_map
+from bochner.features.widths import is_stationary
+from bochner.kernels import Kernel
+from bochner.kernels.radial import Radial, monomials, radial_kernels
+from bochner.kernels.zonal import gegenbauers, log_alpha, recurrence
+
+RADIAL = ("monomial", "optimal")
+DIRECTIONS = ("iid", "orthogonal", "sobol", "fibonacci")
+
+
+@dataclass(frozen=True)
+class Gegenbauer(Method):
+    """Random Gegenbauer features; without arguments, as published.
+
+    Parameters
+    ----------
+    radial : {"monomial", "optimal"}, default "monomial"
+        Radial functions h_{l,i}. "monomial": t^{l+2i} (with e^{−t²/2} for the Gaussian), lemmas 4
+        and 15, for kernels of ⟨x, y⟩ and the Gaussian; one function for kernels of the angle
+        (lemma 16) and for rows on one sphere. "optimal": those of :class:`MercerHarmonic`, for
+        every rotation-invariant kernel.
+    order : int, optional
+        s, functions for each degree. Default: the one with the least error predicted, of bias
+        and of noise s/D.
+    degree : int, optional
+        q, the largest l, and of monomials the largest total degree l + 2i. Default: the first after
+        which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows (theorems 11
+        and 12 have constants; this is the exact tail, at the least penalty a fit can have); with
+        optimal functions 48 at most.
+    directions : {"iid", "orthogonal", "sobol", "fibonacci"}, default "iid"
+        Independent, as published; orthogonal blocks; scrambled Sobol points through the normal
+        law; a randomly turned Fibonacci spiral (three columns), 7 to 400 times less error than
+        independent ones on the sphere in R³.
+    allocation : {"equal", "energy"}, default "equal"
+        The same directions for all s components, or to each its own, in proportion to its energy.
+    parity : bool, default False
+        Even and odd degrees in features of their own, as if each direction came with its opposite:
+        two features from one inner product, and no noise between them.
+    alternating : bool, default False
+        Signs (−1)^⌊l/2⌋ of the degrees, those of a cosine: the same mean squared error, the
+        largest error of an entry two to six times smaller, because φ_x(w) no longer peaks at x.
+
+    Notes
+    -----
+    Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D,
+    as that of :class:`Fourier`, and on the sphere the spectral error at small penalties is lower.
+    What is cut off comes back with no number of directions: where a default leaves out more than
+    one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column there are
+    two directions, ±1, which come in turn: with an even number nothing is random. Take
+    it to reproduce published numbers; :class:`MercerHarmonic` replaces the random directions by
+    exact harmonics, with 5 to 10⁸ times less error where α_l is moderate. Cost of φ(X):
+    O(n m (d + (3 + 2 s) q)), without elementary functions; memory, the result alone.
+    """
+
+    radial: str = "monomial"
+    order: int | None = None
+    degree: int | None = None
+    directions: str = "iid"
+    allocation: str = "equal"
+    parity: bool = False
+    alternating: bool = False
+
+    def __post_init__(self) -> None:
+        who = "Gegenbauer"
+        one_of(self.radial, who, "radial", RADIAL)
+        one_of(self.directions, who, "directions", DIRECTIONS)
+        one_of(self.allocation, who, "allocation", ("equal", "energy"))
+        for name, least in (("order", 1), ("degree", 0)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, integer(value, who, name, least))
+
+
+@dataclass(frozen=True, eq=False)
+class GegenbauerMap(FeatureMap):
+    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i one after the other, each at its w_j.
+
+    Notes
+    -----
+    With ``parity`` the even degrees of a component come before its odd ones.
+    """
+
+    kernel: Kernel
+    polar: Polar  # From rows to radii and directions
+    directions: Float[np.ndarray, "d M"]  # W, unit columns
+    #: h, a column for each pair of a degree and a component.
+    radial: MonomialFunctions | RadialFunctions
+    components: np.ndarray  # The component that each of these columns belongs to
+    counts: np.ndarray  # Directions of each component; with ``shared`` all are the same ones
+    shared: bool
+    parity: bool
+    alternating: bool
+
+    @property
+    def n_inputs(self) -> int:
+        return self.directions.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return int(self.counts.sum()) * (1 + self.parity)
+
+    below_kernel = False  # random, so errors have both signs
+
+    # Only for the kernel cut at its degree and order: ``left_out`` says what that lacks.
+    unbiased = False
+
+    @property
+    def degree(self) -> int:
+        """q, the largest degree."""
+        return int(self.radial.degrees.max(initial=0))
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        U, r = self.polar(X)
+        xp = array_namespace(U)
+        H = self.radial(r) @ moved(self._spread, like=U)
+        functions = len(self.counts) * (1 + self.parity)
+        H = xp.reshape(H, (U.shape[0], functions, self.degree + 1))
+        W = moved(self.directions, like=U)
+        if is_numpy(U):
+            return self._compiled(U, W, H)
+        return xp.concat(
+            [polynomials_twin(U, W[:, w], H[:, f, :], *self._steps) for f, w, _ in self._groups],
+            axis=1,
+        )
+
+    def _compiled(self, U: Array, W: Array, H: Array) -> Float[np.ndarray, "n D"]:
+        Z = np.empty((len(U), self.n_features), U.dtype)
+        steps = [step.astype(U.dtype) for step in self._steps]
+        for f, w, columns in self._groups:
+            directions, radial = np.ascontiguousarray(W[:, w]), np.ascontiguousarray(H[:, f])
+            polynomials(U, directions, radial, steps[0], steps[1], out=Z[:, columns])
+        return Z
+
+    @cached_property
+    def _groups(self) -> list[tuple[slice, slice, slice]]:
+        """Functions, their directions and their columns: one group where directions are shared."""
+        copies = 1 + self.parity
+        m = self.counts.tolist()
+        if self.shared:
+            return [(slice(None), slice(None), slice(None))]
+        ends = np.cumsum([0, *m]).tolist()
+        return [
+            (
+                slice(copies * i, copies * (i + 1)),
+                slice(ends[i], ends[i + 1]),
+                slice(copies * ends[i], copies * ends[i + 1]),
+            )
+            for i in range(len(m))
+        ]
+
+    @cached_property
+    def _spread(self) -> Float[np.ndarray, "B fq"]:
+        """Where each radial function goes, (function, degree), with its sign and m^{−1/2}."""
+        l, q = self.radial.degrees, self.degree
+        function = self.components * 2 + l % 2 if self.parity else self.components
+        spread = np.zeros((len(l), len(self.counts) * (1 + self.parity), q + 1))
+        sign = np.where(self.alternating & (l // 2 % 2 == 1), -1.0, 1.0)
+        spread[np.arange(len(l)), function, l] = sign * self.counts[self.components] ** -0.5
+        return spread.reshape(len(l), -1)
+
+    @cached_property
+    def _steps(self) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
+        """p_{l+1} = up_l t p_l − down_l p_{l−1}."""
+        if self.n_inputs == 1:
+            return np.eye(1, self.degree)[0], np.zeros(self.degree)
+        b = recurrence(self.degree, self.n_inputs)
+        return 1.0 / b[1:], b[:-1] / b[1:]
+
+
+# --- What the features of a map lack in the mean: the part of its error that is no noise ---------
+#
+# The error of a map has two parts. Noise, of features that are drawn at random, falls like 1/√D and
+# averages over rows. Bias stays however many features of the kind there are: what a series that is
+# cut leaves out, what landmarks do not explain. Where the mean K̃ of Z Zᵀ over draws is below K,
+#
+#     K − K̃ ⪰ 0,   e(x) = k(x, x) − k̃(x, x) ≥ 0,   ‖K − K̃‖_F ≤ Σ e(x_i),   K ⪯ K̃ + (Σ e) I.
+
+#: Shares of k(x, x) up to here are rounding of what was subtracted.
+ROUNDING = 1e-12
+
+
+@singledispatch
+def left_out(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+    """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
+
+    Zero for unbiased maps; k(x, x) − |φ(x)|² for maps below their kernel; what the series leaves
+    out where it is cut. Not known of quadrature, of projections, and of products with such.
+    """
+    if phi.below_kernel:
+        Z = to_numpy(phi.features(X))
+        return _rest(phi, X, (Z * Z).sum(axis=1))
+    return np.zeros(X.shape[0]) if phi.unbiased else None
+
+
+def _rest(phi: FeatureMap, X: Array, held: Float[Array, " n"]) -> Float[Array, " n"]:
+    whole = to_numpy(phi.kernel.diag(X))
+    rest = whole - held
+    return np.where(rest > ROUNDING * whole, rest, 0.0)
+
+
+@left_out.register
+def _(phi: GegenbauerMap, X: Array) -> Array:
+    functions = to_numpy(phi.radial(phi.polar(X)[1]))
+    return _rest(phi, X, (functions**2).sum(axis=1))  # P_l(1) = 1
+
+
+@left_out.register
+def _(phi: ScaledMap, X: Array) -> Array | None:
+    inner = left_out(phi.inner, X)
+    return None if inner is None else phi.scale * inner
+
+
+@left_out.register
+def _(phi: OnInputs, X: Array) -> Array | None:
+    return left_out(phi.inner, inner_inputs(phi.kernel, X))
+
+
+@left_out.register
+def _(phi: Rounded, X: Array) -> Array | None:
+    return left_out(phi.inner, X)
+
+
+@left_out.register
+def _(phi: Concatenate, X: Array) -> Array | None:
+    parts = [left_out(part, X) for part in phi.parts]
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if len(known) == len(parts) else None
+
+
+# --- Gegenbauer features in the rule table: degree, order, radial functions and directions -------
+#
+# Degree and order are where truncation stops to matter beside the noise of random directions.
+
+#: What the degree may leave out of k(x, x). Noise averages over rows, and what is cut does not: it
+#: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
+#: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
+NEGLIGIBLE = 1e-12
+
+#: Share of k(x, x) that defaults may leave out in silence.
+LOUD = 0.01
+
+#: Terms of a power series that are looked at.
+TERMS = 4096
+
+#: Radial kernels are factored up to here where no degree is given.
+LARGEST_DEGREE = 48
+
+#: A width that no search over degrees can fill.
+EVERYTHING = 1 << 62
+
+#: Components that are tried where no order is given.
+MOST_ORDERS = 16
+
+#: Rows on which orders are compared.
+ROWS = 256
+
+#: Quantiles of the radii on which radial kernels are factored.
+NODES = 64
+
+#: What interpolation in the radius may add to an entry, as a share of the noise of D features.
+INTERPOLATION = 1e-6
+
+#: √α_l stays below it: float32 holds p_l.
+LARGEST_VALUE = 1e35
+
+
+class Radials(NamedTuple):
+    """Radial functions, the component of each, and the mean energy of each component."""
+
+    functions: MonomialFunctions | RadialFunctions
+    components: np.ndarray
+    energies: Float[np.ndarray, " s"]
+
+    def first(self, order: int) -> "Radials":
+        """Return those of the first components."""
+        kept = np.flatnonzero(self.components < order)
+        return Radials(self.functions.chosen(kept), self.components[kept], self.energies[:order])
+
+
+@leaf_map.register
+def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
+    plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
+    if ask.n_inputs == 1:  # both directions serve all components alike, and leave nothing to chance
+        method = replace(method, allocation="equal")
+    radial = radial_kernels(plain, ask.n_inputs)
+    centred = method.radial == "optimal" and is_stationary(kernel)
+    polar = polar_of(scales, ask.X, centred, rotated=False)
+    U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
+    choose = _monomial if _by_monomials(method, radial, r) else _optimal
+    radials = choose(method, plain, radial, r, ask.n_features)
+    if _order_is_open(method, radials, ask.n_inputs):
+        radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
+    counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
+    counts -= _odd(method, ask.n_inputs, counts)
+    radials = radials.first(len(counts))
+    shared = method.allocation == "equal"
+    directions = draw_directions(method, ask.n_inputs, counts, ask.stream("directions"))
+    phi = GegenbauerMap(
+        kernel,
+        polar,
+        directions,
+        radials.functions,
+        radials.components,
+        counts,
+        shared,
+        method.parity,
+        method.alternating,
+    )
+    if ask.X is not None and (method.degree is None or method.order is None):
+        _warn_of_what_is_cut(phi, ask.X)
+    return phi
+
+
+def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
+    """Warn where degree and order, not both asked for, leave out what a fit can miss."""
+    rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
+    rest, whole = left_out(phi, rows), to_numpy(phi.kernel.diag(rows))
+    assert rest is not None
+    share = float(rest.sum() / whole.sum()) if whole.any() else 0.0
+    if share > LOUD:
+        warnings.warn(
+            f"Gegenbauer: degree {phi.degree} and order {len(phi.counts)} at {phi.n_features} "
+            f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
+            "more directions do not give back. Ask for a larger order= (or degree=) with more "
+            "features, or use MercerHarmonic() or Nystrom().",
+            FeatureWarning,
+            stacklevel=2,
+        )
+
+
+def _order_is_open(method: Gegenbauer, radials: Radials, d: int) -> bool:
+    """Whether the order is weighed against noise; of one column there is no noise."""
+    open_ = method.order is None and method.allocation == "equal" and d > 1
+    return open_ and len(radials.energies) > 1
+
+
+def _odd(method: Gegenbauer, d: int, counts: np.ndarray) -> np.ndarray:
+    """Return what is to be left away so that both directions of one column come equally often."""
+    paired = d == 1 and not method.parity
+    return np.where(paired & (counts > 1), counts % 2, 0)
+
+
+def _by_monomials(method: Gegenbauer, radial: Radial, r: Array | None) -> bool:
+    """Whether radial functions are monomials: not where one constant function is enough."""
+    if method.radial == "optimal" or radial.zonal:
+        return False
+    if method.order is None and r is not None and one_radius(r):
+        return False
+    if radial.power_series is None:
+        raise UnsupportedKernel(
+            "Gegenbauer() requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of the angle, or "
+            'rows on one sphere. Use Gegenbauer(radial="optimal") or MercerHarmonic().'
+        )
+    return True
+
+
+def _counts(method: Gegenbauer, energies: Float[np.ndarray, " s"], D: int) -> np.ndarray:
+    """Return the directions of each component."""
+    s = len(energies)
+    if method.allocation == "energy":
+        order = energies / energies.sum() * D
+        counts = np.floor(order[: max(1, int((order >= 1).sum()))]).astype(np.int64)
+        counts[0] += D - counts.sum()
+    else:
+        counts = np.full(s, D // s)
+    if D < 1 or counts.min() < 1:
+        raise InvalidInput(
+            f"Gegenbauer: n_features must be at least the {s * (1 + method.parity)} of one "
+            f"direction; got {D * (1 + method.parity)}. Ask for more, or for a lower order."
+        )
+    return counts
+
+
+def _required(r: Array | None) -> Float[np.ndarray, " n"]:
+    if r is None:
+        raise InvalidInput(
+            "draw: Gegenbauer chooses order and degree, and optimal radial functions, from the "
+            "radii of rows of data; got none. Pass X=..., or Gegenbauer(order=..., degree=...)."
+        )
+    return r
+
+
+def _best_order(
+    radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
+) -> int:
+    """Return s with the least mean square of bias and noise of an entry, on a sample of rows.
+
+    With D/s directions the noise is about (s/D) k_s(x, x) k_s(y, y), k_s the kernel cut at order s.
+    """
+    rows = slice(None, None, -(-len(r) // ROWS))
+    U, h = U[rows], radials.functions(r[rows])
+    degrees = radials.functions.degrees
+    P = gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0))
+    cut = np.zeros((len(radials.energies), len(U), len(U)))
+    for l, i, g in zip(degrees.tolist(), radials.components.tolist(), h.T, strict=True):
+        cut[i] += np.outer(g, g) * P[l]
+    cut = np.cumsum(cut, axis=0)
+    bias = ((cut - cut[-1]) ** 2).mean(axis=(1, 2))
+    squares = np.einsum("ijj->ij", cut).mean(axis=1) ** 2
+    return int(np.argmin(bias + (np.arange(len(cut)) + 1.0) / D * squares)) + 1
+
+
+# --- monomials ----------------------------------------------------------------------------------
+
+
+def _monomial(
+    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+) -> Radials:
+    """Return monomial radial functions: as many as asked for, or as can matter.
+
+    h_{l,i} is of degree l + 2i in the radius: orders go up to half of the total degree, whatever
+    the largest l. Of one column there are l = 0 and 1 only, and all orders.
+    """
+    total = _total_degree(method, radial, r)
+    q = _capped(total, radial.n_inputs)
+    sample = np.ones(1) if r is None and method.order else _required(r)
+    most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
+    s = min(total // 2 + 1, most) if method.order is None else method.order
+    degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
+    h = monomials(radial, q, s, sample[:: -(-len(sample) // ROWS)])
+    energies = (h * h).sum(axis=0).mean(axis=1)
+    return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices, energies)
+
+
+def _total_degree(method: Gegenbauer, radial: Radial, r: Array | None) -> int:
+    """Return N: the first total degree with next to nothing of k(x, x) beyond it."""
+    series = radial.power_series
+    assert series is not None
+    if method.degree is not None:
+        return method.degree
+    if series.degree is not None:
+        return series.degree
+    t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
+    n = np.arange(TERMS)
+    logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
+    terms = np.exp(logs - logs.max())
+    beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
+    enough = beyond <= NEGLIGIBLE * terms.sum()
+    return int(np.argmax(enough)) if enough.any() else TERMS - 1
+
+
+def _capped(q: int, d: int) -> int:
+    """Return the largest degree up to q that float32 can carry; one for d = 1."""
+    if d == 1:
+        return min(q, 1)
+    while q > 1 and 0.5 * log_alpha(q, d) > math.log(LARGEST_VALUE):
+        q -= 1
+    return q
+
+
+# --- optimal radial functions -------------------------------------------------------------------
+
+
+def _optimal(
+    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+) -> Radials:
+    """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
+    d = radial.n_inputs
+    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
+    total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
+    q = _capped(LARGEST_DEGREE if method.degree is None else method.degree, d)
+    blocks = spectrum(radial, nodes, total, EVERYTHING, q)
+    q = _optimal_degree(method, blocks, total, q)
+    blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
+    degrees = np.array([b.degree for b in blocks])
+    components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
+    energies = np.bincount(components, weights=[b.energy for b in blocks])
+    functions = RadialFunctions.of(kernel, d, nodes.q, blocks)
+    if not radial.zonal:
+        reach = REACH * float(_required(r).max())
+        functions = functions.interpolated(reach, INTERPOLATION * total / D**0.5)
+    found = Radials(functions, components, energies)
+    return found.first(min(MOST_ORDERS if method.order is None else method.order, len(energies)))
+
+
+def _optimal_degree(method: Gegenbauer, blocks: list[Block], total: float, q: int) -> int:
+    """Return the first degree beyond which next to nothing of the energy is left."""
+    if method.degree is not None:
+        return q
+    energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
+    enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
+    return int(np.argmax(enough)) if enough.any() else q
+
+
+# --- directions ---------------------------------------------------------------------------------
+
+
+def draw_directions(
+    method: Gegenbauer, d: int, counts: np.ndarray, rng: np.random.Generator
+) -> Float[np.ndarray, "d m"]:
+    """Return the directions of all components: the same for all, or to each its own."""
+    m = counts.tolist()[: 1 if method.allocation == "equal" else None]
+    each = [_directions(method, d, count, rng) for count in m]
+    return np.ascontiguousarray(np.concatenate(each, axis=1))
+
+
+def _directions(
+    method: Gegenbauer, d: int, m: int, rng: np.random.Generator
+) -> Float[np.ndarray, "d m"]:
+    """Return m unit columns, each uniform on the sphere; of one column 1 and −1 in turn."""
+    if d == 1:
+        return rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
+    if method.directions == "fibonacci":
+        return _fibonacci(d, m, method.parity, rng)
+    if method.directions == "sobol" and not method.parity:
+        W = _normal_points(d, m, rng)
+        return W / np.linalg.norm(W, axis=0)
+    # With parity w and −w are one, which QMC's half of space is made for.
+    placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
+    return unit_directions(placement, d, m, rng)
+
+
+def _normal_points(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
+    """Return scrambled Sobol points of the normal law."""
+    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
+
+    points = qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
+    return ndtri(np.clip(points, 1e-12, 1 - 1e-12)).T
+
+
+def _fibonacci(d: int, m: int, half: bool, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
+    """Return a spiral of even steps in height and golden angles, turned at random.
+
+    Of half the sphere where w and −w are one, as with parity.
+    """
+    if d != 3:
+        raise InvalidInput(
+            f'Gegenbauer(directions="fibonacci") requires 3 columns; got {d}. Use "sobol" or '
+            '"orthogonal".'
+        )
+    j = np.arange(m) + 0.5
+    height = 1.0 - j / m if half else 1.0 - 2.0 * j / m
+    angle = j * (math.pi * (3.0 - 5.0**0.5))
+    level = np.sqrt(1.0 - height * height)
+    W = np.stack([level * np.cos(angle), level * np.sin(angle), height])
+    return np.ascontiguousarray(haar(3, 1, rng)[0] @ W)

@@ -1,0 +1,509 @@
+"""Random features of the angle kernels: signs and powers of rectified projections.
+
+With a direction u uniform on the sphere, t = u·x and s = u·y (Cho and Saul 2009, eq. 1, whose
+Gaussian ω is u times an independent length, integrated out here):
+
+    Angular       1 − 2θ/π = E sgn t sgn s
+    ArcCosine(0)  k = ½ + ½ E sgn t sgn s
+    ArcCosine(1)  k = ½⟨x, y⟩ + ½ d E |t||s|
+    ArcCosine(2)  k = ½|x|²|y|² + ⟨x, y⟩² + ½ d(d + 2) E t|t| s|s|
+
+The polynomials in front are exact features; only the rest is random.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved, taken
+from bochner._core.blas import product
+from bochner._core.checks import integer
+from bochner._core.native import power_of_two, signed_walsh
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features.fourier.placements import Orthogonal, Placement, unit_directions
+from bochner.features.map import FeatureMap, in_rounds
+from bochner.features.method import Method, Request
+from bochner.features.rules import leaf_map
+from bochner.kernels import Kernel
+from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, directions
+
+
+@dataclass(frozen=True)
+class Sign(Method):
+    """Signs of random projections: φ(x) = √(1/D) [sgn u_j·x]_j, for ``Angular()``.
+
+    Charikar (2002), section 3: a sign is a bit of a hash whose bits agree with chance 1 − θ/π.
+
+    Parameters
+    ----------
+    placement : Placement, default Orthogonal()
+        Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
+
+    Notes
+    -----
+    Unbiased; variance of an entry (1 − k²)/D with independent directions, less with orthogonal
+    ones. |φ(x)|² = 1 exactly, except for a row of zeros, which is sent to zeros. Cost: one product,
+    O(n d D), the cheapest map there is; memory D d. Choose it for angles alone, with rows of any
+    length; ``MercerHarmonic`` is more accurate where d is small.
+    """
+
+    placement: Placement = field(default_factory=Orthogonal)
+
+    def __post_init__(self) -> None:
+        _require_placement("Sign", self.placement)
+
+
+@dataclass(frozen=True)
+class ReLU(Method):
+    """Powers of rectified random projections, for ``ArcCosine(order)``.
+
+    Parameters
+    ----------
+    order : {1, 0, 2}
+        That of the kernel: steps, ReLU, squared ReLU.
+    placement : Placement, default Orthogonal()
+        Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
+    split : bool, optional
+        Whether the exact polynomial part is split off: 1 feature for order 0, d for order 1,
+        d(d + 1)/2 for order 2. Default: where it takes at most half of the features.
+
+    Notes
+    -----
+    Split, in order, [√½, √(1/2m) sgn t], [x/√2, √(d/2m) |t|] and [x ⊗ x, √(d(d + 2)/2m) t|t|] with
+    m directions; unsplit √(2 c/m) (t₊)^order with c = 1, d, d(d + 2). Unbiased either way. Variance
+    of one random feature for a row with itself (x = y, |x| = 1), independent directions:
+
+    ======  ==================  ==========================  =======================
+    order   Gaussian, unsplit   unit directions, unsplit    unit directions, split
+    ======  ==================  ==========================  =======================
+    0       1                   1                           0
+    1       5                   6 d/(d + 2) − 1             (3 d/(d + 2) − 1)/4
+    2       201                 210 c₄ − 9                  (105 c₄ − 9)/4
+    ======  ==================  ==========================  =======================
+
+    with c₄ = d(d + 2)/((d + 4)(d + 6)): from 5 to ½ for order 1 in high d, a tenth. Cost: one
+    product, O(n d D). Memory D d. Choose it for ReLU kernels of rows of any length;
+    ``MercerHarmonic`` is more accurate where d is small.
+    """
+
+    order: int = 1
+    placement: Placement = field(default_factory=Orthogonal)
+    split: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", integer(self.order, "ReLU", "order"))
+        if self.order > 2:
+            raise InvalidInput(f"ReLU: order must be 0, 1 or 2; got {self.order}.")
+        _require_placement("ReLU", self.placement)
+        if self.split not in (None, True, False):
+            raise InvalidType(f"ReLU: split must be True, False or None; got {self.split!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class SignMap(FeatureMap):
+    """φ(x) = √(1/D) sgn(Uᵀx)."""
+
+    kernel: Kernel
+    directions: Float[Array, "d D"]  # U, unit columns
+
+    @property
+    def n_inputs(self) -> int:
+        return self.directions.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.directions.shape[1]
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    @cached_property
+    def _directions(self) -> dict[str, Array]:
+        return _precisions(self.directions)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        T = project(X, self._directions)
+        Z = array_namespace(T).sign(T)
+        Z *= self.n_features**-0.5
+        return Z
+
+
+@dataclass(frozen=True, eq=False)
+class ReLUMap(FeatureMap):
+    """Exact polynomial features, where split, beside powers of projections; see :class:`ReLU`.
+
+    Notes
+    -----
+    The polynomial features come first, then one for each direction.
+    """
+
+    kernel: Kernel
+    directions: Float[Array, "d m"]  # U, unit columns
+    order: int
+    split: bool
+
+    @property
+    def n_inputs(self) -> int:
+        return self.directions.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        exact = polynomial_width(self.order, self.n_inputs) if self.split else 0
+        return exact + self.directions.shape[1]
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    @cached_property
+    def _directions(self) -> dict[str, Array]:
+        return _precisions(self.directions)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        d, m = self.directions.shape
+        T = project(X, self._directions)
+        xp = array_namespace(T)
+        moment = (1, d, d * (d + 2))[self.order]
+        if not self.split:
+            return _rectified(T, self.order) * (2 * moment / m) ** 0.5
+        rest = (xp.sign, xp.abs, _signed_square)[self.order](T)
+        rest *= (moment / (2 * m)) ** 0.5
+        return xp.concat([_polynomial(X, self.order), rest], axis=1)
+
+
+def polynomial_width(order: int, d: int) -> int:
+    """Return the number of exact polynomial features of ``ArcCosine(order)`` in d columns."""
+    return (1, d, d * (d + 1) // 2)[order]
+
+
+def project(X: Float[Array, "n d"], U: dict[str, Float[Array, "d m"]]) -> Float[Array, "n m"]:
+    """Return X U, dense, in the library and precision of X; U by the names of precisions."""
+    if is_numpy(X):
+        return product(X, U[X.dtype.name])
+    if is_sparse(X):
+        return X @ U[X.dtype.name]
+    return X @ moved(U["float64"], like=X)
+
+
+def _precisions(U: Float[Array, "d m"]) -> dict[str, Array]:
+    return {"float64": U, "float32": U.astype(np.float32)}
+
+
+def _rectified(T: Float[Array, "n m"], order: int) -> Float[Array, "n m"]:
+    """Return (t₊)^order; a step is ½ at zero, so that a row of zeros is at right angles to all."""
+    xp = array_namespace(T)
+    if order == 0:
+        return 0.5 + 0.5 * xp.sign(T)
+    positive = 0.5 * (T + xp.abs(T))
+    return positive if order == 1 else positive * positive
+
+
+def _signed_square(T: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    return T * array_namespace(T).abs(T)
+
+
+def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
+    """Return features of ½, ½⟨x, y⟩ or ½|x|²|y|² + ⟨x, y⟩²."""
+    X = dense(X)
+    xp = array_namespace(X)
+    if order == 0:
+        return xp.full((X.shape[0], 1), 0.5**0.5, dtype=X.dtype, device=device(X))
+    return X * 0.5**0.5 if order == 1 else _quadratic(X, xp)
+
+
+def _quadratic(X: Float[Array, "n d"], xp: Any) -> Float[Array, "n p"]:
+    """Return √2 x_i x_j, i < j, and x_i² + c|x|²: the root of I + ½ 11ᵀ is I + c 11ᵀ."""
+    d = X.shape[1]
+    c = ((1 + d / 2) ** 0.5 - 1) / d
+    squares = X * X
+    diagonal = squares + c * xp.sum(squares, axis=1, keepdims=True)
+    pairs = [2**0.5 * X[:, i : i + 1] * X[:, i + 1 :] for i in range(d - 1)]
+    return xp.concat([diagonal, *pairs], axis=1)
+
+
+def _require_placement(who: str, placement: object) -> None:
+    if not isinstance(placement, Placement):
+        raise InvalidInput(
+            f"{who}: placement must be IID(), Orthogonal() or QMC(); got {placement!r}."
+        )
+
+
+# --- Rules ---------------------------------------------------------------------------------------
+
+
+@leaf_map.register
+def _(method: Sign, kernel: Kernel, ask: Request) -> FeatureMap:
+    if not isinstance(kernel, Angular):
+        raise UnsupportedKernel(
+            f"Sign requires Angular(); got {kernel!r}. ReLU(order) serves ArcCosine(order), "
+            "Nystrom(...) every kernel."
+        )
+    rng = ask.stream("directions")
+    return SignMap(kernel, unit_directions(method.placement, ask.n_inputs, ask.n_features, rng))
+
+
+@leaf_map.register
+def _(method: ReLU, kernel: Kernel, ask: Request) -> FeatureMap:
+    if not isinstance(kernel, ArcCosine) or kernel.order != method.order:
+        raise UnsupportedKernel(
+            f"ReLU({method.order}) requires ArcCosine({method.order}); got {kernel!r}. "
+            "Sign() serves Angular(), Nystrom(...) every kernel."
+        )
+    exact = polynomial_width(method.order, ask.n_inputs)
+    split = 2 * exact <= ask.n_features if method.split is None else method.split
+    m = ask.n_features - exact if split else ask.n_features
+    if m < 1:
+        raise InvalidInput(
+            f"ReLU(split=True) requires more than the {exact} features of the exact part; got "
+            f"{ask.n_features}. Ask for more, or use split=False."
+        )
+    U = unit_directions(method.placement, ask.n_inputs, m, ask.stream("directions"))
+    return ReLUMap(kernel, U, method.order, split)
+
+
+# --- Random features of infinitely wide ReLU networks, layer by layer ----------------------------
+#
+# With u = x/|x|, Σ_0 = K_0 = ⟨u, v⟩ and the angle kernels κ_1(Σ) = ½Σ + A(Σ), A = ½ E|a||b|, and
+# κ_0(Σ) = ½ + ½ E sgn a sgn b of `arccosine`, a layer is
+#
+#     Σ_h = ½ Σ_{h−1} + A(Σ_{h−1}),   K_h = ½ K_{h−1} + T_h + Σ_h,   T_h = ½ E[sgn a sgn b] K_{h−1}.
+#
+# Hence the kernels of depth L are sums of what each layer adds,
+#
+#     Σ_L = 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) A_j,
+#     K_L = (L + 1) 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) [(L − j + 1) A_j + T_j]:
+#
+# exact features of ⟨u, v⟩, and random ones of A_j and T_j, each drawn on top of the features of the
+# layer below.
+
+
+@dataclass(frozen=True)
+class NeuralTangentFeatures(Method):
+    """Recursive random features of ``NeuralTangent(depth)`` and ``NNGP(depth)``.
+
+    Parameters
+    ----------
+    split : bool, optional
+        False: as published, Zandieh et al. (2021), with random features: each layer has features
+        √(2/m)(Wφ)₊ of Σ_h, steps of its derivative, and TensorSRHT of the product of those with
+        the features of K_{h−1}.
+        True: the linear parts are carried along exactly, directions are orthogonal, and each sign
+        multiplies one coordinate of a randomised Hadamard transform of the features of K_{h−1}.
+        Default: True where the d exact columns are at most half of the features.
+
+    Notes
+    -----
+    Unbiased for one layer; deeper, the bias is of the order of the variance, 1/D. Split, the
+    error is a third of that of the published form at equal width for one or two layers, half for
+    four. Rows of zeros are sent to zeros. Cost of φ(X): O(n D²) for each layer, memory O(L D²).
+    Choose it for d above about ten; in lower d ``MercerHarmonic`` is far more accurate.
+    """
+
+    split: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.split not in (None, True, False):
+            raise InvalidType(
+                f"NeuralTangentFeatures: split must be True, False or None; got {self.split!r}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class NeuralMap(FeatureMap):
+    """Exact linear features, and what each layer adds to them.
+
+    Notes
+    -----
+    The first d columns are u|x| times a factor; then A_1, T_1, A_2, T_2, and so on.
+    """
+
+    kernel: NeuralTangent | NNGP
+    inputs: int
+    #: Unit directions of the features |a| of A_j, on top of the p features of Σ_{j−1}.
+    ramps: tuple[Float[Array, "p m"], ...]
+    steps: tuple[Float[Array, "p s"], ...]  # Unit directions of the signs in T_j; none for ``NNGP``
+    #: ±1, of the Hadamard transform of the features of K_{j−1}, padded to a power of two.
+    signs: tuple[Float[Array, " P"], ...]
+    picks: tuple[Array, ...]  # Which coordinate of it each sign multiplies
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inputs + sum(W.shape[1] for W in (*self.ramps, *self.steps))
+
+    below_kernel = False  # errors have both signs
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        u, length = directions(dense(X))
+        linear, tangent = [u], [u]  # blocks of Σ_h and of K_h without their factors
+        for h, W in enumerate(self.ramps):
+            below = _joined(linear, _halves(h))
+            added = abs(_times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
+            if self.steps:
+                V = self.steps[h]
+                mixed = _mixed(_joined(tangent, _weights(h)), self.signs[h], self.picks[h])
+                xp = array_namespace(mixed)
+                tangent += [added, xp.sign(_times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
+            linear.append(added)
+        depth = len(self.ramps)
+        last = (tangent, _weights(depth)) if self.steps else (linear, _halves(depth))
+        return _joined(*last) * length[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class NeuralSketch(FeatureMap):
+    """The published form: ReLU features, and TensorSRHT of steps with the layer below."""
+
+    kernel: NeuralTangent | NNGP
+    #: Gaussian weights of ReLU and of step features of each layer; no steps for ``NNGP``.
+    ramps: tuple[Float[Array, "p m"], ...]
+    steps: tuple[Float[Array, "p m"], ...]
+    signs: tuple[tuple[Array, Array], ...]  # ±1, of the two Hadamard transforms
+    picks: tuple[tuple[Array, Array], ...]  # Coordinates of them that are multiplied
+
+    @property
+    def n_inputs(self) -> int:
+        return self.ramps[0].shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.ramps[-1].shape[1] + (len(self.picks[-1][0]) if self.picks else 0)
+
+    below_kernel = False  # errors have both signs
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        u, length = directions(dense(X))
+        linear, tangent = u, u
+        for h, W in enumerate(self.ramps):
+            projected = _times(linear, W)
+            following = (projected + abs(projected)) * (0.5 / W.shape[1]) ** 0.5
+            if self.steps:
+                V, (left, right), (i, k) = self.steps[h], self.signs[h], self.picks[h]
+                xp = array_namespace(following)
+                step = (1 + xp.sign(_times(linear, V))) * (0.5 / V.shape[1]) ** 0.5
+                sketch = _mixed(step, left, i) * _mixed(tangent, right, k)
+                tangent = xp.concat([following, sketch * len(i) ** -0.5], axis=1)
+            linear = following
+        return (tangent if self.steps else linear) * length[:, None]
+
+
+# --- What both do --------------------------------------------------------------------------------
+
+
+def _halves(h: int) -> list[float]:
+    """Return the roots of the factors in Σ_h: of ⟨u, v⟩, A_1, ..., A_h."""
+    return [2.0 ** (-h / 2), *(2.0 ** (-(h - j) / 2) for j in range(1, h + 1))]
+
+
+def _weights(h: int) -> list[float]:
+    """Return the roots of the factors in K_h: of ⟨u, v⟩, A_1, T_1, ..., A_h, T_h."""
+    layers = (((h - j + 1) ** 0.5 * 2.0 ** (-(h - j) / 2), 2.0 ** (-(h - j) / 2)) for j in _to(h))
+    return [((h + 1) * 2.0**-h) ** 0.5, *(factor for pair in layers for factor in pair)]
+
+
+def _to(h: int) -> range:
+    return range(1, h + 1)
+
+
+def _joined(blocks: list[Array], factors: list[float]) -> Array:
+    xp = array_namespace(blocks[0])
+    return xp.concat([b * f for b, f in zip(blocks, factors, strict=True)], axis=1)
+
+
+def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
+    if is_numpy(A):
+        return product(A, W.astype(A.dtype, copy=False))
+    return A @ moved(W, like=A)
+
+
+def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> Float[Array, "n s"]:
+    """Return coordinates of H D y: H the ±1 matrix of Hadamard, D the signs, y padded by zeros."""
+    return taken(signed_walsh(Y, signs), picks, axis=1)
+
+
+# --- Rules ---------------------------------------------------------------------------------------
+
+
+@leaf_map.register
+def _(method: NeuralTangentFeatures, kernel: Kernel, ask: Request) -> FeatureMap:
+    if not isinstance(kernel, NeuralTangent | NNGP):
+        raise UnsupportedKernel(
+            f"NeuralTangentFeatures requires NeuralTangent(depth) or NNGP(depth); got {kernel!r}. "
+            "ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel."
+        )
+    split = 2 * ask.n_inputs <= ask.n_features if method.split is None else method.split
+    return _split_map(kernel, ask) if split else _published_map(kernel, ask)
+
+
+def _split_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralMap:
+    d, tangent = ask.n_inputs, isinstance(kernel, NeuralTangent)
+    widths = _widths(kernel, ask.n_features - d)
+    ramps, steps, signs, picks = [], [], [], []
+    below, full = d, d
+    for h, (m, s) in enumerate(widths):
+        rng = ask.part(str(h), 0).stream("layer")
+        ramps.append(_orthogonal(below, m, rng))
+        if tangent:
+            steps.append(_orthogonal(below, s, rng))
+            signs.append(rng.choice((-1.0, 1.0), power_of_two(full)))
+            picks.append(in_rounds(power_of_two(full), s, rng))
+        below, full = below + m, full + m + s
+    return NeuralMap(kernel, d, *map(tuple, (ramps, steps, signs, picks)))
+
+
+def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
+    """Split the random features over layers: to each the root of its variance, its factor."""
+    L, tangent = kernel.depth, isinstance(kernel, NeuralTangent)
+    shares = [
+        ((L - j + 1 if tangent else 1) * 2.0 ** (j - L), j * 2.0 ** (j - L) if tangent else 0.0)
+        for j in _to(L)
+    ]
+    parts = np.array(shares).ravel()
+    edges = np.rint(np.cumsum(parts) / parts.sum() * total).astype(int)
+    widths = np.diff(edges, prepend=0).reshape(L, 2)
+    if (widths[:, 0] < 1).any() or (tangent and (widths[:, 1] < 1).any()):
+        raise InvalidInput(
+            f"NeuralTangentFeatures: too few features for {kernel!r}, whose exact part leaves "
+            f"{total} for the layers. Ask for more features."
+        )
+    return [(int(m), int(s)) for m, s in widths]
+
+
+def _published_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralSketch:
+    D, tangent = ask.n_features, isinstance(kernel, NeuralTangent)
+    m = D // 2 if tangent else D
+    if m < 1:
+        raise InvalidInput(
+            f"NeuralTangentFeatures requires at least two features for {kernel!r}; got {D}. "
+            "Ask for more."
+        )
+    layers = list(_published_layers(kernel, ask, m))
+    ramps, steps, signs, picks = map(tuple, zip(*layers, strict=True))
+    return NeuralSketch(kernel, ramps, *((steps, signs, picks) if tangent else ((), (), ())))
+
+
+def _published_layers(
+    kernel: NeuralTangent | NNGP, ask: Request, m: int
+) -> Iterator[tuple[Array, Array, tuple, tuple]]:
+    linear = tangent = ask.n_inputs
+    for h in range(kernel.depth):
+        rng, s = ask.part(str(h), 0).stream("layer"), ask.n_features - m
+        W, V = rng.standard_normal((linear, m)), rng.standard_normal((linear, m))
+        sizes = power_of_two(m), power_of_two(tangent)
+        signs = tuple(rng.choice((-1.0, 1.0), size) for size in sizes)
+        yield W, V, signs, tuple(rng.integers(0, size, s) for size in sizes)
+        linear, tangent = m, m + s
+
+
+def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]:
+    """Return m unit directions, in blocks of orthogonal ones, each uniform on the sphere."""
+    blocks, left = [], m
+    while left > 0:
+        Q, R = np.linalg.qr(rng.standard_normal((p, min(p, left))))
+        blocks.append(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+        left -= p
+    return np.concatenate([np.empty((p, 0)), *blocks], axis=1)

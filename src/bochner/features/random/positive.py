@@ -1,0 +1,146 @@
+"""Positive random features of e^{⟨x, y⟩}: every entry of Z Zᵀ is above zero, as the kernel's are.
+
+With ω ~ N(0, I), E e^{ω·(x + y)} = e^{|x + y|²/2}, and so
+
+    plain:      z(x) = m^{−1/2} [e^{ω_j·x − |x|²/2}]_j,                                D = m,
+    hyperbolic: z(x) = (2m)^{−1/2} [e^{ω_j·x − |x|²/2}, e^{−ω_j·x − |x|²/2}]_j,          D = 2m,
+
+have E z(x)·z(y) = e^{⟨x, y⟩}; times e^{−|x|²/2} they are features of the Gaussian.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved
+from bochner._core.checks import one_of
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, Placement
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
+from bochner.features.rules import leaf_map
+from bochner.features.widths import granularity
+from bochner.kernels import DotExponential, Gaussian, Kernel
+
+
+@dataclass(frozen=True)
+class Positive(Method):
+    """Positive random features (FAVOR+): Choromanski et al. (2021), Lemma 1 and section 3.
+
+    Parameters
+    ----------
+    placement : Placement, default Orthogonal()
+        ``Orthogonal()``, ``IID()`` or ``QMC()``: where the ω_j fall under N(0, I).
+    form : {"hyperbolic", "plain"}, default "hyperbolic"
+        "hyperbolic" uses each ω with both signs.
+
+    Notes
+    -----
+    Serves DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
+    the variance of an entry for e^{⟨x, y⟩} is
+
+        plain:      e^{2⟨x, y⟩} (e^{|x + y|²} − 1)/D,
+        hyperbolic: e^{2⟨x, y⟩} (e^{|x + y|²} − 1)(1 − e^{−|x + y|²})/D
+
+    (for the Gaussian times e^{−|x|² − |y|²}): small where the kernel is, large for long rows near
+    one another, where :class:`Fourier` is exact. Choose it where entries must be positive
+    (softmax attention), with rows of length about one; else :class:`Fourier` or :class:`Nystrom`.
+    Cost of φ(X): O(n d D) and an exponential for each feature.
+    """
+
+    placement: Placement = field(default_factory=Orthogonal)
+    form: Literal["hyperbolic", "plain"] = "hyperbolic"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.placement, IID | Orthogonal | QMC):
+            raise InvalidInput(
+                "Positive: placement must be Orthogonal(), IID() or QMC(), under which each ω is "
+                f"exactly normal; got {self.placement!r}."
+            )
+        one_of(self.form, "Positive", "form", ("hyperbolic", "plain"))
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveMap(FeatureMap):
+    """φ(x) = exp(±Wᵀx − c|s ∘ x|²)/√D.
+
+    Notes
+    -----
+    One exponent for each feature, at most |ω|²/2 (|ω|²/4 for the Gaussian) for any x: neither
+    e^{ω·x} nor e^{−|x|²} is formed alone, and no shift is taken that would change the kernel.
+    """
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W = s ∘ ω: in units of x
+    scales: Float[Array, " d"]  # s: root of the kernel's scale, or 1/lengthscale
+    half: float  # c: ½ for e^{⟨x, y⟩}, 1 for the Gaussian
+    form: str
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        return self.frequencies.shape[1] * (2 if self.form == "hyperbolic" else 1)
+
+    below_kernel = False  # unbiased, so errors have both signs
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        xp = array_namespace(X)
+        projected = X @ moved(self.frequencies, like=X)
+        offset = self._offset(X, projected)
+        if self.form == "plain":
+            return xp.exp(projected + offset)
+        if not is_numpy(projected):
+            return xp.exp(xp.concat([projected + offset, offset - projected], axis=1))
+        m = projected.shape[1]
+        Z = np.empty((projected.shape[0], 2 * m), dtype=projected.dtype)
+        np.add(offset, projected, out=Z[:, :m])
+        np.subtract(offset, projected, out=Z[:, m:])
+        return np.exp(Z, out=Z)
+
+    def _offset(self, X: Array, like: Array) -> Float[Array, "n 1"]:
+        """Return −c|s ∘ x|² − ½ log D, (n, 1), summed in float64."""
+        xp = array_namespace(like)
+        if is_sparse(X):
+            sums = X.multiply(X).tocsr().astype(np.float64) @ (self.scales**2)[:, None]
+        else:
+            wide = xp.astype(X, xp.float64)
+            sums = (wide * wide) @ moved(self.scales**2, like=wide)[:, None]
+        return xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), like.dtype)
+
+
+@leaf_map.register
+def _(method: Positive, kernel: Kernel, ask: Request) -> FeatureMap:
+    scales, half = _scales(kernel, ask.n_inputs)
+    two = method.form == "hyperbolic"
+    m = ask.n_features // 2 if two else ask.n_features
+    if m < 1 or (two and ask.n_features % 2):
+        raise InvalidInput(
+            'Positive(form="hyperbolic") requires an even number of features, both signs of each '
+            f'ω; got {ask.n_features}. Ask for one more, or use form="plain".'
+        )
+    normal = Gaussian().spectral_measure(ask.n_inputs)
+    W = method.placement.place(normal, m, ask.stream("frequencies"))
+    return PositiveMap(kernel, scales[:, None] * W, scales, half, method.form)
+
+
+@granularity.register
+def _(method: Positive) -> int:
+    return 2 if method.form == "hyperbolic" else 1
+
+
+def _scales(kernel: Kernel, d: int) -> tuple[Float[Array, " d"], float]:
+    """Return s and c of the map."""
+    if isinstance(kernel, DotExponential):
+        return np.full(d, kernel.scale**0.5), 0.5
+    if isinstance(kernel, Gaussian):
+        return np.asarray(kernel.spectral_measure(d).scales), 1.0
+    raise UnsupportedKernel(
+        f"Positive requires a DotExponential or Gaussian kernel; got {kernel!r}. PolySketch(...) "
+        "serves other kernels of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all."
+    )

@@ -1,0 +1,1 @@
+"""Features of powers of the inner product."""

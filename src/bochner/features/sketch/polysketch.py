@@ -1,0 +1,367 @@
+"""What a tree of sketches is made of: steps, and the blocks of features that are read off them.
+
+A step gives H D v of a value v of its own, not normalised, from the rows or from earlier steps:
+H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import scipy.sparse
+
+from bochner._core import native
+from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
+from bochner._core.checks import integer, one_of, positive
+from bochner._core.native import power_of_two, signed_walsh
+from bochner._core.shapes import Array, Float
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
+from bochner.features.rules import leaf_map
+from bochner.features.sketch.powers import (
+    Inputs,
+    Weights,
+    log_coefficients,
+    powers,
+    random_signs,
+    shares,
+    split_off,
+)
+from bochner.features.sketch.tensorsketch import by_pieces
+from bochner.kernels import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """H D x, not normalised: x with zeros after it."""
+
+    signs: Array  # Diagonal of D; P is a power of two
+
+    def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
+        """Return the value for these rows, (n, P)."""
+        return signed_walsh(dense(U), self.signs)
+
+
+@dataclass(frozen=True, eq=False)
+class Hashed:
+    """H S x, S an OSNAP matrix with s entries ±s^{−1/2} for each column; s = 1: a CountSketch."""
+
+    rows: Array  # Where each column goes
+    signs: Array
+    width: int  # P, a power of two
+
+    @cached_property
+    def _single(self) -> scipy.sparse.csr_array:
+        return self._matrix(np.float32)
+
+    @cached_property
+    def _double(self) -> scipy.sparse.csr_array:
+        return self._matrix(np.float64)
+
+    def _matrix(self, dtype: type) -> scipy.sparse.csr_array:
+        d, s = self.rows.shape
+        place = (np.repeat(np.arange(d), s), self.rows.ravel())
+        values = (self.signs.ravel() / s**0.5).astype(dtype)
+        return scipy.sparse.csr_array((values, place), shape=(d, self.width))
+
+    def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
+        """Return the value for these rows, (n, P)."""
+        hashed = np.ascontiguousarray(
+            dense(U @ (self._double if U.dtype == np.float64 else self._single))
+        )
+        return native.hadamard(hashed, out=hashed)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Products of entries of two steps, times m^{−1/2}."""
+
+    left: int  # Steps; the left one is the wider
+    right: int
+    full: int  # So many blocks take all entries of the left one in order
+    tail: Array  # Entries of the left one after that
+    partners: Array  # Entries of the right one, and of its negative after them
+
+    @property
+    def width(self) -> int:
+        """How many: m."""
+        return len(self.partners)
+
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+        """Write the products times a weight of each row into Z, (n, m)."""
+        left = earlier[self.left]
+        right = earlier[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
+        np.take(np.hstack([right, -right]), self.partners, axis=1, out=Z, mode="clip")
+        tiled = self.full * left.shape[1]
+        blocks = Z[:, :tiled].reshape(len(Z), self.full, left.shape[1])  # a view
+        blocks *= left[:, None, :]
+        if len(self.tail):
+            Z[:, tiled:] *= np.take(left, self.tail, axis=1, mode="clip")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """H D of a node's products; D is in the signs of their factors."""
+
+    pairs: Pairs
+
+    def of(self, U: Array, earlier: list[Array]) -> Array:
+        """Return the value for these rows, (n, m)."""
+        Z = np.empty((U.shape[0], self.pairs.width), dtype=U.dtype)
+        self.pairs.fill(Z, U, earlier, np.ones((1, 1), dtype=U.dtype))
+        return native.hadamard(Z, out=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Some entries of a step, times m^{−1/2}: the sketch of degree one."""
+
+    source: int
+    chosen: Array
+
+    @property
+    def width(self) -> int:
+        """How many: m."""
+        return len(self.chosen)
+
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+        """Write the entries times a weight of each row into Z, (n, m)."""
+        entries = np.take(earlier[self.source], self.chosen, axis=1)
+        np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """Degree 0, one feature, or degree 1, all columns."""
+
+    degree: int
+    width: int
+
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+        """Write the weight, or the weighted columns."""
+        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
+
+
+# --- PolySketch: powers x^{⊗n} by a binary tree of sketches of degree two ------------------------
+#
+# A node with children L and R sketches L ⊗ R by products of the entries of their randomly signed
+# Walsh-Hadamard transforms (TensorSRHT),
+#
+#     z_t = m^{−1/2} (H D₁ L)_{i_t} (H D₂ R)_{k_t},   t = 1, …, m,   E z(x)·z(y) = ⟨L, L'⟩⟨R, R'⟩,
+#
+# H of entries ±1. Degree n takes the first n leaves; a node whose right leaves are all e₁ is its
+# left child, turned, and left out. So all degrees of a power series share one tree.
+
+
+@dataclass(frozen=True)
+class PolySketch(Method):
+    """A tree of sketches of degree two: Ahle et al. (2020), with TensorSRHT nodes, OSNAP leaves.
+
+    Parameters
+    ----------
+    pairs : {"balanced", "independent"}, default "balanced"
+        Which entries a node multiplies. "balanced": no pair (i, k) twice, and each i, and each k,
+        equally often. With V(x, y) = |x|²|y|² + ⟨x, y⟩² − 2Σxᵢ²yᵢ² of either child, P_L ≥ P_R
+        their entries and m = B P_L, a node's variance is
+        V_L V_R (P_R − B) / (B (P_L − 1)(P_R − 1)), zero when all pairs are there.
+        "independent": as published; ((V_L + S_L)(V_R + S_R) − S_L S_R)/m, S = ⟨x, y⟩², which is
+        two to four times as much for near rows.
+    inner : int, optional
+        Entries of inner nodes, rounded up to a power of two. Default: as many as the features of
+        the degree that has most.
+    nonzeros : int, default 4
+        Leaves of more columns than ``inner`` are first hashed to ``inner`` by an OSNAP matrix
+        with this many entries for each column; 1 is a CountSketch.
+    radius : float, optional
+        Length of rows at which the terms of a power series are weighed, in units of the
+        lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
+
+    Notes
+    -----
+    Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
+    Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, the linear term where it
+    pays; every other degree gets the share of the features that its term has. Unbiased; the
+    variance grows with the degree p like p, not like 3ᵖ as those of :class:`Maclaurin` and
+    :class:`TensorSketch`. Cost of φ(X): O(nnz(X) + n (D + p m log m)) for inner width m. Sparse
+    rows are not made dense beyond ``inner`` columns. Choose it for polynomials of many columns;
+    for a Gaussian in few dimensions every deterministic map is far ahead.
+    """
+
+    pairs: Literal["balanced", "independent"] = "balanced"
+    inner: int | None = None
+    nonzeros: int = 4
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.pairs, "PolySketch", "pairs", ("balanced", "independent"))
+        integer(self.nonzeros, "PolySketch", "nonzeros", least=1)
+        if self.inner is not None:
+            integer(self.inner, "PolySketch", "inner", least=1)
+        if self.radius is not None:
+            object.__setattr__(self, "radius", positive(self.radius, "PolySketch", "radius"))
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class PolySketchMap(FeatureMap):
+    """φ(x) = [weighted sketch of each power], read off one tree."""
+
+    kernel: Kernel
+    inputs: Inputs  # Scales of the columns
+    weights: Weights  # Degree and weight of each block
+    steps: tuple[Padded | Hashed | Node, ...]  # The tree, children before parents
+    blocks: tuple[Exact | Entries | Pairs, ...]  # The features, degree by degree
+    complete: bool  # Whether every block holds all pairs, and so nothing is left to chance
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs.width
+
+    @property
+    def n_features(self) -> int:
+        return sum(block.width for block in self.blocks)
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.complete
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
+        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
+        widest = max(block.width for block in self.blocks)
+        by_pieces(lambda part: self._fill(Z[part], rows[part]), len(Z), widest)
+        return moved(Z, like=X)
+
+    def _fill(self, Z: Array, X: Array) -> None:
+        U, lengths = self.inputs.split(X)
+        weights = self.weights.at(lengths, like=U)
+        earlier: list[Array] = []
+        for step in self.steps:
+            earlier.append(step.of(U, earlier))
+        start = 0
+        for i, block in enumerate(self.blocks):
+            out = Z[:, start : start + block.width]
+            block.fill(out, U, earlier, weights[:, i : i + 1])
+            start += block.width
+
+
+# --- Drawing --------------------------------------------------------------------------------------
+
+
+class Tree:
+    """The steps of a tree while it is drawn; each once, its stream named by its place."""
+
+    def __init__(self, method: PolySketch, ask: Request, inner: int) -> None:
+        self.method, self.ask, self.inner = method, ask, inner
+        self.padded = min(inner, power_of_two(ask.n_inputs))
+        self.steps: list[Padded | Hashed | Node] = []
+        self.widths: list[int] = []
+        self._places: dict[tuple[int, int, int], int] = {}
+
+    def power(self, n: int, width: int) -> Pairs | Entries:
+        """Return the block of x^{⊗n}, n ≥ 1."""
+        if n == 1:
+            chosen = self.ask.stream("entries").permutation(self.padded)[:width]
+            return Entries(self._step(0, 1, 1), np.sort(chosen).astype(np.int32))
+        return self._pairs(0, power_of_two(n), n, width, "block")
+
+    def _step(self, start: int, size: int, count: int) -> int:
+        """Return the step of a node of ``size`` leaves, of which the first ``count`` are x."""
+        while count <= size // 2:
+            size //= 2
+        place = (start, size, count)
+        if place not in self._places:
+            step, width = self._leaf(start) if size == 1 else self._node(*place)
+            self.steps.append(step)
+            self.widths.append(width)
+            self._places[place] = len(self.steps) - 1
+        return self._places[place]
+
+    def _node(self, start: int, size: int, count: int) -> tuple[Node, int]:
+        most = capacity(count, self.padded, self.inner, self.method.pairs)
+        width = int(min(self.inner, most))
+        pairs = self._pairs(start, size, count, width, "node")
+        rng = self.ask.stream(f"signs {start} {size} {count}")
+        negative = np.int32(self.widths[pairs.right]) * rng.integers(0, 2, width, dtype=np.int32)
+        return Node(replace(pairs, partners=pairs.partners + negative)), width
+
+    def _pairs(self, start: int, size: int, count: int, width: int, use: str) -> Pairs:
+        half = size // 2
+        left, right = self._step(start, half, half), self._step(start + half, half, count - half)
+        if self.widths[left] < self.widths[right]:
+            left, right = right, left
+        draw = _balanced if self.method.pairs == "balanced" else _independent
+        rng = self.ask.stream(f"{use} {start} {size} {count}")
+        return Pairs(left, right, *draw(self.widths[left], self.widths[right], width, rng))
+
+    def _leaf(self, start: int) -> tuple[Padded | Hashed, int]:
+        """Pad, or hash by OSNAP: s different rows for each column."""
+        rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
+        if d <= P:
+            return Padded(random_signs(rng, P)), P
+        s = min(self.method.nonzeros, P)
+        # One row in each of s parts of the range: different without a test.
+        edges = np.linspace(0, P, s + 1).astype(np.int64)
+        rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
+        return Hashed(rows.astype(np.int32), random_signs(rng, (d, s)), P), P
+
+
+@lru_cache(maxsize=4096)
+def capacity(n: int, padded: int, inner: int, pairs: str) -> float:
+    """Return how many pairs the top node of degree n has: its sketch with all of them is exact."""
+    if pairs == "independent":
+        return np.inf
+    half = power_of_two(n) // 2
+    return _entries(half, padded, inner) * _entries(n - half, padded, inner) if n > 1 else padded
+
+
+def _entries(n: int, padded: int, inner: int) -> float:
+    return padded if n == 1 else min(inner, capacity(n, padded, inner, "balanced"))
+
+
+def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
+    """Return full blocks, the left entries after them, and the right entries: no pair twice.
+
+    Block b pairs i with π((σ(i) + s_b) mod Q), for random π, σ and different shifts s_b.
+    """
+    places, order, shifts = rng.permutation(P), rng.permutation(Q), rng.permutation(Q)
+    full, left = divmod(m, P)
+    tail = np.sort(rng.permutation(P)[:left])
+    whole = (places[None, :] + shifts[:full, None]) % Q
+    rest = (places[tail] + shifts[full]) % Q if left else np.empty(0, dtype=np.int64)
+    partners = order[np.concatenate([whole.ravel(), rest])]
+    return full, tail.astype(np.int32), partners.astype(np.int32)
+
+
+def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
+    left, right = rng.integers(0, P, m, dtype=np.int32), rng.integers(0, Q, m, dtype=np.int32)
+    return 0, left, right
+
+
+@leaf_map.register
+def _(method: PolySketch, kernel: Kernel, ask: Request) -> FeatureMap:
+    parts = powers(kernel, method, ask.n_inputs)
+    exact, energy, left = split_off(kernel, method, parts, ask)
+    d = ask.n_inputs
+    inner = power_of_two(method.inner or left)
+    padded = min(inner, power_of_two(d))
+    got = shares(
+        energy, lambda n: capacity(n, padded, inner, method.pairs), left, ask.stream("degrees")
+    )
+    tree = Tree(method, ask, power_of_two(method.inner or max(got.widths, default=1)))
+    blocks: list[Exact | Entries | Pairs] = [Exact(int(n), d if n else 1) for n in exact]
+    blocks += [tree.power(n, w) for n, w in zip(got.degrees, got.widths, strict=True)]
+    degrees = np.array([*exact, *got.degrees], dtype=np.int64)
+    logs = log_coefficients(parts.series, degrees)
+    logs -= np.log([1.0] * len(exact) + list(got.probabilities))
+    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
+    complete = all(
+        method.pairs == "balanced" and p == 1 and w == power_of_two(d) ** n
+        for n, w, p in zip(*got.columns, strict=True)
+    )
+    steps = tuple(tree.steps)
+    return PolySketchMap(kernel, Inputs(parts.scales), weights, steps, tuple(blocks), complete)

@@ -1,0 +1,465 @@
+"""What the sketches of powers share: the series of a kernel, weights of degrees, shares of D.
+
+Every kernel served is k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
+e^{−|Sx|²/2} (Gaussian kernels). ⟨x, y⟩ⁿ is the inner product of the tensor powers x^{⊗n}, y^{⊗n};
+the maps sketch those of unit rows and multiply by the length's part in float64 logarithms.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.special import gammaln
+
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import FeatureMap, in_double
+from bochner.features.mercer.products import Pairs, factored, products_of_rows
+from bochner.features.method import Method, Request
+from bochner.features.rules import draw_map, leaf_map
+from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum
+from bochner.kernels.dotproduct import (
+    Coefficients,
+    DotProductKernel,
+    ExponentialSeries,
+    PowerSeries,
+    Summed,
+    Weighted,
+)
+
+TERMS = 1 << 14
+"""Terms after which the energies of a series count as divergent at this radius."""
+
+NEGLIGIBLE = 1e-18
+"""Energy, as a share of all, below which a degree is never drawn: float64 cannot see it."""
+
+ROWS = 512
+"""Rows whose lengths degrees are weighed at."""
+
+SHORTEST = 1e-30
+"""Rows shorter than this are divided by it instead of their length."""
+
+
+@dataclass(frozen=True, eq=False)
+class Powers:
+    """k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ."""
+
+    series: PowerSeries  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
+    gaussian: bool  # Whether g(x) = e^{−|Sx|²/2}, rather than 1
+    scales: Float[np.ndarray, " d"]  # Diagonal of S
+
+
+def powers(kernel: Kernel, method: Method, d: int) -> Powers:
+    """Return the kernel's series, or refuse the kernel in the name of the method."""
+    series = _series(kernel)
+    if series is not None:
+        return Powers(series, False, np.ones(d))
+    inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
+    if isinstance(inner, Gaussian):
+        scales = np.asarray(inner.spectral_measure(d).scales)
+        return Powers(Weighted(weight, ExponentialSeries()), True, scales)
+    raise UnsupportedKernel(
+        f"{type(method).__name__} requires a kernel of ⟨x, y⟩ with a power series (Polynomial, "
+        f"DotExponential, DotProduct, Linear, Constant), sums of such, or a Gaussian; got "
+        f"{kernel!r}. Fourier(...) serves kernels of x − y, Nystrom(...) every kernel."
+    )
+
+
+@singledispatch
+def _series(kernel: Kernel) -> PowerSeries | None:
+    """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
+    return None
+
+
+@_series.register
+def _(kernel: DotProductKernel) -> PowerSeries | None:
+    return kernel.power_series
+
+
+@_series.register
+def _(kernel: Constant) -> PowerSeries | None:
+    return Coefficients((kernel.value,))
+
+
+@_series.register
+def _(kernel: Scaled) -> PowerSeries | None:
+    inner = _series(kernel.kernel)
+    return None if inner is None else Weighted(kernel.scale, inner)
+
+
+@_series.register
+def _(kernel: Sum) -> PowerSeries | None:
+    left, right = _series(kernel.left), _series(kernel.right)
+    return None if left is None or right is None else Summed(left, right)
+
+
+def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+    """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
+    n = np.asarray(n)
+    return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
+
+
+# --- Rows: unit direction and length -------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows as directions and lengths: x ↦ (u, r) with r u = (s ∘ x, c)."""
+
+    scales: Float[np.ndarray, " d"]  # s
+    constant: float = 0.0  # c, one coordinate more; none if zero
+
+    @property
+    def width(self) -> int:
+        """Coordinates of u."""
+        return len(self.scales) + (self.constant > 0)
+
+    def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array]:
+        """Return directions, (n, width) in X's precision, and lengths, (n,) in float64."""
+        return self._sparse(X) if is_sparse(X) else self._dense(X)
+
+    def _dense(self, X: Array) -> tuple[Array, Array]:
+        xp = array_namespace(X)
+        X = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
+        if self.constant:
+            X = xp.concat([X, X[:, :1] * 0 + self.constant], axis=1)
+        wide = xp.astype(X, xp.float64, copy=False)
+        lengths = xp.sqrt(xp.sum(wide * wide, axis=1))
+        lengths = xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
+        return X * xp.astype(1.0 / lengths, X.dtype)[:, None], lengths
+
+    def _sparse(self, X: Any) -> tuple[Any, Array]:
+        scaled = scipy.sparse.csr_array(X, copy=True)
+        scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
+        if self.constant:
+            column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
+            scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
+        squares = scaled.multiply(scaled).astype(np.float64).sum(axis=1)
+        lengths = np.maximum(np.sqrt(np.asarray(squares).ravel()), SHORTEST)
+        scaled.data *= np.repeat(1.0 / lengths, np.diff(scaled.indptr)).astype(X.dtype)
+        return scaled, lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What the sketches of uⁿ are multiplied by: exp(log wᵢ + nᵢ log r − [r²/2]), for each i.
+
+    One exponent in float64, so that neither rⁿ nor e^{−r²/2} is ever formed alone.
+    """
+
+    degrees: np.ndarray  # nᵢ
+    logs: Float[np.ndarray, " k"]  # log wᵢ
+    gaussian: bool  # Whether r²/2 is subtracted
+
+    def at(self, lengths: Float[Array, " n"], like: Array) -> Float[Array, "n k"]:
+        """Return the weights of rows of these lengths, (n, k), in the precision of ``like``."""
+        xp = array_namespace(lengths)
+        degrees = moved(self.degrees.astype(np.float64), like=lengths)
+        exponents = degrees[None, :] * xp.log(lengths)[:, None]
+        exponents = exponents + moved(self.logs, like=lengths)[None, :]
+        if self.gaussian:
+            exponents = exponents - 0.5 * (lengths * lengths)[:, None]
+        if is_numpy(lengths):
+            with np.errstate(over="ignore", under="ignore"):
+                return np.exp(exponents).astype(like.dtype)
+        return xp.astype(xp.exp(exponents), like.dtype)
+
+
+# --- Degrees: how much each matters, and what it gets --------------------------------------------
+
+
+def split_off(
+    kernel: Kernel, method: Any, parts: Powers, ask: Request
+) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
+    """Return the degrees taken exactly, the energies of the others, and the features left for them.
+
+    ``method.radius`` is the length of rows at which degrees are weighed, or None.
+    """
+    d, D = ask.n_inputs, ask.n_features
+    energy = energies(parts.series, _lengths(method.radius, parts, ask))
+    exact = np.flatnonzero(_constant_and_linear(energy, d, D))
+    left = D - sum(d if n else 1 for n in exact)
+    energy[exact] = 0.0
+    if left < 1 and energy.any():
+        who = type(method).__name__
+        raise InvalidInput(f"{who} requires two features or more for {kernel!r}; got {D}.")
+    return exact, energy, left
+
+
+def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
+    """Return the lengths of rows that degrees are weighed at: the one asked for, or the data's."""
+    if asked is not None:
+        return np.array([asked])
+    if ask.X is not None and ask.X.shape[0]:
+        n = ask.X.shape[0]
+        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
+        return to_numpy(Inputs(parts.scales).split(rows)[1])
+    series = parts.series
+    if series.degree is not None:
+        present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
+        if present.sum() <= 1:
+            return np.ones(1)  # one degree only: nothing to weigh
+    raise InvalidInput(
+        "draw: sketches of a power series share their features among degrees by what these "
+        "contribute to k(x, x) of the rows; got no rows. Pass X=..., or the method's radius=..."
+    )
+
+
+def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.ndarray, " N"]:
+    """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
+
+    For e^{⟨x, y⟩} and the Gaussian a mean of Poisson laws of means r². Shares, because one long row
+    would else decide for all. Degrees beyond the end matter less than rounding.
+    """
+    count = 64 if series.degree is None else series.degree + 1
+    while True:
+        n = np.arange(count)
+        logs = log_coefficients(series, n) + 2 * n * np.log(lengths)[:, None]
+        top = logs.max(axis=1, keepdims=True)
+        if series.degree is not None:
+            break
+        converged = logs[:, -count // 4 :].max(axis=1) < top[:, 0] + math.log(NEGLIGIBLE)
+        if converged.all() or (count >= TERMS and converged.any()):
+            logs, top = logs[converged], top[converged]
+            break
+        if count >= TERMS:
+            raise InvalidInput(
+                "draw: the power series must converge at |x|² of the rows, "
+                f"{float(lengths.min()) ** 2:.3g} or more; after {count} terms it has not. "
+                "Rescale X."
+            )
+        count *= 2
+    if top.max() == -math.inf:
+        raise InvalidInput("draw: the power series must have a term above zero; all are zero.")
+    weights = np.exp(logs - top)
+    weights = (weights / weights.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
+
+
+def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tuple[bool, bool]:
+    """Return whether the constant (1 feature) and the linear term (d features) are taken exactly.
+
+    The constant always. The linear term if the others then err less: with features shared by
+    weight their variance is about (Σ wₙ)²/D over the n that are left.
+    """
+    constant = bool(energy[0] > 0)
+    left = D - constant
+    above = float(energy[2:].sum())
+    linear = float(energy[1]) if len(energy) > 1 else 0.0
+    if linear == 0 or left < d + (above > 0):
+        return constant, False
+    exact = above**2 / (left - d) if above else 0.0
+    return constant, exact < (linear + above) ** 2 / left
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Features of each degree, and what they are worth."""
+
+    degrees: tuple[int, ...]
+    widths: tuple[int, ...]  # Features of each degree
+    #: Expected copies of the degree: 1, or less for one that was drawn to stand for the rest.
+    probabilities: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[tuple, ...]:
+        """All three, in order: ``zip(*columns)`` goes degree by degree."""
+        return self.degrees, self.widths, self.probabilities
+
+
+def shares(
+    energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
+) -> Shares:
+    """Share D features among degrees in proportion to their energies.
+
+    A degree whose share is a feature or more gets it. The rest, all degrees of smaller shares,
+    are stood for by random ones of them: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
+    draw, so that the series is not cut and the features stay unbiased for rows of any length.
+
+    Parameters
+    ----------
+    energy : (N,)
+        Zero for degrees that are served otherwise.
+    capacity : callable
+        Features of degree n beyond which more bring nothing (its sketch is then exact).
+    D : int
+    rng : numpy.random.Generator
+    """
+    present = np.flatnonzero(energy)
+    if not len(present) or D < 1:
+        return Shares((), (), ())
+    caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
+    wanted = _capped(energy[present], caps, D)
+    core, rest = present[wanted >= 1], present[wanted < 1]
+    few = max(1, round(float(wanted[wanted < 1].sum()))) if len(rest) else 0
+    widths = _whole(wanted[wanted >= 1], D - few)
+    kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
+    kept += _drawn(rest, energy[rest], few, rng)
+    return Shares(*zip(*sorted(kept), strict=True))
+
+
+def _drawn(
+    degrees: np.ndarray, weights: Float[np.ndarray, " k"], few: int, rng: np.random.Generator
+) -> list[tuple[int, int, float]]:
+    """Return degrees drawn to stand for all of these, their copies and expected copies."""
+    if not few:
+        return []
+    p = weights / weights.sum()
+    drawn, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+    return [
+        (int(degrees[i]), int(c), float(few * p[i] / c)) for i, c in zip(drawn, copies, strict=True)
+    ]
+
+
+def _capped(
+    weights: Float[np.ndarray, " k"], caps: Float[np.ndarray, " k"], D: int
+) -> Float[np.ndarray, " k"]:
+    """Return shares of D by weight, none above its cap."""
+    free = np.ones(len(weights), dtype=bool)
+    share = np.zeros(len(weights))
+    while free.any():
+        share[free] = weights[free] / weights[free].sum() * (D - share[~free].sum())
+        full = free & (share > caps)
+        if not full.any():
+            break
+        share[full] = caps[full]
+        free &= ~full
+    return share
+
+
+def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
+    """Round shares of one or more to integers, by largest remainder, of sum D at most."""
+    widths = np.floor(share).astype(np.int64)
+    spare = min(D, round(float(share.sum()))) - int(widths.sum())
+    if spare > 0:
+        widths[np.argsort(widths - share, kind="stable")[:spare]] += 1
+    for _ in range(-spare):
+        widths[np.argmax(widths)] -= 1
+    return widths
+
+
+def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
+    """Return fair independent signs, int8."""
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
+
+
+# --- Polynomial kernels written out: every product of columns is a feature -----------------------
+#
+# ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so that a kernel Σ aₙ ⟨x, y⟩ⁿ
+# that ends has finitely many features of its own, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
+
+#: Exact features of one row are this many at most: 8 MB.
+MOST_EXACT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Expanded(Method):
+    """All features of a kernel that has finitely many, whatever their number.
+
+    Notes
+    -----
+    Serves kernels of ⟨x, y⟩ whose power series ends (Polynomial, DotProduct of coefficients), all
+    that other methods serve exactly (Linear, Constant, FourierSeries, Polynomials), and sums,
+    products and powers of such. Cost of φ(X): O(n D).
+    """
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class MonomialMap(FeatureMap):
+    """φ(x) = (c_k Π_i x_{k_i})_k. Exact."""
+
+    kernel: Kernel
+    columns: Array  # Columns that each feature multiplies; d stands for the factor 1
+    weights: Float[Array, " D"]  # c
+    inputs: int  # d
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def n_features(self) -> int:
+        return len(self.weights)
+
+    below_kernel = True  # exact, so below
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        Z = products_of_rows(self._how, self.n_features, self._table, X)
+        return Z * moved(self.weights, like=Z)[None, :]
+
+    @cached_property
+    def _how(self) -> Pairs | Array:
+        return factored(self.columns)
+
+    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        xp, X = in_double(dense(X))
+        ones = X[:, :1] * 0 + 1
+        return xp.permute_dims(xp.concat([X, ones], axis=1), (1, 0))
+
+
+def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
+    """Return all features of a kernel with finitely many.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If it has infinitely many, or more than 2²⁰.
+    """
+    try:
+        phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
+    except UnsupportedKernel as refused:
+        raise UnsupportedKernel(
+            f"{kernel!r} has no finite features of its own, as Linear, Constant, Polynomial, "
+            "FourierSeries, Polynomials and sums, products and powers of such have."
+        ) from refused
+    except InvalidInput:
+        phi = None
+    if phi is None or phi.n_features > MOST_EXACT or not phi.below_kernel:
+        raise UnsupportedKernel(
+            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} features of its own."
+        )
+    return phi
+
+
+@leaf_map.register
+def _(method: Expanded, kernel: Kernel, ask: Request) -> FeatureMap:
+    series = powers(kernel, method, ask.n_inputs).series
+    if series.degree is None:
+        raise UnsupportedKernel(f"Expanded requires a power series that ends; got {kernel!r}.")
+    degrees = [n for n in range(series.degree + 1) if np.isfinite(log_coefficients(series, n))]
+    if sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees) > MOST_EXACT:
+        raise InvalidInput(f"Expanded: {kernel!r} has more than {MOST_EXACT:,} features.")
+    parts = [_monomials(series, n, ask.n_inputs) for n in degrees]
+    return MonomialMap(
+        kernel,
+        np.concatenate([columns for columns, _ in parts]),
+        np.concatenate([weights for _, weights in parts]),
+        ask.n_inputs,
+    )
+
+
+def _monomials(series: PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
+    """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
+    rows = list(combinations_with_replacement(range(d), n))
+    chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
+    columns = np.full((len(chosen), max(1, series.degree or 0)), d, dtype=np.int32)
+    columns[:, :n] = chosen
+    logs = log_coefficients(series, n) + gammaln(n + 1.0) - _log_factorials(chosen)
+    return columns, np.exp(0.5 * logs)
+
+
+def _log_factorials(chosen: Array) -> Float[Array, " D"]:
+    """Return log Π e_j!: the i-th copy of a column in a sorted row contributes i."""
+    copies, total = np.ones(len(chosen)), np.zeros(len(chosen))
+    for i in range(1, chosen.shape[1]):
+        copies = np.where(chosen[:, i] == chosen[:, i - 1], copies + 1, 1.0)
+        total += np.log(copies)
+    return total

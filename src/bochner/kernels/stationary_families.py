@@ -1,0 +1,519 @@
+"""The Matérn kernel of any smoothness: closed forms, Bessel function, and Debye's expansion."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from scipy.special import gammaln, ive, kve
+
+from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
+from bochner._core.checks import finite, integer, numbers, positive, unpacked
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, NotPositive
+from bochner.kernels import distances
+from bochner.kernels.spectral import (
+    Components,
+    Fixed,
+    Independent,
+    InverseChi2,
+    Law,
+    Measure,
+    Mixing,
+)
+from bochner.kernels.stationary import (
+    Compiled,
+    Lengthscale,
+    Radial,
+    Stationary,
+    ones,
+    per_column,
+    refuse_sparse,
+)
+
+HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)
+"""Smoothness with a closed form."""
+
+LARGE = 30.0
+"""Smoothness from which Debye's expansion is used: there its error is below 1e-13."""
+
+
+@final
+@dataclass(frozen=True)
+class Matern(Radial):
+    r"""k(x, y) = 2^(1−ν)/Γ(ν) · u^ν K_ν(u), u = √(2ν) r, r = |(x − y)/ℓ|.
+
+    Functions of the space have all derivatives below order ν. ν = ½, 3/2, 5/2: e^(−r),
+    (1 + √3 r) e^(−√3 r), (1 + √5 r + 5r²/3) e^(−√5 r); ν → ∞: the Gaussian.
+
+    Spectral measure: multivariate Student t, ω = (z/ℓ)·√(2ν/χ²), z ~ N(0, I), and **one**
+    χ² of 2ν degrees of freedom for the whole vector.
+
+    Parameters
+    ----------
+    smoothness : float, default 1.5
+        ν > 0. ½, 3/2 and 5/2 are the fastest. Values that are neither ½, 3/2, ..., 13/2 nor
+        above 30 take a Bessel function of SciPy, about 0.4 µs for each pair; distances of another
+        array library travel to NumPy and back.
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    smoothness: float = 1.5
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "smoothness", positive(self.smoothness, "Matern", "smoothness"))
+        object.__setattr__(self, "lengthscale", numbers(self.lengthscale, "Matern", "lengthscale"))
+
+    def profile(self, s: Array) -> Array:
+        if self.smoothness in HALF_INTEGERS:
+            return _half_integer(self.smoothness, s)
+        if self.smoothness > LARGE:
+            return _debye(self.smoothness, s)
+        return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
+
+    @property
+    def mixing(self) -> Mixing:
+        return InverseChi2(2.0 * self.smoothness)
+
+    @property
+    def compiled(self) -> Compiled | None:
+        loops = {0.5: "exponential", 1.5: "matern32", 2.5: "matern52"}
+        return (loops[self.smoothness], 1.0) if self.smoothness in loops else None
+
+
+def _half_integer(smoothness: float, s: Array) -> Array:
+    """Return the closed form for ν = p + ½: e^(−u) times a polynomial with positive coefficients.
+
+    Σ_i p!/(2p)! · (2p − i)!/((p − i)! i!) (2u)^i [Rasmussen & Williams (2006), 4.16]. Values
+    beyond u = 1000 are zero in every dtype; there the polynomial must not overflow.
+    """
+    xp = array_namespace(s)
+    p = int(smoothness)
+    u = xp.clip(xp.sqrt(s) * math.sqrt(2.0 * smoothness), max=1000.0)
+    ratios = (2**i * math.comb(p, i) / math.perm(2 * p, i) for i in range(p + 1))
+    return _horner(tuple(ratios), u) * xp.exp(-u)
+
+
+def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
+    """Return the definition, by logarithms in float64; beyond u = 1e5 every value is zero.
+
+    K_ν(u) overflows near u = 0 for large ν; there k = 1 − u²/(4(ν − 1)) to the last digit.
+    """
+    u = np.minimum(np.sqrt(2.0 * smoothness * s), 1e5)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        bessel = kve(smoothness, u)
+        constant = (1.0 - smoothness) * math.log(2.0) - gammaln(smoothness)
+        k = np.exp(constant + smoothness * np.log(u) + np.log(bessel) - u)
+    near = ~np.isfinite(bessel)
+    k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)
+    return np.minimum(k, 1.0)
+
+
+def _debye(smoothness: float, s: Array) -> Array:
+    """Debye's expansion of K_ν(νz) [DLMF 10.41.4], z² = 2s/ν, its large terms cancelled by hand.
+
+    log k = ν(log1p(e/2) − e) − ½ log w + log(Σ_j (−1)^j U_j(1/w)/ν^j / Σ_j (−1)^j U_j(1)/ν^j),
+    w = √(1 + z²), e = w − 1 = z²/(1 + w). As ν → ∞ this is −s/2, the Gaussian. (Replacing the
+    kernel by the Gaussian instead would err by 7e-3 at ν = 30 and 2e-4 at ν = 1000.)
+    """
+    xp = array_namespace(s)
+    z2 = xp.clip(s, max=1e15) * (2.0 / smoothness)
+    w = xp.sqrt(1.0 + z2)
+    e = z2 / (1.0 + w)
+    series = _horner(_debye_series(smoothness), 1.0 / w)
+    return xp.exp(smoothness * (xp.log1p(0.5 * e) - e) - 0.5 * xp.log(w)) * series
+
+
+@cache
+def _debye_series(smoothness: float) -> tuple[float, ...]:
+    """Coefficients in t of Σ_{j<8} (−1)^j U_j(t)/ν^j, divided by its value at t = 1.
+
+    U_{j+1} = ½ t²(1 − t²) U_j' + ⅛ ∫_0^t (1 − 5s²) U_j ds [DLMF 10.41.9].
+    """
+    U, total = Polynomial([1.0]), Polynomial([1.0])
+    for j in range(1, 8):
+        U = (
+            Polynomial([0, 0, 0.5, 0, -0.5]) * U.deriv()
+            + (Polynomial([0.125, 0, -0.625]) * U).integ()
+        )
+        total = total + U * (-1.0 / smoothness) ** j
+    return tuple((total / total(1.0)).coef.tolist())
+
+
+def _horner(coefficients: tuple[float, ...], t: Array) -> Array:
+    total = 0.0 * t
+    for c in reversed(coefficients):
+        total = total * t + c
+    return total
+
+
+# --- The exponential power kernel exp(−r^γ), and the positive stable law that mixes it of Gaussians
+#
+# A > 0 with E exp(−tA) = exp(−t^b), b = γ/2 in (0, 1). With Kanter's function
+#
+#     a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ) / sin(θ)^(1/(1−b)), 0 < θ < π,
+#
+# A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential [Kanter (1975);
+# Chambers, Mallows & Stuck (1976)], so that P(A ≤ x) = E exp(−z a(U)) with z = x^(−b/(1−b)).
+
+STEPS = 1 / 512, 1 / 32
+"""Least and largest step of the double exponential rule for integrals over θ."""
+
+BLOCK = 4096
+"""Quantiles that are found together."""
+
+
+@final
+@dataclass(frozen=True)
+class ExponentialPower(Radial):
+    """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: from rough (γ → 0) to the Gaussian (γ = 2).
+
+    γ = 1 is `Exponential`; γ = 2 is ``Gaussian(lengthscale / √2)``. Also called powered
+    exponential or stretched exponential kernel.
+
+    Spectral measure: isotropic γ-stable, ω = (z/ℓ)√(2A), z ~ N(0, I), and **one** positive
+    (γ/2)-stable A for the whole vector, E exp(−tA) = exp(−t^(γ/2)).
+
+    Parameters
+    ----------
+    power : float, default 1.0
+        γ in (0, 2]: above 2 it is not positive.
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, in the units of X.
+    """
+
+    power: float = 1.0
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        power = positive(self.power, "ExponentialPower", "power")
+        if power > 2:
+            raise NotPositive(
+                f"ExponentialPower: power must be at most 2, or the function is not positive "
+                f"semi-definite; got {power!r}. Pass 2.0 for the smoothest, a Gaussian."
+            )
+        object.__setattr__(self, "power", power)
+        scale = numbers(self.lengthscale, "ExponentialPower", "lengthscale")
+        object.__setattr__(self, "lengthscale", scale)
+
+    def profile(self, s: Array) -> Array:
+        return array_namespace(s).exp(-(s ** (0.5 * self.power)))
+
+    @property
+    def mixing(self) -> Mixing:
+        return Stable(self.power) if self.power < 2 else Fixed(2.0)
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return ("exponential", 1.0) if self.power == 1 else None
+
+
+@final
+@dataclass(frozen=True)
+class Stable(Mixing):
+    """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ).
+
+    Parameters
+    ----------
+    power : float
+        γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel.
+    """
+
+    power: float
+
+    @property
+    def _index(self) -> float:
+        return 0.5 * self.power
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        """Invert P(A ≤ x) by bisection for log z; to about 1e-9."""
+        b, flat = self._index, np.asarray(u, dtype=float).reshape(-1)
+        parts = [_bisect(flat[i : i + BLOCK], b) for i in range(0, flat.size, BLOCK)]
+        log_z = np.concatenate([np.empty(0), *parts]).reshape(np.shape(u))
+        with np.errstate(over="ignore"):
+            return 2.0 * np.exp(-log_z * (1 - b) / b)
+
+    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
+        b = self._index
+        theta = rng.uniform(0, math.pi, m)
+        log_a = _log_kanter(theta, math.pi - theta, b)
+        with np.errstate(over="ignore"):
+            return 2.0 * np.exp((log_a - np.log(rng.standard_exponential(m))) * (1 - b) / b)
+
+    @property
+    def mean(self) -> float:
+        return math.inf
+
+    def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
+        """Integrate the density of s·z given A over A, on a grid of log A: to about 1e-9."""
+        log_x, log_weight = _density_grid(self._index)
+        q = np.asarray(q, dtype=float)[..., None]
+        log_normal = -0.5 * d * (math.log(4 * math.pi) + log_x) - 0.25 * q * np.exp(-log_x)
+        terms = log_normal + log_weight
+        top = terms.max(axis=-1, keepdims=True)
+        return (top + np.log(np.exp(terms - top).sum(axis=-1, keepdims=True)))[..., 0]
+
+
+def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
+    """Return log a(θ); ``rest`` is π − θ, whose sine keeps its digits near π."""
+    small = np.where(theta < rest, theta, rest)
+    first, second = np.log(np.sin(b * theta)), np.log(np.sin((1 - b) * theta))
+    return b / (1 - b) * first + second - np.log(np.sin(small)) / (1 - b)
+
+
+@cache
+def _rule(b: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return log a at the nodes, and weights that sum to one, of a rule for E over U."""
+    step = min(max((1 - b) / 8, STEPS[0]), STEPS[1])  # a(θ) is steep near π for b near one
+    t = np.arange(-4.0, 4.0 + step / 2, step)
+    share = 1 / (1 + np.exp(math.pi * np.sinh(-t)))  # of (0, π)
+    rest = 1 / (1 + np.exp(math.pi * np.sinh(t)))
+    weight = math.pi * np.cosh(t) * share * rest
+    return _log_kanter(math.pi * share, math.pi * rest, b), weight / weight.sum()
+
+
+def _bisect(u: np.ndarray, b: float) -> np.ndarray:
+    """Return log z with E exp(−z a(U)) = u."""
+    log_a, weight = _rule(b)
+    low = np.full(u.shape, -40.0 / (1 - b) - 40.0)
+    high = np.full(u.shape, 10.0 - log_a.min())
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        with np.errstate(over="ignore"):
+            value = np.exp(-np.exp(middle[..., None] + log_a)) @ weight
+        low, high = np.where(value > u, middle, low), np.where(value > u, high, middle)
+    return 0.5 * (low + high)
+
+
+@cache
+def _density_grid(b: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return log x, and the log of the density of log A there times the grid's step."""
+    log_a, weight = _rule(b)
+    log_z = np.linspace(-40.0 / (1 - b), 8.0 - log_a.min(), 1200)
+    with np.errstate(over="ignore", under="ignore"):
+        u = log_z[:, None] + log_a
+        density = (np.exp(u - np.exp(u))) @ weight  # of −log z, whose step is that of the grid
+    kept = density > 0
+    step = log_z[1] - log_z[0]
+    return -log_z[kept] * (1 - b) / b, np.log(density[kept] * step)
+
+
+# --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians
+
+
+@final
+@dataclass(frozen=True)
+class HarmonicLaw(Law):
+    """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
+
+    The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's).
+
+    Parameters
+    ----------
+    concentration : tuple of float
+        κ > 0: one for all columns (the last axis of what is asked), or one for each.
+    """
+
+    concentration: tuple[float, ...]
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        u = np.asarray(u, dtype=float)
+        if len(self.concentration) == 1:
+            return _harmonic_quantile(u, self.concentration[0])
+        columns = [_harmonic_quantile(u[..., j], k) for j, k in enumerate(self.concentration)]
+        return np.stack(columns, axis=-1)
+
+    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
+        half = 0.5 * np.array(self.concentration)
+        return (rng.poisson(half, size) - rng.poisson(half, size)).astype(float)
+
+    @property
+    def second_moment(self) -> np.ndarray:
+        return np.array(self.concentration)
+
+    def log_density(self, c: np.ndarray) -> np.ndarray:
+        """Return the log probability at the whole number c, −∞ elsewhere."""
+        whole = np.rint(c)
+        with np.errstate(divide="ignore"):
+            values = np.log(ive(np.abs(whole), np.array(self.concentration)))
+        return np.where(np.abs(c - whole) < 1e-9, values, -np.inf)
+
+
+def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
+    largest = int(40 + 12 * concentration**0.5)
+    whole = np.arange(-largest, largest + 1)
+    below = np.cumsum(ive(np.abs(whole), concentration))
+    return whole[np.minimum(np.searchsorted(below, u), len(whole) - 1)].astype(float)
+
+
+@final
+@dataclass(frozen=True)
+class Periodic(Stationary):
+    """k(x, y) = exp(−2 Σ_j sin²(π(x_j − y_j)/p_j)/ℓ_j²): MacKay's kernel of periodic functions.
+
+    Spectral measure: ω_j = 2πc_j/p_j with whole numbers c_j of probability
+    e^(−1/ℓ²) I_|c|(1/ℓ²): the Fourier series is exact.
+
+    Parameters
+    ----------
+    period : float or one per column, default 1.0
+        p > 0, in the units of X.
+    lengthscale : float or one per column, default 1.0
+        ℓ > 0, without a unit: how smooth within a period. Large ℓ is nearly a single wave beside
+        a constant.
+
+    Notes
+    -----
+    One periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
+
+    Rows are reduced modulo the period in float64, which is exact: any number of periods apart, k
+    is that of the numbers as they are stored, in float32 as well.
+    """
+
+    period: float | tuple[float, ...] = 1.0
+    lengthscale: Lengthscale = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("period", "lengthscale"):
+            object.__setattr__(self, name, numbers(getattr(self, name), "Periodic", name))
+
+    def spectral_measure(self, d: int) -> Measure:
+        d = integer(d, "Periodic.spectral_measure", "d", least=1)
+        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
+        law = HarmonicLaw(
+            tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
+        )
+        periods = per_column(self.period, d, "Periodic", "period")
+        return Independent(law, tuple(2 * math.pi / p for p in periods))
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        refuse_sparse(self, X, Y)
+        d = X.shape[1]
+        periods = per_column(self.period, d, "Periodic", "period")
+        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
+        xp = array_namespace(X, Y)
+
+        def block(A: Array, B: Array) -> Array:
+            total = 0.0
+            for j, (p, length) in enumerate(zip(periods, lengths, strict=True)):
+                turns = (A[:, j][:, None] - B[:, j][None, :]) / p
+                wave = xp.sin(math.pi * _part(turns, X.dtype))
+                total = total + wave * wave * (-2.0 / length**2)
+            return xp.exp(total)
+
+        A = _within(X, periods)
+        B = A if Y is X else _within(Y, periods)
+        return distances.by_blocks(block, A, B, 3, X.dtype)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        per_column(self.period, X.shape[1], "Periodic", "period")
+        per_column(self.lengthscale, X.shape[1], "Periodic", "lengthscale")
+        return ones(X)
+
+
+@final
+@dataclass(frozen=True)
+class SpectralMixture(Stationary):
+    """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
+
+    Spectral measure: ω = ±μ_q + σ_q ∘ z, z ~ N(0, I), component q with probability w_q
+    [Wilson & Adams (2013), eq. 12, with frequencies in radians per unit of x].
+
+    Parameters
+    ----------
+    weights : sequence of float
+        Positive; divided by their sum, so that k(x, x) = 1 (multiply the kernel by a variance).
+    means : sequence, one entry for each weight
+        μ_q: a number for all columns, or one per column; a wave of period p has 2π/p.
+    scales : sequence, one entry for each weight
+        σ_q > 0: a number for all columns, or one per column; 1/lengthscale of component q.
+    """
+
+    weights: tuple[float, ...]
+    means: tuple[float | tuple[float, ...], ...]
+    scales: tuple[float | tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        who = "SpectralMixture"
+        weights = tuple(positive(w, who, "weights") for w in _list(self.weights, "weights"))
+        means = tuple(_entry(m, "means", finite) for m in _list(self.means, "means"))
+        scales = tuple(_entry(s, "scales", positive) for s in _list(self.scales, "scales"))
+        if not len(weights) == len(means) == len(scales) > 0:
+            raise InvalidInput(
+                f"{who}: weights, means and scales must have one entry for each component; got "
+                f"{len(weights)}, {len(means)} and {len(scales)}."
+            )
+        for name, value in (("weights", weights), ("means", means), ("scales", scales)):
+            given = getattr(self, name)
+            object.__setattr__(self, name, given if given == value else value)
+
+    def spectral_measure(self, d: int) -> Measure:
+        d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
+        total = math.fsum(self.weights)
+        return Components(tuple(w / total for w in self.weights), *self._parts(d))
+
+    def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        means = tuple(per_column(m, d, "SpectralMixture", "means") for m in self.means)
+        return means, tuple(per_column(s, d, "SpectralMixture", "scales") for s in self.scales)
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        refuse_sparse(self, X, Y)
+        parts = tuple(zip(self.weights, *self._parts(X.shape[1]), strict=True))
+
+        def block(A: Array, B: Array) -> Array:
+            sizes = [w * _component(A, B, mean, scale, X.dtype) for w, mean, scale in parts]
+            return sum(sizes[1:], sizes[0]) / sum(self.weights[1:], self.weights[0])
+
+        # Angles of many turns have no digits in float32.
+        A = in_float64(X)
+        B = A if Y is X else in_float64(Y)
+        return distances.by_blocks(block, *distances.centred(A, B), dtype=X.dtype)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        self._parts(X.shape[1])
+        return ones(X)
+
+
+def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, "n d"]:
+    """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
+    X = in_float64(X)
+    xp = array_namespace(X)
+    whole = xp.asarray(periods, dtype=X.dtype, device=device(X))
+    return xp.sign(X) * xp.remainder(xp.abs(X), whole)
+
+
+def _part(turns: Array, dtype: Any) -> Array:
+    """Return turns less the whole ones, from −½ to ½."""
+    xp = array_namespace(turns)
+    return xp.astype(turns - xp.round(turns), dtype, copy=False)
+
+
+def _component(
+    A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, ...], dtype: Any
+) -> Array:
+    xp = array_namespace(A, B)
+    m, s = (xp.asarray(v, dtype=A.dtype, device=device(A)) for v in (mean, scale))
+    turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
+    near = distances.squared(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
+    return xp.exp(-0.5 * near) * xp.cos(2 * math.pi * _part(turns, dtype))
+
+
+def _list(value: Any, name: str) -> list | tuple:
+    plain = unpacked(value)
+    if not isinstance(plain, list | tuple):
+        raise InvalidInput(
+            f"SpectralMixture: {name} must be a sequence, one entry for each component; got "
+            f"{value!r}."
+        )
+    return plain
+
+
+def _entry(value: Any, name: str, check: Any) -> float | tuple[float, ...]:
+    plain = unpacked(value)
+    if isinstance(plain, list | tuple):
+        return tuple(check(v, "SpectralMixture", name) for v in plain)
+    return check(plain, "SpectralMixture", name)
