@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
     from bochner.models.merging import merge
     from bochner.models.ridge.classifier import KernelRidgeClassifier
+    from bochner.models.ridge.double_descent import DoubleDescent, double_descent
     from bochner.models.ridge.exact import ExactKernel
-    from bochner.models.ridge.interpolants import DoubleDescent, double_descent
     from bochner.models.ridge.regressor import KernelRidge
     from bochner.models.sgd.classifier import KernelSGDClassifier
     from bochner.models.sgd.regressor import KernelSGDRegressor

@@ -16,7 +16,7 @@ from bochner.cli.running import run
 from bochner.errors import InvalidInput
 from bochner.features import IID, Fourier
 from bochner.kernels import Gaussian, Laplace
-from bochner.models.ridge.interpolants import DoubleDescent
+from bochner.models.ridge.double_descent import DoubleDescent
 
 N = 60
 

@@ -18,13 +18,13 @@ import pytest
 from rich.console import Console
 
 import bochner as bo
-from bochner.cli import demo as cli_demo
+from bochner.cli import compare as cli_compare
 from bochner.cli import main
-from bochner.cli.arguments import CRITERIA
+from bochner.cli.arguments import CRITERIA, KERNELS, METHODS
 from bochner.cli.commands import bochner
-from bochner.cli.names import KERNELS, METHODS
-from bochner.cli.reading import Passes, bar_for
 from bochner.cli.running import run
+from bochner.cli.show import Passes, bar_for
+from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
@@ -52,10 +52,10 @@ def folder(tmp_path_factory):
     pyarrow.parquet.write_table(table, folder / "train.parquet")
     for name, seed in (("one", 1), ("two", 2)):
         part = columns(50, seed)
-        bo.data.writers.write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
+        write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
     others = columns(80, 3)
     extra = {"z": -others["y"], "w": np.arange(80) % 4 / 2.0}
-    bo.data.writers.write_table(folder / "test.csv", others | extra)
+    write_table(folder / "test.csv", others | extra)
     assert run(["fit", f"{folder}/train.parquet", *to("y", folder / "m.bochner"), "--quiet"]) == 0
     return folder
 
@@ -281,7 +281,7 @@ def test_models_fitted_on_arrays_read_the_columns_in_order(tmp_path, capsys):
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = bo.KernelRidge(Linear(), method=bo.Nystrom(), n_features=2, random_state=0)
     bo.save(model.fit(X, np.column_stack([X[:, 0], X[:, 1], X[:, 0]])), tmp_path / "m")
-    bo.data.writers.write_table(tmp_path / "t.csv", {"u": X[:, 0], "v": X[:, 1]})
+    write_table(tmp_path / "t.csv", {"u": X[:, 0], "v": X[:, 1]})
     said(capsys, 0, "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
     text = (tmp_path / "p.csv").read_text()
     assert text.startswith("prediction_0,prediction_1,prediction_2\n")
@@ -406,7 +406,7 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
             path=Path(out) / "earth.html",
         )
 
-    monkeypatch.setattr(cli_demo, "write_page", found)
+    monkeypatch.setattr(cli_compare, "write_page", found)
     out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4")
     assert "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25" in out
     assert "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none" in out
@@ -559,7 +559,7 @@ def test_warnings_are_notes_of_one_line(folder, tmp_path, capsys):
 
 def test_what_the_solver_advises_is_told(tmp_path, capsys):
     table = columns() | {"y": np.full(N, 2.0)}
-    bo.data.writers.write_table(tmp_path / "t.parquet", table)
+    write_table(tmp_path / "t.parquet", table)
     out, _ = said(capsys, 0, "fit", tmp_path / "t.parquet", *to("y", tmp_path / "m"))
     assert "outcome The target is constant: the model predicts that constant everywhere." in out
 
@@ -714,7 +714,7 @@ def test_main_ends_with_the_code(capsys):
 
 PAUSE_IN_SWEEP = """
 import time
-from bochner.moments import Accumulator
+from bochner.sums.moments import Accumulator
 def add(self, *_):
     print("here", flush=True)
     time.sleep(60)

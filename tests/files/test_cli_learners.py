@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bochner as bo
-from bochner.cli.names import LEARNERS
+from bochner.cli.arguments import LEARNERS
 from bochner.cli.running import run
 
 N = 90

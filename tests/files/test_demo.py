@@ -15,9 +15,15 @@ from bochner import datasets
 from bochner.errors import DataFileError, InvalidInput, InvalidType
 from bochner.report import Curve, run_demo
 from bochner.report import demo as module
-from bochner.report.chart import Axis
-from bochner.report.page import _plot, earth_page
-from bochner.report.picture import ERROR, ERROR_DARK, RELIEF, png
+from bochner.report.demo_page import (
+    ERROR,
+    ERROR_DARK,
+    RELIEF,
+    _plot,
+    earth_page,
+    png,
+)
+from bochner.report.render import Axis
 
 
 def coarse_earth():

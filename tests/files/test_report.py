@@ -16,8 +16,14 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.report import report_model
-from bochner.report.chart import Axis, Dots, Line, chart
-from bochner.report.parts import number, rounded
+from bochner.report.render import (
+    Axis,
+    Dots,
+    Line,
+    chart,
+    number,
+    rounded,
+)
 
 N, SHOWN = 90, 64
 LETTER, LETTERS = 0.6, 14.5  # widths of letters: of digits in sans-serif fonts, on small screens

@@ -1,4 +1,7 @@
-"""What users type, checked before anything long is started."""
+"""What users type: the names they may choose from, and checks before anything long is started.
+
+The names are written out so that ``--help`` is quick.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -9,6 +12,50 @@ import click
 
 #: Ways to choose a penalty, as ``bochner.solvers.ridge.path`` names them.
 CRITERIA = ("loo", "gcv", "evidence", "kfold")
+
+#: The names of ``bochner.selection.lengthscale.NAMED``.
+KERNELS = (
+    "auto",
+    "gaussian",
+    "laplace",
+    "exponential",
+    "matern12",
+    "matern32",
+    "matern52",
+    "cauchy",
+    "rational_quadratic",
+    "linear",
+)
+
+#: The names of ``bochner.features.draw.NAMED``.
+METHODS = (
+    "auto",
+    "fourier",
+    "iid",
+    "orthogonal",
+    "qmc",
+    "structured",
+    "mercer",
+    "hermite",
+    "nystrom",
+    "uniform",
+)
+
+#: The learners of ``bochner fit``, and their classes.
+LEARNERS = {
+    "ridge": "KernelRidge",
+    "ridge-classifier": "KernelRidgeClassifier",
+    "gp": "GaussianProcessRegressor",
+    "svc": "SVC",
+    "logistic": "LogisticRegression",
+    "svr": "SVR",
+    "regressor": "KernelRegressor",
+    "one-class": "OneClassSVM",
+    "sgd-classifier": "KernelSGDClassifier",
+    "sgd-regressor": "KernelSGDRegressor",
+    "kmeans": "KernelKMeans",
+    "pca": "KernelPCA",
+}
 
 
 class Alpha(click.ParamType):

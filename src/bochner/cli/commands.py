@@ -6,6 +6,9 @@ import click
 
 from bochner import __version__
 from bochner.cli.arguments import (
+    KERNELS,
+    LEARNERS,
+    METHODS,
     Alpha,
     Destination,
     Lengthscales,
@@ -16,7 +19,6 @@ from bochner.cli.arguments import (
     in_one_mapping,
     one_or_several,
 )
-from bochner.cli.names import KERNELS, LEARNERS, METHODS
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
@@ -82,7 +84,7 @@ def bochner() -> None:
 @_quiet
 def demo(**options: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
-    from bochner.cli.demo import run_demo  # noqa: PLC0415
+    from bochner.cli.compare import run_demo  # noqa: PLC0415
 
     run_demo(**options)
 
@@ -210,7 +212,7 @@ def plan(**options: Any) -> None:
 
     Each with the error that is expected, and the seconds and memory it will take on this machine.
     """
-    from bochner.cli.plan import run_plan  # noqa: PLC0415
+    from bochner.cli.compare import run_plan  # noqa: PLC0415
 
     run_plan(**options)
 
@@ -255,7 +257,7 @@ def check(**options: Any) -> None:
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    from bochner.cli.check import run_check  # noqa: PLC0415
+    from bochner.cli.predict import run_check  # noqa: PLC0415
 
     run_check(**options)
 
@@ -296,7 +298,7 @@ def report(**options: Any) -> None:
     it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    from bochner.cli.report import run_report  # noqa: PLC0415
+    from bochner.cli.predict import run_report  # noqa: PLC0415
 
     run_report(**options)
 
@@ -361,6 +363,6 @@ def double_descent(**options: Any) -> None:
     Fits ridge regression on D features, for D from a twentieth of the rows to ten times as many;
     columns are standardised.
     """
-    from bochner.cli.experiment import run_double_descent  # noqa: PLC0415
+    from bochner.cli.compare import run_double_descent  # noqa: PLC0415
 
     run_double_descent(**options)

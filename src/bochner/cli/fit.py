@@ -8,17 +8,14 @@ import click
 import numpy as np
 
 from bochner.cli.arguments import refuse_overwriting
-from bochner.cli.clock import Clock
-from bochner.cli.learners import intervals_of, learner, needs_target
-from bochner.cli.models import certified
-from bochner.cli.reading import reading, working
-from bochner.cli.show import number, show
+from bochner.cli.models import certified, intervals_of, learner, needs_target
+from bochner.cli.show import Clock, number, reading, show, working
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
 from bochner.kernels import Kernel
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.persist import save
-from bochner.report.model_facts import CRITERIA
+from bochner.report.model import CRITERIA
 from bochner.selection.lengthscale import NAMED
 from bochner.solvers.ridge.solution import Solution
 

@@ -33,8 +33,7 @@ from bochner.features import (
 )
 from bochner.kernels import Gaussian
 from bochner.models.ridge.regressor import KernelRidge
-from bochner.report.page import earth_page
-from bochner.report.result import Curve, DemoResult, MethodResult
+from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
 
 Say = Callable[[str], Any]
 

@@ -1,0 +1,283 @@
+"""Double descent: test error of least squares on random features, from few features to many."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.blas import svd
+from bochner._core.checks import integer, nonnegative, one_of
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
+from bochner._core.text import axes_for, columns
+from bochner.data.blocks import Blocks
+from bochner.errors import InvalidInput
+from bochner.features import IID, Fourier, Method, ReLU
+from bochner.features.draw import as_method
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
+from bochner.kernels import ArcCosine, Kernel
+from bochner.models._engine import presample
+from bochner.selection.lengthscale import as_kernel, choose_lengthscale
+
+#: Default widths as multiples of the number of rows; close together near 1, where the peak is.
+SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)
+
+
+@dataclass(frozen=True, eq=False)
+class DoubleDescent:
+    """Errors and norms of ridge regression on D random features; prints as a table.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    method : Method
+        How features were made.
+    n_rows : int
+        Number n of training rows: the peak is at D = n.
+    widths : (p,) int
+        Numbers of features D.
+    alphas : (a,)
+        Penalties; 0 means the least-squares solution of least norm.
+    train_error, test_error : (a, p)
+        Mean squared error, summed over targets. Labels are coded by zeros and ones, a column for
+        each class.
+    norm : (a, p)
+        ‖β‖.
+    train_wrong, test_wrong : (a, p) or None
+        Share of labels predicted wrongly; None if the target is numeric.
+    """
+
+    kernel: Kernel
+    method: Method
+    n_rows: int
+    widths: Array
+    alphas: Float[Array, " a"]
+    train_error: Float[Array, "a p"]
+    test_error: Float[Array, "a p"]
+    norm: Float[Array, "a p"]
+    train_wrong: Float[Array, "a p"] | None = None
+    test_wrong: Float[Array, "a p"] | None = None
+
+    @property
+    def peak(self) -> int:
+        """Width at which the test error with the smallest penalty is largest."""
+        return int(self.widths[np.argmax(self.test_error[np.argmin(self.alphas)])])
+
+    def __str__(self) -> str:
+        """Return one table for each penalty."""
+        names = {"train error": self.train_error, "test error": self.test_error, "norm": self.norm}
+        if self.test_wrong is not None:
+            names["test wrong"] = self.test_wrong
+        parts = [f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows"]
+        for i, alpha in enumerate(self.alphas):
+            found = np.stack([self.widths / self.n_rows, *(values[i] for values in names.values())])
+            rows = [[f"{v:.4g}" for v in column] for column in found.T]
+            cells = [[str(D), *row] for D, row in zip(self.widths, rows, strict=True)]
+            table = columns([["D", "D/n", *names], *cells], words=())
+            parts.append(f"alpha = {alpha:.4g}\n{table}")
+        return "\n\n".join(parts)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw errors and norms against the width, one colour for each penalty.
+
+        Parameters
+        ----------
+        axes : two matplotlib Axes, optional
+            For errors and for norms; a new figure if not given.
+
+        Returns
+        -------
+        axes
+
+        Raises
+        ------
+        MissingDependency
+            If matplotlib is not installed.
+        """
+        axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
+        # Training errors of interpolants are rounding, which a logarithmic axis would magnify.
+        floor = 1e-12 * self.train_error.max(axis=1, keepdims=True)
+        train = np.where(self.train_error > floor, self.train_error, np.nan)
+        for i, alpha in enumerate(self.alphas):
+            name = "no penalty" if alpha == 0 else f"alpha = {alpha:.3g}"
+            axes[0].plot(self.widths, self.test_error[i], f"C{i}o-", ms=3, label=f"test, {name}")
+            axes[0].plot(self.widths, train[i], f"C{i}:")
+            axes[1].plot(self.widths, self.norm[i], f"C{i}o-", ms=3, label=name)
+        for panel, title in zip(axes, ("mean squared error (dotted: train)", "‖β‖"), strict=True):
+            panel.axvline(self.n_rows, color="grey", lw=0.8)
+            panel.set(xscale="log", yscale="log", xlabel="features D", title=title)
+            panel.legend(fontsize="small")
+        return axes
+
+
+def double_descent(
+    X: Float[Array, "n d"],
+    y: Array,
+    X_test: Float[Array, "m d"],
+    y_test: Array,
+    *,
+    kernel: Kernel | str = "laplace",
+    features: Method | str = "fourier",
+    widths: Sequence[int] | None = None,
+    alpha: float | Sequence[float] = (0.0,),
+    task: str = "auto",
+    random_state: Seed = None,
+) -> DoubleDescent:
+    """Fit ridge regression on D random features, for D from far below to far above the rows.
+
+    Without a penalty this is least squares if D < n, and the interpolating solution of least ‖β‖ if
+    D > n. The test error falls, rises to a peak at D = n, where the features can only just fit all
+    targets and ‖β‖ explodes, and falls again (Belkin, Hsu, Ma and Mandal 2019). A penalty removes
+    the peak.
+
+    Parameters
+    ----------
+    X, X_test : (n, d), (m, d)
+    y, y_test : (n,), (m,)
+        Numbers, from which the training mean is subtracted; or labels, which are coded by zeros
+        and ones, a column for each class.
+    kernel : Kernel or str, default "laplace"
+        A name takes the median distance between rows as the lengthscale. The default is rough, so
+        that its features can fit noise in any number of columns. The features of a smooth kernel
+        in few columns hardly can, and the second descent then needs a far larger D.
+    features : "fourier", "relu", Method or its name, default "fourier"
+        "fourier": independent frequencies with random phases, for any D. "relu": a layer of random
+        rectified linear units with biases; the kernel is then ``ArcCosine(1)``.
+    widths : sequence of int, optional
+        Default: n times 0.05 to 10, close together near n.
+    alpha : float or sequence of float, default (0,)
+        Penalties.
+    task : {"auto", "regression", "classification"}
+        "auto" treats text, booleans, and at most 50 different whole numbers as labels.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    DoubleDescent
+
+    Raises
+    ------
+    InvalidInput
+        Rows or targets do not match, a value is not allowed, or numbers are not finite.
+
+    Notes
+    -----
+    One singular value decomposition for each width serves all penalties. Nothing is squared, so
+    that D ≈ n is as exact as float64 allows. Singular values below max(n, D)·2⁻⁵² of the largest
+    count as zero. Time O(n D min(n, D)) for each D.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import double_descent
+    >>> X = np.random.default_rng(0).standard_normal((300, 5))
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(300)
+    >>> shown = double_descent(X[:100], y[:100], X[100:], y[100:], random_state=0)
+    >>> 80 <= shown.peak <= 120
+    True
+    """
+    who, seed = "double_descent", seed_of(random_state)
+    alphas = np.array([nonnegative(a, who, "alpha") for a in np.atleast_1d(alpha)])
+    if not len(alphas) or (widths is not None and not len(widths)):
+        name = (
+            "widths must name at least one D"
+            if len(alphas)
+            else "alpha must name at least one penalty"
+        )
+        raise InvalidInput(f"{who}: {name}; got none.")
+    X, X_test = (
+        to_numpy(as_matrix(A, who, name)).astype(np.float64, copy=False)
+        for A, name in ((X, "X"), (X_test, "X_test"))
+    )
+    Y, Y_test, labels = _targets(y, y_test, task)
+    _check_shapes(X, Y, X_test, Y_test)
+    n = len(X)
+    asked = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
+    D = np.unique([integer(width, who, "widths", 1) for width in asked])
+    if isinstance(features, str) and features == "relu":  # a constant column gives the biases
+        bias = float(np.sqrt(np.mean(X**2))) or 1.0
+        X, X_test = (np.column_stack([A, np.full(len(A), bias)]) for A in (X, X_test))
+        kernel, method = ArcCosine(1), ReLU(1, IID(), split=False)
+    else:
+        fourier = isinstance(features, str) and features == "fourier"
+        method = Fourier(IID(), "phase") if fourier else as_method(features)
+        kernel = as_kernel(kernel)
+    if isinstance(kernel, str):
+        sample = presample(Blocks.from_arrays(X), seed)
+        kernel = choose_lengthscale(kernel, sample, min(512, n), seed).kernel
+    curves = []
+    for width in D:
+        phi = draw_map(method, kernel, Request(X.shape[1], int(width), seed, X=X))
+        curves.append(_errors(phi(X), Y, phi(X_test), Y_test, alphas))
+    train, test, norm, *wrong = np.array(curves).T
+    return DoubleDescent(
+        kernel, method, n, D, alphas, train, test, norm, *(wrong if labels else ())
+    )
+
+
+def _errors(
+    Z: Float[Array, "n D"],
+    Y: Float[Array, "n t"],
+    Z_test: Float[Array, "m D"],
+    Y_test: Float[Array, "m t"],
+    alphas: Float[Array, " a"],
+) -> Float[Array, "a 5"]:
+    """Return training and test error, ‖β‖, and shares of wrong labels, for each penalty."""
+    U, s, Vt = svd(Z, full_matrices=False, check_finite=False)
+    projected = U.T @ Y
+    floor = max(Z.shape) * np.finfo(np.float64).eps * s[0]
+    rows = []
+    for alpha in alphas:
+        inverse = np.divide(s, s**2 + alpha, out=np.zeros_like(s), where=(s > floor) | (alpha > 0))
+        coef = inverse[:, None] * projected
+        pairs = (U @ (s[:, None] * coef), Y), (Z_test @ (Vt.T @ coef), Y_test)
+        squared = [np.mean(((f - T) ** 2).sum(axis=1)) for f, T in pairs]
+        wrong = [np.mean(f.argmax(axis=1) != T.argmax(axis=1)) for f, T in pairs]
+        rows.append([*squared, np.linalg.norm(coef), *wrong])
+    return np.array(rows)
+
+
+def _targets(y: Array, y_test: Array, task: str) -> tuple[Array, Array, bool]:
+    """Return targets as columns of numbers, and whether they stand for labels."""
+    one_of(task, "double_descent", "task", ("auto", "regression", "classification"))
+    y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
+    kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
+    few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
+    if task == "classification" or (task == "auto" and few):
+        classes = np.unique(y)
+        unknown = np.setdiff1d(y_test, classes)
+        if len(classes) < 2 or len(unknown):
+            came = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
+            raise InvalidInput(
+                "double_descent: labels need two classes or more in y, and none in y_test that y "
+                f"has not; {came}."
+            )
+        return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
+    try:
+        Y, Y_test = (a.astype(np.float64).reshape(len(a), -1) for a in (y, y_test))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            "double_descent: the target of a regression must be numbers; got "
+            f"{y.dtype} and {y_test.dtype}. For labels pass task='classification'."
+        ) from error
+    if not (np.isfinite(Y).all() and np.isfinite(Y_test).all()):
+        raise InvalidInput("double_descent: y must be finite; got NaN or infinity. Drop such rows.")
+    return Y - Y.mean(axis=0), Y_test - Y.mean(axis=0), False
+
+
+def _check_shapes(X: Array, Y: Array, X_test: Array, Y_test: Array) -> None:
+    if X.shape[1] != X_test.shape[1] or Y.shape[1] != Y_test.shape[1]:
+        raise InvalidInput(
+            "double_descent: training and test rows must have the same columns and targets; got "
+            f"{X.shape[1]} and {X_test.shape[1]} columns, {Y.shape[1]} and {Y_test.shape[1]} "
+            "targets."
+        )
+    if len(X) != len(Y) or len(X_test) != len(Y_test) or min(len(X) - 1, len(X_test)) < 1:
+        raise InvalidInput(
+            "double_descent: two training rows, one test row and a target for each are required; "
+            f"got {len(X)} and {len(Y)}, for testing {len(X_test)} and {len(Y_test)}."
+        )
