@@ -81,10 +81,10 @@ if TYPE_CHECKING:
     from bochner.persist import load, save
     from bochner.planner.estimators import Plan, plan
     from bochner.report import ModelReport, report_model
+    from bochner.selection.descent import Enough
     from bochner.selection.tuning import Tuning
-    from bochner.selection.width import Tolerance, draw, required_features
-    from bochner.solvers.convex.losses import Huber
-    from bochner.solvers.convex.regression_losses import CustomLoss
+    from bochner.selection.width import Tolerance, draw, enough, required_features
+    from bochner.solvers.convex.losses import CustomLoss, Huber
     from bochner.sums.moments import Moments
 
 __version__ = "0.1.0"
@@ -233,8 +233,7 @@ _NAMES = {
         "approximation_residual",
     ),
     "bochner.selection.width": ("Tolerance", "draw", "required_features"),
-    "bochner.solvers.convex.losses": ("Huber",),
-    "bochner.solvers.convex.regression_losses": ("CustomLoss",),
+    "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
-from bochner.solvers.convex import newton
+from bochner.errors import InvalidInput
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
     Hinge,
@@ -16,6 +16,7 @@ from bochner.solvers.convex.class_losses import (
     Multinomial,
     SquaredHinge,
 )
+from bochner.solvers.convex.driver import algorithm_for, minimise
 from bochner.solvers.convex.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -26,8 +27,14 @@ from bochner.solvers.convex.losses import (
     Squared,
     SquaredEpsilonInsensitive,
 )
-from bochner.solvers.convex.newton import minimise
-from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.optimum import (
+    ConjugateGradients,
+    Convergence,
+    Dense,
+    Newton,
+    Optimum,
+    Smoothed,
+)
 from bochner.sums.moments import Moments
 
 K, C = 4, 0.5
@@ -45,6 +52,10 @@ class Source(list):
 
     cached = True
     sweeps = 0
+
+    @property
+    def n_features(self):
+        return self[0].Z.shape[1]
 
     def __iter__(self):
         self.sweeps += 1
@@ -104,9 +115,9 @@ def test_slopes_and_curvatures_are_differences_of_values_and_slopes(loss):
     rise = (loss.value(y, f + h * v) - loss.value(y, f - h * v)).sum() / (2 * h)
     assert abs(rise / (loss.slope(y, f) * v).sum() - 1) < 1e-6
     turn = (loss.slope(y, f + h * v) - loss.slope(y, f - h * v)) / (2 * h)
-    bent = loss.bend(loss.curvature(y, f), v)
-    same = np.abs(turn - bent).max(axis=1) < 1e-5
-    assert same.mean() >= 0.95  # a row in 10⁵ lies within h of a kink of the slope
+    product = loss.hessian_product(loss.curvature(y, f), v)
+    same = np.abs(turn - product).max(axis=1) < 1e-5
+    assert same.mean() >= 0.95  # a row in 10⁵ lies within h of a jump of the curvature
     assert np.all(loss.value(y, f) >= 0)
 
 
@@ -118,10 +129,12 @@ def test_diagonals_are_those_of_the_hessians(loss):
     for k in range(K):
         unit = np.zeros(y.shape)
         unit[:, k] = 1
-        np.testing.assert_allclose(loss.diagonal(state)[:, k], loss.bend(state, unit)[:, k])
+        np.testing.assert_allclose(
+            loss.diagonal(state)[:, k], loss.hessian_product(state, unit)[:, k]
+        )
 
 
-KINKED = [
+NONSMOOTH = [
     Hinge(),
     Quantile((0.1, 0.5, 0.8, 0.9)),
     Absolute(),
@@ -131,21 +144,21 @@ KINKED = [
 ]
 
 
-@pytest.mark.parametrize("loss", KINKED, ids=repr)
+@pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
 @pytest.mark.parametrize("width", [1.0, 0.1, 1e-3])
 def test_a_smoothed_loss_is_below_its_own_by_at_most_its_width(loss, width):
     rng = np.random.default_rng(3)
     y = ones(rng.integers(K, size=200)) if loss.joint else np.sign(rng.standard_normal((200, K)))
     f = 2 * rng.standard_normal(y.shape)
     smooth = loss.smooth(width)
-    assert loss.kinked
-    assert not smooth.kinked
+    assert loss.nonsmooth
+    assert not smooth.nonsmooth
     above = loss.value(y, f) - smooth.value(y, f)
     most = width * (2 * loss.value(y, f) + 1 if loss == CrammerSinger(True) else 0.5)
     assert np.all(above >= -1e-10)
     assert np.all(above <= most + 1e-10)
     stiff = (smooth.slope(y, f) - loss.smooth(width * (1 + 1e-6)).slope(y, f)) / 1e-6
-    moved = np.abs(smooth.stiffening(y, f) - stiff).max(axis=1) < 1e-4
+    moved = np.abs(smooth.width_slope(y, f) - stiff).max(axis=1) < 1e-4
     assert moved.mean() >= 0.98
 
 
@@ -271,7 +284,9 @@ def test_moments_precondition_and_change_nothing_else(rows, cached):
     plain = minimise(source(Z, codes), SquaredHinge(), 1 / C, targets=signs, tol=1e-12)
     found = minimise(features, SquaredHinge(), 1 / C, targets=signs, tol=1e-12, moments=moments)
     np.testing.assert_allclose(found.coef, plain.coef, atol=1e-7)
-    assert found.history.products[0] <= 2  # from zero all rows bend alike: H is the moments'
+    assert (
+        found.history.products[0] <= 2
+    )  # from zero all rows have one curvature: H is the moments'
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -308,9 +323,7 @@ def test_a_step_that_overshoots_is_cut():
     Z = rng.standard_normal((200, 3))
     y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
     start = minimise(source(Z, y), Poisson(), 1.0)
-    low = newton.Optimum(
-        np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, start.history
-    )
+    low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, start.history)
     found = minimise(source(Z, y), Poisson(), 1.0, start=low, tol=1e-10)
     np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
     assert found.outcome.good
@@ -318,12 +331,12 @@ def test_a_step_that_overshoots_is_cut():
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_rows_that_do_not_bend_are_left_out_of_products(rows, cached):
+def test_inactive_rows_are_left_out_of_products(rows, cached):
     Z, codes = rows
     one = lambda codes: signs(codes)[:, :1]
     found = minimise(source(Z, codes, cached=cached), SquaredHinge(), 1e-3, targets=one)
-    assert found.history.bending[0] == 1
-    assert found.history.bending[-1] < 0.9
+    assert found.history.active[0] == 1
+    assert found.history.active[-1] < 0.9
 
 
 def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
@@ -333,3 +346,53 @@ def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
     without = minimise(source(Z[1:], y[1:]), Poisson(), 1.0, tol=1e-10)
     np.testing.assert_allclose(found.coef, without.coef, atol=1e-7)
     assert np.isfinite(found.objective)
+
+
+@pytest.mark.parametrize(
+    ("loss", "algorithms"),
+    [
+        (SquaredHinge(), [Newton(Dense()), Newton(ConjugateGradients()), Newton(Dense(False))]),
+        (Hinge(), [Smoothed(), Smoothed(Newton(ConjugateGradients()))]),
+    ],
+    ids=repr,
+)
+def test_every_algorithm_ends_at_the_minimum_and_is_kept_with_it(rows, loss, algorithms):
+    Z, codes = rows
+    ask = {"targets": signs, "tol": 1e-9}
+    chosen = minimise(source(Z, codes), loss, 1 / C, **ask)
+    assert chosen.algorithm == algorithms[0]
+    for algorithm in algorithms:
+        found = minimise(source(Z, codes), loss, 1 / C, algorithm=algorithm, **ask)
+        assert found.algorithm == algorithm
+        assert repr(algorithm) in repr(found)
+        np.testing.assert_allclose(found.coef, chosen.coef, atol=1e-4)
+        assert found.objective == pytest.approx(chosen.objective, rel=1e-8)
+
+
+def test_the_rule_takes_dense_hessians_of_few_features_and_of_few_active_rows():
+    dense, products = Newton(Dense()), Newton(ConjugateGradients())
+    memory = {"penalised": True, "cached": True}
+    assert algorithm_for(Logistic(), 128, 3, **memory) == dense
+    assert algorithm_for(Logistic(), 129, 3, **memory) == products
+    assert algorithm_for(SquaredHinge(), 2048, 3, **memory) == dense
+    assert algorithm_for(SquaredHinge(), 2049, 3, **memory) == products
+    assert algorithm_for(SquaredHinge(), 2048, 17, **memory) == products
+    assert algorithm_for(Hinge(), 2048, 3, **memory) == Smoothed()
+    assert algorithm_for(Hinge(), 64, 3, penalised=True, cached=False) == Smoothed(products)
+    assert algorithm_for(Logistic(), 64, 3, penalised=False, cached=True) == products
+    assert algorithm_for(Multinomial(), 64, 3, **memory) == products
+
+
+@pytest.mark.parametrize(
+    ("loss", "alpha", "algorithm", "message"),
+    [
+        (Hinge(), 1.0, Newton(), r"needs a smooth loss; got Hinge.*Take Smoothed\(\)"),
+        (Logistic(), 1.0, Smoothed(), r"needs a nonsmooth loss; got Logistic.*Take Newton\(\)"),
+        (Logistic(), 0.0, Newton(), r"a penalty above zero.*Take ConjugateGradients\(\)"),
+        (Multinomial(), 1.0, Newton(), r"a loss of single columns.*Take ConjugateGradients\(\)"),
+        (Hinge(), 1.0, Smoothed(Newton()), r"summed anew.*Dense\(updated=False\)"),
+    ],
+)
+def test_algorithms_that_do_not_suit_are_refused(rows, loss, alpha, algorithm, message):
+    with pytest.raises(InvalidInput, match=message):
+        minimise(source(*rows), loss, alpha, targets=signs, algorithm=algorithm)

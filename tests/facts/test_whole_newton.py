@@ -1,17 +1,17 @@
-"""Whole Hessians: ways over some of the rows end where those over all do; sums that change."""
+"""Dense Hessians: ways over some of the rows end where those over all do; sums that change."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from bochner.solvers.convex import whole_newton
+from bochner.solvers.convex import dense
 from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
-from bochner.solvers.convex.lengths import next_best_length
+from bochner.solvers.convex.dense import Table, changed
+from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
-from bochner.solvers.convex.newton import minimise
-from bochner.solvers.convex.optimum import Convergence
-from bochner.solvers.convex.row_table import Table, changed
+from bochner.solvers.convex.optimum import Convergence, Dense, Newton
+from bochner.solvers.convex.problem import next_best_length
 
 
 class Block(NamedTuple):
@@ -25,6 +25,10 @@ class Kept(list):
     """Blocks that are kept in memory."""
 
     cached = True
+
+    @property
+    def n_features(self):
+        return self[0].Z.shape[1]
 
 
 def source(Z, y, w=None, dtype="float64"):
@@ -49,29 +53,30 @@ def five(codes):
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Logistic()], ids=repr)
-def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
+def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss):
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
     features = source(Z, codes, w)
     short = minimise(features, loss, 2.0, targets=five, tol=1e-12)
     single = minimise(source(Z, codes, w, dtype="float32"), loss, 2.0, targets=five, tol=1e-7)
-    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
-    long = minimise(features, loss, 2.0, targets=five, tol=1e-12)
+    all_rows = Newton(Dense(fewest=len(Z)))
+    long = minimise(features, loss, 2.0, targets=five, tol=1e-12, algorithm=all_rows)
+    assert (short.algorithm, long.algorithm) == (Newton(Dense()), all_rows)
     np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
     np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
     assert len(short.history) < len(long.history)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept, monkeypatch):
+def test_sweeps_before_newtons_steps_end_where_the_steps_alone_do(many, intercept):
     """Of wide features rows are not thinned: the first sweeps lead on instead."""
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
-    monkeypatch.setattr(whole_newton, "FEWEST", len(Z))
     ask = {"targets": five, "tol": 1e-12, "fit_intercept": intercept}
-    alone = minimise(source(Z, codes, w), SquaredHinge(), 2.0, **ask)
-    monkeypatch.setattr(whole_newton, "WIDE", 8)
-    swept = minimise(source(Z, codes, w), SquaredHinge(), 2.0, **ask)
+    alone, swept = (
+        minimise(source(Z, codes, w), SquaredHinge(), 2.0, algorithm=Newton(steps), **ask)
+        for steps in (Dense(fewest=len(Z)), Dense(fewest=len(Z), wide=8))
+    )
     np.testing.assert_allclose(swept.coef, alone.coef, atol=1e-8)
     np.testing.assert_allclose(swept.intercept, alone.intercept, atol=1e-8)
     assert swept.history.decrease[0] < alone.history.decrease[0] / 100
@@ -88,19 +93,20 @@ def apart():
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
 @pytest.mark.parametrize("far", [False, True])
-def test_over_the_rows_near_bending_the_minimum_is_that_over_all(apart, loss, far, monkeypatch):
+def test_over_the_rows_that_are_nearly_active_the_minimum_is_that_over_all(
+    apart, loss, far, monkeypatch
+):
     """Also from a start that takes the wrong rows for near."""
     Z, codes = apart
     w = np.random.default_rng(8).integers(0, 3, len(Z)) * 1.0
     features, ask = source(Z, codes, w), {"targets": five, "tol": 1e-12}
-    monkeypatch.setattr(whole_newton, "MOST_NEAR", 0.0)
-    together = minimise(features, loss, 0.5, **ask)
+    together = minimise(features, loss, 0.5, algorithm=Newton(Dense(most_near=0.0)), **ask)
     start = minimise(source(Z, -codes, w), loss, 0.5, targets=lambda c: five(-c)[:, ::-1])
-    monkeypatch.setattr(whole_newton, "MOST_NEAR", 1.0)
     ends = []
-    end = whole_newton._end
-    monkeypatch.setattr(whole_newton, "_end", lambda *a: ends.append(a) or end(*a))
-    found = minimise(features, loss, 0.5, start=start if far else None, **ask)
+    end = dense._end
+    monkeypatch.setattr(dense, "_end", lambda *a: ends.append(a) or end(*a))
+    ask |= {"start": start if far else None, "algorithm": Newton(Dense(most_near=1.0))}
+    found = minimise(features, loss, 0.5, **ask)
     assert len(ends) >= 5
     np.testing.assert_allclose(found.coef, together.coef, atol=1e-8)
     np.testing.assert_allclose(found.intercept, together.intercept, atol=1e-8)
@@ -108,12 +114,12 @@ def test_over_the_rows_near_bending_the_minimum_is_that_over_all(apart, loss, fa
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), SquaredEpsilonInsensitive(0.5)], ids=repr)
-def test_rows_that_bend_are_those_at_a_negative_distance_and_others_cost_nothing(loss):
+def test_active_rows_are_those_at_a_negative_distance_and_others_cost_nothing(loss):
     f = np.linspace(-3, 3, 61)[:, None] + 0.001
     for y in (-np.ones_like(f), np.ones_like(f)):
-        bends = loss.distance(y, f) < 0
-        np.testing.assert_array_equal(bends, loss.curvature(y, f) > 0)
-        np.testing.assert_array_equal(bends, loss.value(y, f) > 0)
+        active = loss.distance(y, f) < 0
+        np.testing.assert_array_equal(active, loss.curvature(y, f) > 0)
+        np.testing.assert_array_equal(active, loss.value(y, f) > 0)
 
 
 def test_one_length_is_where_the_slope_is_a_tenth_of_that_at_zero():

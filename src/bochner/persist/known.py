@@ -37,12 +37,7 @@ from bochner.models.unsupervised.clustering import KernelCost
 from bochner.selection import metric, tuning
 from bochner.selection.lengthscale import LengthscaleSearch
 from bochner.solvers import sgd
-from bochner.solvers.convex import (
-    losses,
-    optimum,
-    penalty_path,
-    regression_losses,
-)
+from bochner.solvers.convex import losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
 from bochner.sums.moments import Moments
 
@@ -125,7 +120,7 @@ _LOSSES: tuple[type, ...] = (
     losses.Quantile,
     losses.Squared,
     losses.SquaredEpsilonInsensitive,
-    regression_losses.CustomLoss,
+    losses.CustomLoss,
 )
 _FITTED: tuple[type, ...] = (
     Calibration,
@@ -151,9 +146,13 @@ _FITTED: tuple[type, ...] = (
     intervals.Conformal,
     metric.LearnedMetric,
     metric.Round,
+    optimum.ConjugateGradients,
     optimum.Convergence,
+    optimum.Dense,
+    optimum.Newton,
     optimum.NewtonHistory,
     optimum.Optimum,
+    optimum.Smoothed,
     penalty_path.HeldOutPath,
     posterior.Posterior,
     predictive.LeftOut,

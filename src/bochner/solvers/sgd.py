@@ -16,10 +16,10 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
-from bochner.solvers.convex.loss import Loss
 from bochner.solvers.convex.losses import (
     EpsilonInsensitive,
     Huber,
+    Loss,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,

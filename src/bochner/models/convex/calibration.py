@@ -166,6 +166,11 @@ class Rest:
         """Whether the features are kept in memory."""
         return self._features.cached
 
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self._features.n_features
+
     def __iter__(self) -> Iterator[FeatureBlock]:
         for block, held in self.blocks():
             yield block._replace(w=np.where(held, 0.0, weights_of(block)))

@@ -40,10 +40,10 @@ from bochner.models.convex.penalty import (
 )
 from bochner.selection.width import as_tolerance
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
-from bochner.solvers.convex.hessian import forward
-from bochner.solvers.convex.loss import Loss
-from bochner.solvers.convex.newton import minimise
+from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.problem import forward
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
 #: need no more than float32: where it would blur coefficients, features hardly move decisions.
@@ -91,7 +91,7 @@ def fit(model: Any, blocks: Blocks, loss: Loss) -> Fitted:
         alpha / unit,
         fit_intercept=model.fit_intercept,
         start=start,
-        moments=None if features.cached or loss.kinked else _moments(model, blocks),
+        moments=None if features.cached or loss.nonsmooth else _moments(model, blocks),
         targets=encoder(len(model.classes_), loss),
         tol=model.tol,
         max_iter=model.max_iter,

@@ -15,9 +15,9 @@ from bochner.data.blocks import Blocks
 from bochner.models import _engine
 from bochner.models._feature_blocks import Features, weights_of
 from bochner.models._inputs import required_targets
-from bochner.solvers.convex.lengths import best_constant
 from bochner.solvers.convex.losses import Absolute
 from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.problem import best_constant
 
 #: Numbers below the least of these have no unit: its inverse would be infinite.
 UNITS = (-1000, 1000)

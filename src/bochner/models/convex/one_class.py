@@ -23,15 +23,11 @@ from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
 from bochner.selection.width import Tolerance
-from bochner.solvers.convex.nonsmooth import (
-    Problem,
-    State,
-    descend,
-    from_multipliers,
-    optimum,
-)
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.regression_losses import BelowZero
+from bochner.solvers.convex.problem import Problem, State, optimum
+from bochner.solvers.convex.smoothing import from_multipliers, valued
 
 #: What blocks of other sizes make of scores, as a share of the largest: whitened features have
 #: errors far above those of the numbers they are made of.
@@ -138,8 +134,8 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         _, w = iterated.rows_of(features)
         drift = nu * float(w.sum())
         problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
-        found = descend(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
-        found = _at_quantile(found, w, nu, ROUNDING[self.feature_dtype_])
+        found = solve(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
+        found = valued(problem, _at_quantile(found, w, nu, ROUNDING[self.feature_dtype_]))
         self.solution_ = optimum(problem, found)
         iterated.warn(self.solution_.outcome)
         return self

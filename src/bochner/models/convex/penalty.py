@@ -30,11 +30,11 @@ from bochner.models._alike import N_FOLDS, row_marks
 from bochner.models._feature_blocks import FeatureBlock, Kept
 from bochner.models._inputs import indicators
 from bochner.selection.lengthscale import NAMED, LengthscaleSearch, choose_lengthscale
-from bochner.solvers.convex.hessian import forward
-from bochner.solvers.convex.loss import Loss
-from bochner.solvers.convex.newton import minimise
+from bochner.solvers.convex.driver import minimise
+from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
+from bochner.solvers.convex.problem import forward
 
 #: Rows of the sample, beside those kept of rare classes: a class has this number's share of all
 #: classes, halved, where there are as many.

@@ -23,24 +23,20 @@ from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
 from bochner.selection.width import Tolerance
-from bochner.solvers.convex.early_stopping import stopped_early, take_steps
-from bochner.solvers.convex.lengths import best_constant
-from bochner.solvers.convex.loss import Loss
-from bochner.solvers.convex.losses import Absolute, Gamma, Poisson
-from bochner.solvers.convex.nonsmooth import (
-    Problem,
-    State,
-    descend,
-    optimum,
-)
-from bochner.solvers.convex.optimum import Convergence, Optimum
-from bochner.solvers.convex.penalty_path import HeldOutPath, path_of
-from bochner.solvers.convex.regression_losses import (
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.losses import (
     LOG_LINK,
+    Absolute,
+    Gamma,
+    Loss,
+    Poisson,
     by_name,
     huber_scale,
     hubers,
 )
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.penalty_path import HeldOutPath, path_of, stopped_early, take_steps
+from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
 
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
 HUBER_SCALES = 1.35
@@ -239,7 +235,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return a given penalty as that of squares, where the two compare."""
         if isinstance(alpha, str) or self.early_stopping or isinstance(loss, LOG_LINK):
             return None
-        spread = iterated.spread_of(rows.blocks) if loss.kinked else 1.0
+        spread = iterated.spread_of(rows.blocks) if loss.nonsmooth else 1.0
         return spread * float(np.mean(rows.penalty(alpha)))
 
     def _descended(self, problem: Problem, alpha: Any, blocks: Blocks) -> tuple[Problem, State]:
@@ -250,7 +246,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.path_, at = path_of(problem, out, self.max_iter)
             alpha = self.path_.alpha
         problem = replace(problem, alpha=alpha)
-        found = descend(problem, at, tol=self.tol, max_iter=self.max_iter)
+        found = solve(problem, at, tol=self.tol, max_iter=self.max_iter)
         self.n_iter_ = len(found.steps)
         return self._with_scale(problem, found) if self.loss == "huber" else (problem, found)
 
@@ -263,7 +259,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
                 break
             problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
-            at = descend(problem, at, tol=self.tol, max_iter=self.max_iter)
+            at = solve(problem, at, tol=self.tol, max_iter=self.max_iter)
             self.n_iter_ += len(at.steps)
         return problem, at
 
@@ -273,7 +269,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         trial = stopped_early(problem, out, self.max_iter)
         self.stopping_errors_, self.n_iter_ = trial.errors.mean(axis=1), max(trial.best, 1)
         state = take_steps(problem, trial.best).state
-        return problem, replace(state, outcome=Convergence.CONVERGED, gap=0 * state.intercept)
+        return problem, state
 
     def _left_out(self, problem: Problem, blocks: Blocks, folds: int) -> Float[Array, "n k"]:
         return left_out(type(self).__name__, blocks, problem.w[:, 0], self.seed_, folds)

@@ -22,7 +22,7 @@ from bochner.models.convex.calibration import agreeing
 from bochner.selection.lengthscale import accepts_sparse
 from bochner.selection.width import Tolerance
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
-from bochner.solvers.convex.loss import Loss
+from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
 

@@ -25,11 +25,11 @@ from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
 from bochner.selection.lengthscale import accepts_sparse
 from bochner.selection.width import Tolerance
-from bochner.solvers.convex.loss import Loss
-from bochner.solvers.convex.losses import EpsilonInsensitive, SquaredEpsilonInsensitive
-from bochner.solvers.convex.nonsmooth import Problem, descend, optimum
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.losses import EpsilonInsensitive, Loss, SquaredEpsilonInsensitive
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath, path_of
+from bochner.solvers.convex.problem import Problem, optimum
 
 #: epsilon="auto", as a share of the mean distance of y from its median.
 AUTO_EPSILON = 0.05
@@ -107,7 +107,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
     fitted as y is, for every s.
 
     Time O(steps (n D + a D²)), a the rows near a kink, few at the end; see
-    :mod:`bochner.solvers.convex.nonsmooth`. Features are kept where a quarter of the free memory
+    :mod:`bochner.solvers.convex.smoothing`. Features are kept where a quarter of the free memory
     holds them, and made anew in every step otherwise.
     """
 
@@ -182,7 +182,7 @@ class SVR(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y, w = iterated.targets_of(self, features)
         y, intercept = np.where(w > 0, y, y[w[:, 0] > 0][0]), bool(self.fit_intercept)
         problem = Problem(features, y, w, loss, alpha, intercept, value=rows.value)
-        found = descend(problem, tol=self.tol, max_iter=self.max_iter)
+        found = solve(problem, tol=self.tol, max_iter=self.max_iter)
         self.solution_ = optimum(problem, found, rows.units, rows.original(alpha))
         self.epsilon_ = iterated.one_or_each(rows.units * tube)
         iterated.warn(self.solution_.outcome)
@@ -263,5 +263,5 @@ def _like_ridge(loss: Loss, alpha: Any, rows: iterated.Scaled) -> float | None:
     """Return a given penalty as that of squares."""
     if alpha is None:
         return None
-    times = iterated.spread_of(rows.blocks) if loss.kinked else 0.5
+    times = iterated.spread_of(rows.blocks) if loss.nonsmooth else 0.5
     return times * float(np.mean(alpha))

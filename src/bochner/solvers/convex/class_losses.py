@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
 from bochner._core.shapes import Array
-from bochner.solvers.convex.loss import (
+from bochner.solvers.convex.losses import (
     Loss,
     positive,
     ramp,
@@ -14,7 +14,7 @@ from bochner.solvers.convex.loss import (
     ramp_slope,
 )
 
-# --- Classes: y is −1 or +1 ----------------------------------------------------------------------
+# --- one column: y is −1 or +1 -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SquaredHinge(Loss):
     """max(0, 1 − y f)²."""
 
     @property
-    def local(self) -> bool:
+    def has_inactive_rows(self) -> bool:
         return True
 
     def value(self, y: Array, f: Array) -> Array:
@@ -45,7 +45,7 @@ class Hinge(Loss):
     width: float = 0.0
 
     @property
-    def kinked(self) -> bool:
+    def nonsmooth(self) -> bool:
         return self.width == 0
 
     def value(self, y: Array, f: Array) -> Array:
@@ -60,7 +60,7 @@ class Hinge(Loss):
     def smooth(self, width: float) -> "Hinge":
         return Hinge(width)
 
-    def spread(self, y: Array, f: Array) -> float:  # noqa: ARG002
+    def first_width(self, y: Array, f: Array) -> float:  # noqa: ARG002
         return 2.0
 
 
@@ -78,7 +78,7 @@ class Logistic(Loss):
         return expit(f) * expit(-f)
 
 
-# --- Classes, all columns together: y is 1 in the column of the class, else 0 --------------------
+# --- all columns together: y is 1 in the column of the class, else 0 -----------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Multinomial(Loss):
     def joint(self) -> bool:
         return True
 
-    def settled(self, intercept: Array) -> Array:
+    def centred(self, intercept: Array) -> Array:
         return intercept - intercept.mean()
 
     def value(self, y: Array, f: Array) -> Array:
@@ -101,7 +101,7 @@ class Multinomial(Loss):
     def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
         return softmax(f, axis=1)
 
-    def bend(self, state: Array, V: Array) -> Array:
+    def hessian_product(self, state: Array, V: Array) -> Array:
         return state * (V - (state * V).sum(axis=1, keepdims=True))
 
     def diagonal(self, state: Array) -> Array:
@@ -124,21 +124,21 @@ class CrammerSinger(Loss):
         return True
 
     @property
-    def kinked(self) -> bool:
+    def nonsmooth(self) -> bool:
         return self.width == 0
 
     def smooth(self, width: float) -> "CrammerSinger":
         return replace(self, width=width)
 
-    def spread(self, y: Array, f: Array) -> float:  # noqa: ARG002
+    def first_width(self, y: Array, f: Array) -> float:  # noqa: ARG002
         return 2.0
 
-    def settled(self, intercept: Array) -> Array:
+    def centred(self, intercept: Array) -> Array:
         return intercept - intercept.mean()
 
     def value(self, y: Array, f: Array) -> Array:
         m = _margins(y, f)
-        if self.kinked:
+        if self.nonsmooth:
             xi = positive(m.max(axis=1, keepdims=True))
             return xi**2 if self.squared else xi
         q, _ = self._best(m)
@@ -149,7 +149,7 @@ class CrammerSinger(Loss):
 
     def slope(self, y: Array, f: Array) -> Array:
         m = _margins(y, f)
-        q = self._steepest(m) if self.kinked else self._best(m)[0]
+        q = self._steepest(m) if self.nonsmooth else self._best(m)[0]
         return q - y * q.sum(axis=1, keepdims=True)
 
     def curvature(self, y: Array, f: Array) -> Array:
@@ -157,7 +157,7 @@ class CrammerSinger(Loss):
 
         The Hessian in m is (I − c 11ᵀ)/δ on the columns where q > 0.
         """
-        if self.kinked:
+        if self.nonsmooth:
             return np.zeros_like(f)
         q, theta = self._best(_margins(y, f))
         size = (q > 0).sum(axis=1, keepdims=True)
@@ -165,7 +165,7 @@ class CrammerSinger(Loss):
         c = 0.5 / (self.width + some / 2) if self.squared else (theta > 0) / some
         return (q > 0) / self.width - y * np.where(size > 0, 1 + c, 0.0)
 
-    def bend(self, state: Array, V: Array) -> Array:
+    def hessian_product(self, state: Array, V: Array) -> Array:
         own, others = state < 0, np.maximum(state, 0.0)
         c = -np.where(own, state + 1, 0.0).sum(axis=1, keepdims=True)
         moves = others * (V - (own * V).sum(axis=1, keepdims=True))
@@ -179,7 +179,7 @@ class CrammerSinger(Loss):
         c = -np.where(own, state + 1, 0.0).sum(axis=1, keepdims=True)
         return others * (1 - c) + own * others.sum(axis=1, keepdims=True) * (1 - c * size)
 
-    def stiffening(self, y: Array, f: Array) -> Array:
+    def width_slope(self, y: Array, f: Array) -> Array:
         q, theta = self._best(_margins(y, f))
         size = (q > 0).sum(axis=1, keepdims=True)
         some = np.maximum(size, 1)

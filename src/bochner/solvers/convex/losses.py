@@ -1,18 +1,145 @@
-"""Losses of numbers: squared, robust, of quantiles, of support vectors, of counts and amounts."""
+"""Convex losses ℓ(y, f) as values: value, slope and curvature in f, and a smooth one near it.
 
+How they are used: :func:`bochner.solvers.convex.driver.minimise` minimises
+Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = Zβ + b. It takes y and f as (n, t) float64, one problem a
+column, and asks a loss for
+
+* ``value(y, f)``, (n, t): ℓ of each number;
+* ``slope(y, f)``, (n, t): ∂ℓ/∂f;
+* ``curvature(y, f)``, (n, t), not negative: ∂²ℓ/∂f², zero where a row takes no part.
+
+The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
+ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the
+minimum of Σ w ℓ_δ bounds that of Σ w ℓ from below. ``first_width(y, f)`` is the δ to start from, in
+units of f.
+
+A joint loss (``joint``) has one value a row, (n, 1), of all columns together. Its ``curvature`` is
+what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
+``diagonal(state)`` their diagonals. Columns that differ, as levels of ``Quantile``, have ``at``.
+
+Losses of numbers are here, of classes in ``bochner.solvers.convex.class_losses``; a loss of one's
+own is a class with these methods, or a :class:`CustomLoss`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
 
-from bochner._core.shapes import Array
-from bochner.solvers.convex.loss import (
-    Loss,
-    positive,
-    ramp,
-    ramp_curvature,
-    ramp_slope,
-)
+from bochner._core.checks import finite
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, InvalidType
+
+
+class Loss(ABC):
+    """A convex loss of the prediction f, for the target y."""
+
+    @property
+    def joint(self) -> bool:
+        """Whether one value is made of all columns of a row."""
+        return False
+
+    @property
+    def nonsmooth(self) -> bool:
+        """Whether slopes jump, so that algorithms go through ``smooth``."""
+        return False
+
+    @property
+    def has_inactive_rows(self) -> bool:
+        """Whether rows of no curvature, beyond a margin, have no slope: they are inactive."""
+        return False
+
+    @abstractmethod
+    def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return ℓ(y, f)."""
+
+    @abstractmethod
+    def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return ∂ℓ/∂f; where it jumps, one of the slopes between both sides."""
+
+    @abstractmethod
+    def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return ∂²ℓ/∂f²; zero where the slope jumps."""
+
+    def hessian_product(
+        self, state: Float[Array, "n t"], V: Float[Array, "n t"]
+    ) -> Float[Array, "n t"]:
+        """Return the Hessian of each row times the row of V; ``state`` is what ``curvature`` is."""
+        return state * V
+
+    def diagonal(self, state: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return the diagonals of the rows' Hessians."""
+        return state
+
+    def width_slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return −δ ∂(slope)/∂δ of a smoothed loss: the slopes that grow as δ shrinks."""
+        return np.where(self.curvature(y, f) > 0, self.slope(y, f), 0.0)
+
+    def distance(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:  # noqa: ARG002
+        """Return how far rows are from being active, negative where they are."""
+        return np.full(np.shape(f), -np.inf)
+
+    def smooth(self, width: float) -> "Loss":  # noqa: ARG002
+        """Return the loss whose slope takes ``width`` to change where this one's jumps."""
+        return self
+
+    def first_width(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> float:
+        """Return the width to start smoothing from: the mean of |y − f|."""
+        return float(np.abs(y - f).mean())
+
+    @property
+    def degree(self) -> int:
+        """p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0."""
+        return 0
+
+    def in_units(self, units: Float[Array, " t"]) -> "Loss":  # noqa: ARG002
+        """Return the loss whose numbers are in these units, one for each column."""
+        return self
+
+    def centred(self, intercept: Float[Array, " t"]) -> Float[Array, " t"]:
+        """Return the intercepts; where only their differences matter, about their mean."""
+        return intercept
+
+    def at(self, columns: Array) -> "Loss":  # noqa: ARG002
+        """Return the loss of these columns."""
+        return self
+
+
+def weighted(w: Array, A: Array) -> Array:
+    """Return w A; rows of no weight take no part, whatever they hold."""
+    return w * A if w.all() else np.where(w > 0, w * A, 0.0)
+
+
+# --- ramps ---------------------------------------------------------------------------------------
+
+
+def positive(m: Array) -> Array:
+    """Return max(0, m)."""
+    return np.maximum(m, 0.0)
+
+
+def ramp(m: Array, width: float) -> Array:
+    """Return max(0, m), or the largest q m − δq²/2 with q in [0, 1]."""
+    if not width:
+        return positive(m)
+    q = np.clip(m / width, 0.0, 1.0)
+    return q * (m - width * q / 2)
+
+
+def ramp_slope(m: Array, width: float) -> Array:
+    """Return the q of the largest."""
+    return np.clip(m / width, 0.0, 1.0) if width else 1.0 * (m > 0)
+
+
+def ramp_curvature(m: Array, width: float) -> Array:
+    """Return 1/δ between both straight parts."""
+    return ((m > 0) & (m <= width)) / width if width else np.zeros_like(m)
+
+
+# --- losses of numbers ---------------------------------------------------------------------------
 
 #: Above this exponent, exp times a weight may be no number: the value is then infinite.
 LARGEST_EXPONENT = 600.0
@@ -77,7 +204,7 @@ class Quantile(Loss):
         return 1
 
     @property
-    def kinked(self) -> bool:
+    def nonsmooth(self) -> bool:
         return self.width == 0
 
     def value(self, y: Array, f: Array) -> Array:
@@ -88,7 +215,7 @@ class Quantile(Loss):
         return -self._best(y - f)
 
     def curvature(self, y: Array, f: Array) -> Array:
-        if self.kinked:
+        if self.nonsmooth:
             return np.zeros_like(f)
         q, tau = (y - f) / self.width, np.asarray(self.level)
         return ((q > tau - 1) & (q < tau)) / self.width
@@ -102,7 +229,7 @@ class Quantile(Loss):
     def _best(self, r: Array) -> Array:
         """Return the q in [τ − 1, τ] of the largest q r − δq²/2."""
         tau = np.asarray(self.level)
-        if self.kinked:
+        if self.nonsmooth:
             return np.where(r > 0, tau, tau - 1)
         return np.clip(r / self.width, tau - 1, tau)
 
@@ -118,19 +245,19 @@ class Absolute(Loss):
         return 1
 
     @property
-    def kinked(self) -> bool:
+    def nonsmooth(self) -> bool:
         return self.width == 0
 
     def value(self, y: Array, f: Array) -> Array:
         r = np.abs(y - f)
-        return r if self.kinked else ramp(r, self.width)
+        return r if self.nonsmooth else ramp(r, self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
         r = f - y
-        return np.sign(r) if self.kinked else np.clip(r / self.width, -1, 1)
+        return np.sign(r) if self.nonsmooth else np.clip(r / self.width, -1, 1)
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return np.zeros_like(f) if self.kinked else (np.abs(y - f) < self.width) / self.width
+        return np.zeros_like(f) if self.nonsmooth else (np.abs(y - f) < self.width) / self.width
 
     def smooth(self, width: float) -> "Absolute":
         return Absolute(width)
@@ -151,7 +278,7 @@ class EpsilonInsensitive(Loss):
         return replace(self, epsilon=_divided(self.epsilon, units))
 
     @property
-    def kinked(self) -> bool:
+    def nonsmooth(self) -> bool:
         return self.width == 0
 
     def value(self, y: Array, f: Array) -> Array:
@@ -187,7 +314,7 @@ class SquaredEpsilonInsensitive(Loss):
         return SquaredEpsilonInsensitive(_of(self.epsilon, columns))
 
     @property
-    def local(self) -> bool:
+    def has_inactive_rows(self) -> bool:
         return True
 
     def value(self, y: Array, f: Array) -> Array:
@@ -201,6 +328,29 @@ class SquaredEpsilonInsensitive(Loss):
 
     def distance(self, y: Array, f: Array) -> Array:
         return np.asarray(self.epsilon) - np.abs(y - f)
+
+
+@dataclass(frozen=True)
+class BelowZero(Loss):
+    """max(0, −f), whatever y: what a row below zero costs a one-class machine."""
+
+    width: float = 0.0
+
+    @property
+    def nonsmooth(self) -> bool:
+        return self.width == 0
+
+    def value(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return ramp(-f, self.width)
+
+    def slope(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return -ramp_slope(-f, self.width)
+
+    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return ramp_curvature(-f, self.width)
+
+    def smooth(self, width: float) -> "BelowZero":
+        return BelowZero(width)
 
 
 @dataclass(frozen=True)
@@ -233,7 +383,7 @@ class Gamma(Loss):
 
 def _of(numbers: float | tuple[float, ...], columns: Array) -> float | tuple[float, ...]:
     """Return what is a number for all columns, or the numbers of these."""
-    if not isinstance(numbers, tuple):
+    if not isinstance(numbers, tuple) or len(numbers) == 1:
         return numbers
     return tuple(numbers[i] for i in columns.tolist())
 
@@ -247,3 +397,175 @@ def _divided(numbers: float | tuple[float, ...], units: Array) -> float | tuple[
 def _exp(f: Array) -> Array:
     """Return exp(f), infinite where no weight could be put on it."""
     return np.where(f > LARGEST_EXPONENT, np.inf, np.exp(np.minimum(f, LARGEST_EXPONENT)))
+
+
+# --- losses by name ------------------------------------------------------------------------------
+
+#: Losses that a name stands for.
+NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")
+
+#: Losses of the logarithm of the mean.
+LOG_LINK = (Poisson, Gamma)
+
+
+def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
+    """Return a loss given by name, or as a value; "quantile" has a column for each level."""
+    if isinstance(loss, Loss):
+        if loss.joint:
+            raise InvalidInput(
+                f"loss must be one of numbers, elementwise; got {loss!r}, which is of classes. "
+                "Take a classifier."
+            )
+        return loss
+    plain = {"squared": Squared, "absolute": Absolute, "huber": Huber}
+    plain |= {"poisson": Poisson, "gamma": Gamma}
+    if loss == "quantile":
+        return Quantile(as_levels(quantiles))
+    if isinstance(loss, str) and loss in plain:
+        return plain[loss]()
+    raise InvalidInput(
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5) or "
+        f"CustomLoss(value, slope, curvature); got {loss!r}."
+    )
+
+
+def as_levels(levels: Any) -> tuple[float, ...]:
+    """Return levels of quantiles, rising, each between 0 and 1."""
+    given = tuple(finite(q, "quantiles", "a level") for q in np.atleast_1d(levels))
+    rising = given == tuple(sorted(set(given)))
+    if not given or not rising or not all(0 < q < 1 for q in given):
+        raise InvalidInput(
+            "quantiles must lie between 0 and 1, both excluded, and rise; got "
+            f"{levels!r}. Pass, say, (0.1, 0.5, 0.9)."
+        )
+    return given
+
+
+def huber_scale(
+    r: Float[Array, "n t"], w: Float[Array, "n 1"], scales: float
+) -> Float[Array, " t"]:
+    """Return the σ at which Σ w min(r²/σ², scales²) = Σ w, the scale of HuberRegressor.
+
+    By halving in the logarithm; zero where more than 1 − 1/scales² of the weight has no residual.
+    """
+    high = np.sqrt((w * r**2).sum(axis=0) / w.sum())
+    low = 1e-9 * high
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        inside = np.minimum(r / np.where(middle > 0, middle, 1.0), scales)
+        many = (w * np.maximum(inside, -scales) ** 2).sum(axis=0) > w.sum()
+        low, high = np.where(many, middle, low), np.where(many, high, middle)
+    return np.sqrt(low * high)
+
+
+def hubers(thresholds: Float[Array, " t"]) -> Huber:
+    """Return Huber's loss of these thresholds, one number for a single target."""
+    values = tuple(float(c) for c in thresholds)
+    return Huber(values[0] if len(values) == 1 else values)
+
+
+# --- a user's own --------------------------------------------------------------------------------
+
+Elementwise = Callable[[Any, Any], Any]
+
+#: Where a user's loss is tried: targets, and distances of predictions from them.
+_TARGETS, _DISTANCES = (0.0, 0.5, 1.0, 3.0), (-3.0, -1.1, -0.3, 0.4, 0.9, 2.7)
+
+
+@dataclass(frozen=True)
+class CustomLoss(Loss):
+    """A user's own convex and smooth loss, by three functions of (y, f) that work elementwise.
+
+    Parameters
+    ----------
+    value, slope, curvature : callable
+        The loss, and its first and second derivative in f. They get float64 arrays of one shape
+        and return arrays of that shape.
+    name : str, default "custom"
+        What messages call it.
+    points : (y, f), optional
+        Arrays of one shape where the functions are tried, for a loss that serves only some
+        targets; default: a few numbers between 0 and 3, and predictions about them.
+
+    Raises
+    ------
+    InvalidInput
+        If, where it is tried, the slope is not the derivative of the value, or the curvature not
+        that of the slope (central differences, but for one point in four where it may jump), or
+        the curvature is below zero.
+    """
+
+    value_of: Elementwise
+    slope_of: Elementwise
+    curvature_of: Elementwise
+    name: str = "custom"
+    points: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for function in (self.value_of, self.slope_of, self.curvature_of):
+            if not callable(function):
+                raise InvalidType(
+                    "CustomLoss: value, slope and curvature must be functions of (y, f); got "
+                    f"{function!r}."
+                )
+        _check_derivatives(self, *_trial(self.points))
+
+    def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return the loss."""
+        return self._asked(self.value_of, "value", y, f)
+
+    def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return its derivative in f."""
+        return self._asked(self.slope_of, "slope", y, f)
+
+    def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return its second derivative in f."""
+        return self._asked(self.curvature_of, "curvature", y, f)
+
+    def _asked(self, function: Elementwise, what: str, y: Array, f: Array) -> Array:
+        y, f = np.broadcast_arrays(y, f)
+        answer = np.asarray(function(y, f), dtype=np.float64)
+        if answer.shape != f.shape:
+            raise InvalidInput(
+                f"CustomLoss {self.name!r}: {what} must return one number for each of y and f, "
+                f"shape {f.shape}; got shape {answer.shape}."
+            )
+        return answer
+
+
+def _trial(points: tuple[Any, Any] | None) -> tuple[Array, Array]:
+    if points is not None:
+        y, f = (np.asarray(a, np.float64).ravel() for a in points)
+        return y, f
+    y = np.repeat(_TARGETS, len(_DISTANCES))
+    return y, y + np.tile(_DISTANCES, len(_TARGETS))
+
+
+def _check_derivatives(loss: CustomLoss, y: Array, f: Array) -> None:
+    """Compare slope and curvature with differences of value and slope."""
+    who, h = f"CustomLoss {loss.name!r}", 1e-4 * (1 + np.abs(f))
+    value, slope, curvature = (g(y, f) for g in (loss.value, loss.slope, loss.curvature))
+    for what, numbers in (("value", value), ("slope", slope), ("curvature", curvature)):
+        if not np.all(np.isfinite(numbers)):
+            i = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            raise InvalidInput(
+                f"{who}: {what} must be finite; got {numbers[i]} at y={y[i]:g}, f={f[i]:g}. If "
+                "it serves only some targets, name them by points=(y, f)."
+            )
+    for below, above, known in (("value", "slope", slope), ("slope", "curvature", curvature)):
+        function = getattr(loss, below)
+        numeric = (function(y, f + h) - function(y, f - h)) / (2 * h)
+        wrong = np.abs(numeric - known) > 1e-4 * (1 + np.abs(known) + np.abs(numeric))
+        if wrong.mean() > 0.25:
+            i = int(np.flatnonzero(wrong)[0])
+            raise InvalidInput(
+                f"{who}: {above} must be the derivative of {below} in f; at y={y[i]:g}, "
+                f"f={f[i]:g} differences of {below} give {numeric[i]:.6g}, but {above} "
+                f"{known[i]:.6g}. Correct one of the two."
+            )
+    if np.any(curvature < 0):
+        i = int(np.argmin(curvature))
+        raise InvalidInput(
+            f"{who}: the loss must be convex, its curvature zero or above; got "
+            f"{curvature[i]:.6g} at y={y[i]:g}, f={f[i]:g}. Choose a convex loss."
+        )

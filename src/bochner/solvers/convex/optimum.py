@@ -1,12 +1,81 @@
-"""What the minimisation of a convex loss returns: a value, an outcome whose text is the remedy."""
+"""Algorithms as values, and what they find: a value, an outcome whose text is the remedy."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
+
+# --- algorithms ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Newton steps by Cholesky factors of Hessians, (D + 1, D + 1) for each column.
+
+    Parameters
+    ----------
+    updated : bool, default True
+        Whether a Hessian is kept from step to step and changed by the rows whose curvature has
+        changed, with features in memory; else each step sums it anew, in one pass over the rows.
+    fewest : int, default 500
+        An updated descent starts from its minimum for every fourth row, unless these are fewer.
+    wide : int, default 256
+        From so many features on an updated descent of a loss with inactive rows starts with
+        sweeps of conjugate gradients instead, where rows are too few to be thinned.
+    most_near : float, default 0.5
+        Below ``wide``, each column goes on over the rows that are active or nearly so, where they
+        are at most this share of all.
+    """
+
+    updated: bool = True
+    fewest: int = 500
+    wide: int = 256
+    most_near: float = 0.5
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """Newton steps by products with Hessians, preconditioned; all columns share their passes.
+
+    Parameters
+    ----------
+    first_share, last_share : float
+        Share of the gradient that the first steps' solutions may leave, and the last's: the step
+        is then Newton's to ``last_share``² of its decrease.
+    most_products : int
+        Products a step, at most.
+    """
+
+    first_share: float = 0.1
+    last_share: float = 0.01
+    most_products: int = 250
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Newton's method, for smooth losses."""
+
+    steps: Dense | ConjugateGradients = field(default_factory=Dense)
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Newton's method on smoothed losses, for those whose slopes jump.
+
+    With dense steps the loss is smoothed about multipliers, which make it exact: the augmented
+    Lagrangian method of Li, Sun and Toh (2018). With conjugate gradients the width of the
+    smoothing goes to zero (Nesterov 2005).
+    """
+
+    newton: Newton = Newton(Dense(updated=False))
+
+
+Algorithm = Newton | Smoothed
+
+# --- what they find ------------------------------------------------------------------------------
 
 
 class Convergence(Enum):
@@ -37,6 +106,16 @@ class Convergence(Enum):
         return self.value
 
 
+class Step(NamedTuple):
+    """What a step did; see :class:`NewtonHistory`."""
+
+    objective: float
+    decrease: float
+    products: float = 0.0
+    active: float = 1.0
+    width: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonHistory:
     """What each Newton step did, all (s,).
@@ -44,25 +123,30 @@ class NewtonHistory:
     Attributes
     ----------
     objective : (s,)
-        Value after the step, summed over columns; of the smoothed loss where that has kinks.
+        Value after the step, summed over columns; of the smoothed loss where one is smoothed.
     decrease : (s,)
         Decrease that the step promised.
     products : (s,)
         Products with the Hessian; 0 where it was factored.
-    bending : (s,)
-        Share of the rows that bend, the largest of all columns.
+    active : (s,)
+        Share of the rows with curvature, the largest of all columns.
     width : (s,)
-        Width of kinks; 0 for smooth losses.
+        Width of the smoothing; 0 for smooth losses.
     """
 
     objective: Float[Array, " s"]
     decrease: Float[Array, " s"]
     products: Float[Array, " s"]
-    bending: Float[Array, " s"]
+    active: Float[Array, " s"]
     width: Float[Array, " s"]
 
     def __len__(self) -> int:
         return len(self.objective)
+
+
+def history_of(steps: tuple[Step, ...]) -> NewtonHistory:
+    """Return the steps as arrays."""
+    return NewtonHistory(*np.array(steps, dtype=float).reshape(-1, len(Step._fields)).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +161,14 @@ class Optimum:
     alpha : float or (t,)
         One for all columns, or one each.
     objective : float
-        Its value there, summed over columns; of the loss itself, kinks and all.
+        Its value there, summed over columns; of the loss itself, not of a smoothed one.
     gap : float
-        What smoothed kinks leave open: the minimum is at most this much lower. 0 without kinks.
+        What smoothing leaves open: the minimum is at most this much lower. 0 for smooth losses.
     outcome : Convergence
         Its text is the remedy.
     history : NewtonHistory
+    algorithm : Newton, Smoothed or None
+        What found it.
     """
 
     coef: Float[Array, "D t"]
@@ -92,6 +178,7 @@ class Optimum:
     gap: float
     outcome: Convergence
     history: NewtonHistory
+    algorithm: Algorithm | None = None
 
     @property
     def theta(self) -> Float[Array, "t p"]:
@@ -117,5 +204,5 @@ class Optimum:
         """Return one line."""
         return (
             f"Optimum(objective={self.objective:.6g}, D={len(self.coef)}, "
-            f"steps={len(self.history)}, outcome={self.outcome.name})"
+            f"steps={len(self.history)}, outcome={self.outcome.name}, algorithm={self.algorithm!r})"
         )

@@ -1,45 +1,62 @@
-"""The penalty of any loss, chosen by the loss of rows that were left out.
+"""How much a loss is regularised, chosen by the loss of rows that were left out.
 
-Folds are columns: every target has one for each fold, whose weights are zero on the rows left out,
-so that all folds share their sweeps. The path goes from large penalties to small ones, each
-starting where the last ended, and stops when the loss of the rows left out has risen for good.
+Penalties are steps of half decades below the largest, at which the penalty leaves next to the
+constant. Two ways lead to the best one:
+
+* :func:`path_of` goes from large penalties to small ones, each starting where the last ended, and
+  stops when the loss of the rows left out has risen for good. Folds are columns: every target has
+  one for each fold, whose weights are zero on the rows left out, so that all folds share their
+  passes.
+* :func:`walk` goes downhill from a step that is likely to be near.
+
+Where the number of steps of a descent is the regulariser instead (:func:`stopped_early`), these are
+conjugate directions on the features themselves, without preconditioner: large eigenvalues of ZᵀZ
+are fitted first, small ones late, so that few steps are a smooth fit; see Yao, Rosasco and
+Caponnetto (2007) for plain descent.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.lengths import best_constant
-from bochner.solvers.convex.loss import Loss
-from bochner.solvers.convex.losses import (
-    EpsilonInsensitive,
-    Huber,
-    Quantile,
-    SquaredEpsilonInsensitive,
-)
-from bochner.solvers.convex.nonsmooth import (
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.problem import (
+    TINY,
+    Gradients,
+    Images,
+    Line,
     Problem,
     State,
-    descend,
-    spread,
-    start,
+    best_constant,
+    places,
+    total,
 )
+from bochner.solvers.convex.smoothing import constant, spread
 
-#: Penalties of the path: from the largest down by this factor, so many at most.
-FACTOR, MOST = 10**-0.5, 18
+#: Factor between penalties, and tolerance of fits to compare.
+FACTOR, TOL = 10**-0.5, 3e-3
 
-#: Penalties without a lower loss before the path stops.
-PATIENCE = 3
+#: Penalties of a path at most, and those without a lower loss before it stops.
+MOST, PATIENCE = 18, 3
 
-#: Width of kinks that each fit starts from, as a share of the first one's.
+#: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
 
-#: Least that is divided by.
-TINY = 1e-300
+#: A smaller loss than this share of the best is taken for one, on a walk.
+LOWER = 0.9999
 
-#: Tolerance of the fits along the path.
-TOL = 3e-3
+#: Steps of a descent without a lower loss of the rows left out before it is over.
+STEP_PATIENCE = 10
+
+#: Width of smoothing in a descent, as a share of the residuals' spread: slopes must not jump.
+STEP_WIDTH = 0.05
+
+#: Share of the first loss that is none.
+FITTED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +101,9 @@ class HeldOutPath:
         return "\n".join([f"{'alpha':>13}{'error':>13}", *rows])
 
 
+# --- penalties -----------------------------------------------------------------------------------
+
+
 def path_of(
     problem: Problem,
     left_out: Float[Array, "n k"],
@@ -95,7 +115,7 @@ def path_of(
     Parameters
     ----------
     problem : Problem
-        Of all rows; its alpha is not looked at.
+        Its alpha is not used.
     left_out : (n, k) bool
         Rows that each fold leaves out.
     max_iter : int, default 200
@@ -108,20 +128,22 @@ def path_of(
     w_all = np.tile(np.broadcast_to(problem.w, problem.y.shape), (1, folds))
     y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
     held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
-    loss = tiled(problem.loss, folds)
+    loss = problem.loss.at(np.tile(np.arange(t), folds))
     inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
-    at = first = start(inner)
-    constant = _errors(loss, y, held, at.fitted)
+    at = first = constant(inner)
+    unfitted = np.maximum(_lost(loss, y, held, at.fitted), TINY)
     alphas: list[float] = []
     errors: list[float] = []
     states: list[State] = []
     alpha = largest_penalty(problem) if largest is None else largest
     while len(alphas) < MOST and len(alphas) - _lowest(errors) <= PATIENCE:
         at = replace(at, width=WIDTH * first.width)
-        at = descend(replace(inner, alpha=share * alpha), at, tol=TOL, max_iter=max_iter)
+        inner = replace(inner, alpha=share * alpha)
+        at = solve(inner, at, tol=TOL, max_iter=max_iter)
         alphas.append(alpha)
-        errors.append(float(np.mean(_errors(loss, y, held, at.fitted) / constant)))
-        states = [*states[-PATIENCE - 1 :], _columns(at, t)]
+        lost = np.maximum(_lost(loss, y, held, at.fitted), TINY)
+        errors.append(float(np.mean(lost / unfitted)))
+        states = [*states[-PATIENCE - 1 :], at.at(np.arange(t))]
         alpha *= FACTOR
     path = HeldOutPath(np.array(alphas), np.array(errors))
     return path, states[max(path.best - len(alphas), -len(states))]
@@ -131,48 +153,112 @@ def _lowest(errors: list[float]) -> int:
     return 1 + int(np.argmin(errors)) if errors else 0
 
 
-def _errors(loss: Loss, y: Array, held: Array, f: Array) -> Float[Array, " t"]:
+def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:
     with np.errstate(over="ignore"):
-        total = (held * loss.value(y, f)).sum(axis=0)
-    return np.maximum(total, TINY)
-
-
-def _columns(at: State, t: int) -> State:
-    return replace(
-        at,
-        coef=at.coef[:, :t],
-        intercept=at.intercept[:t],
-        fitted=at.fitted[:, :t],
-        multipliers=at.multipliers[:, :t],
-        gap=at.gap[:t],
-    )
-
-
-def tiled(loss: Loss, times: int) -> Loss:
-    """Return the loss of columns that are repeated."""
-    if isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1:
-        return replace(loss, level=times * loss.level)
-    if isinstance(loss, Huber) and isinstance(loss.threshold, tuple):
-        return Huber(times * loss.threshold)
-    if isinstance(loss, EpsilonInsensitive | SquaredEpsilonInsensitive) and isinstance(
-        loss.epsilon, tuple
-    ):
-        return replace(loss, epsilon=times * loss.epsilon)
-    return loss
+        return (w * loss.value(y, f)).sum(axis=0)
 
 
 def largest_penalty(problem: Problem) -> float:
     """Return Σ w c |z|², from the first rows: there the penalty leaves next to the constant.
 
     c is the loss's mean curvature at the best constant, or of its slope's jump spread over the
-    residuals, for a loss with kinks.
+    residuals, for a nonsmooth loss.
     """
-    block = next(iter(problem.features))
-    rows = slice(block.start, block.start + len(block.Z))
+    block = problem.first
+    rows = places(block)
     loss, y, w = problem.loss, problem.y, np.broadcast_to(problem.w, problem.y.shape)
     squares = np.einsum("ij,ij->i", block.Z, block.Z, dtype=np.float64)
     squares = float(w[rows, 0] @ squares / max(w[rows, 0].sum(), TINY)) or 1.0
     f = np.tile(best_constant(loss, y, w), (len(y), 1))
-    smooth = loss.smooth(spread(y - f, w)) if loss.kinked else loss
-    bent = float((w * smooth.curvature(y, f)).sum() / y.shape[1])
-    return squares * (bent if np.isfinite(bent) and bent > 0 else float(w[:, 0].sum()))
+    smooth = loss.smooth(spread(y - f, w)) if loss.nonsmooth else loss
+    curvature = float((w * smooth.curvature(y, f)).sum() / y.shape[1])
+    some = np.isfinite(curvature) and curvature > 0
+    return squares * (curvature if some else float(w[:, 0].sum()))
+
+
+def walk(error: Callable[[int], float], start: int, least: int, most: int) -> int:
+    """Return where a function of whole numbers is least: downhill by twos, then by ones."""
+    best = start
+    for step in (2, 1):
+        for direction in (step, -step):
+            before = best
+            while least <= best + direction <= most and (
+                error(best + direction) < LOWER * error(best)
+            ):
+                best += direction
+            if best != before:
+                break
+    return best
+
+
+# --- steps of a descent --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Stopped:
+    """Where the steps led, and what rows left out lost on the way.
+
+    Attributes
+    ----------
+    state : State
+        After the last step.
+    errors : (s, t) float64
+        Loss of the rows left out (or of all, if there are none), as a share of that of the best
+        constant, before the first step and after every one.
+    """
+
+    state: State
+    errors: Float[Array, "s t"]
+
+    @property
+    def best(self) -> int:
+        """Fewest steps whose error is the least, but for 1e-4 of it and 1e-9 of the first."""
+        return _fewest(self.errors)
+
+
+def _fewest(errors: Float[Array, "s t"]) -> int:
+    mean = errors.mean(axis=1)
+    return int(np.argmax(mean <= 1.0001 * mean.min() + FITTED * mean[0]))
+
+
+def stopped_early(problem: Problem, left_out: Float[Array, " n"], max_iter: int) -> Stopped:
+    """Descend on the other rows until the loss of those left out has risen for good."""
+    out = left_out[:, None]
+    held = np.where(out, np.broadcast_to(problem.w, problem.y.shape), 0.0)
+    return take_steps(replace(problem, w=np.where(out, 0.0, problem.w)), max_iter, held)
+
+
+def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopped:
+    """Take so many steps from the best constant; with weights ``held``, fewer if those say so."""
+    at, y, n = constant(problem), problem.y, len(problem.y)
+    loss = problem.loss.smooth(STEP_WIDTH * at.width) if problem.loss.nonsmooth else problem.loss
+    scored, D = problem.w if held is None else held, problem.rows.n_features
+    unit, errors = 1 / largest_penalty(problem), [_lost(problem.loss, y, scored, at.fitted)]
+    direction, image, old = np.zeros(at.theta.shape), np.zeros(at.fitted.shape), None
+    for step in range(steps):
+        slopes = problem.w * loss.slope(y, at.fitted)
+        gradient = total(Gradients(slopes, D), problem.rows)
+        gradient[:, :-1] += problem.alpha * at.coef.T
+        gradient[:, -1] *= problem.fit_intercept
+        down, kept = -unit * gradient, _polak(gradient, old)
+        direction = down + kept[:, None] * direction
+        image = total(Images(down, n), problem.rows) + kept * image
+        line = Line(problem, loss, np.arange(len(down)), at.theta, at.fitted, direction, image)
+        at, old = at.moved(line.least(), direction, image), gradient
+        errors.append(_lost(problem.loss, y, scored, at.fitted))
+        shares = np.array(errors) / np.maximum(errors[0], TINY)
+        risen = held is not None and step + 1 - _fewest(shares) >= STEP_PATIENCE
+        if risen or shares[-1].mean() <= FITTED:
+            break
+    value = _lost(problem.loss, y, problem.w, at.fitted)
+    value = value + 0.5 * problem.alpha * (at.coef**2).sum(axis=0)
+    at = replace(at, value=value, gap=np.zeros(len(value)), outcome=Convergence.CONVERGED)
+    return Stopped(at, np.array(errors) / np.maximum(errors[0], TINY))
+
+
+def _polak(gradient: Array, old: Array | None) -> Float[Array, " t"]:
+    """Return how much of the last direction is kept: Polak and Ribière's, zero or above."""
+    if old is None:
+        return np.zeros(len(gradient))
+    moved = (gradient * (gradient - old)).sum(axis=1)
+    return np.maximum(moved / np.maximum((old * old).sum(axis=1), TINY), 0.0)

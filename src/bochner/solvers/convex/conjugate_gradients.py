@@ -1,0 +1,571 @@
+"""Newton's method by products with Hessians, all columns of a problem sharing their passes.
+
+With the curvatures of the rows in S, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0). Each step solves
+H d = −∇ by conjugate gradients, preconditioned with moments: of all rows where they are given, else
+of a few thousand rows drawn by their curvature. A product with H reads only active rows, those of
+some curvature; one pass over all rows gives the next value and gradient (Lin, Weng and Keerthi
+2008; Keerthi and DeCoste 2005).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve
+
+from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import conjugate_gradients, inner
+from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Newton, Step
+from bochner.solvers.convex.problem import (
+    ROUNDING,
+    Line,
+    Problem,
+    RowBlock,
+    Rows,
+    State,
+    backward,
+    forward,
+    places,
+    total,
+)
+
+#: Active rows are copied out when they are at most this share of all ...
+COPIED_SHARE = 0.5
+
+#: ... and take no more memory than this, where the features are not kept in memory anyway.
+COPIED_BYTES = 256 << 20
+
+#: Rows of a copy that are multiplied at once.
+ROWS_AT_A_TIME = 2048
+
+#: Rows of a sample for the preconditioner, as a multiple of D.
+ROWS_PER_FEATURE = 2
+
+#: What conjugate gradients leave of a decrease may be this share of the tolerance; but not of a
+#: smoothed loss, whose next width starts from the minimum of this one.
+BESIDE = 0.1
+
+#: An operation of a product with vectors takes this many times one of the preconditioner's.
+VECTOR_COST = 6
+
+#: Least curvature of an intercept, as a share of that if every row were active.
+FLOOR = 1e-7
+
+#: Without a penalty, an objective of this share of that at zero is next to nothing.
+NOTHING = 1e-9
+
+
+class Sums(Protocol):
+    """Moments of all rows, about the mean."""
+
+    @property
+    def feature_mean(self) -> Float[Array, " D"]: ...
+    @property
+    def gram(self) -> Float[Array, "D D"]: ...
+
+
+def descend(
+    problem: Problem,
+    start: State | None,
+    algorithm: Newton,
+    tol: float,
+    max_iter: int,
+    moments: Sums | None = None,
+) -> State:
+    """Return the minimum, from the coefficients of a start or from zero."""
+    descent = Descent(problem, algorithm.steps, moments, max_iter)
+    point, outcome = descent.run(problem.loss, theta_of(problem, start), tol)
+    return descent.state(point, outcome, algorithm)
+
+
+def theta_of(problem: Problem, start: State | None) -> Float[Array, "t p"]:
+    """Return where to start from."""
+    if start is not None:
+        return start.theta
+    return np.zeros((problem.n_columns, problem.rows.n_features + 1))
+
+
+# --- the objective -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Parameters, their fit, and what the objective of each column is there.
+
+    Attributes
+    ----------
+    theta : (t, D + 1)
+        β and b of each column.
+    fitted : (n, t)
+        Z β + b.
+    value : (t,)
+        The objective; a joint one in every place.
+    gradient : (t, D + 1)
+    """
+
+    theta: Float[Array, "t p"]
+    fitted: Float[Array, "n t"]
+    value: Float[Array, " t"]
+    gradient: Float[Array, "t p"]
+
+    def at(self, columns: Array) -> "Point":
+        """Return the part of these columns."""
+        some = self.theta[columns], self.fitted[:, columns]
+        return Point(*some, self.value[columns], self.gradient[columns])
+
+    def where(self, mine: Array, other: "Point") -> "Point":
+        """Return these columns of mine, and the rest of the other's."""
+        return Point(
+            np.where(mine[:, None], self.theta, other.theta),
+            np.where(mine, self.fitted, other.fitted),
+            np.where(mine, self.value, other.value),
+            np.where(mine[:, None], self.gradient, other.gradient),
+        )
+
+    def put(self, columns: Array, part: "Point") -> "Point":
+        """Return the point with these columns replaced."""
+        if len(columns) == len(self.theta):
+            return part
+        self.fitted[:, columns] = part.fitted
+        self.theta[columns] = part.theta
+        self.value[columns] = part.value
+        self.gradient[columns] = part.gradient
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class FitAndGradient:
+    """Z β + b at all rows, (n, u), and the gradient of the loss there, (u, p), by one pass."""
+
+    problem: Problem
+    loss: Loss
+    theta: Float[Array, "u p"]
+    columns: Array
+
+    def zero(self) -> tuple[Float[Array, "n u"], Float[Array, "u p"]]:
+        return np.zeros((len(self.problem.w), len(self.theta))), np.zeros(self.theta.shape)
+
+    def add(self, total: tuple[Array, Array], block: RowBlock) -> tuple[Array, Array]:
+        fitted, gradient = total
+        rows = places(block)
+        fitted[rows] = f = forward(block.Z, self.theta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = self.loss.slope(self.problem.targets(rows)[:, self.columns], f)
+            gradient += backward(block.Z, weighted(self.problem.w[rows], slope))
+        return fitted, gradient
+
+    def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+        return a[0] + b[0], a[1] + b[1]
+
+
+def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
+    """Return value and gradient of these columns, by one pass over all rows."""
+    fitted, gradient = total(FitAndGradient(problem, loss, theta, columns), problem.rows)
+    gradient[:, :-1] += problem.alpha * theta[:, :-1]
+    if not problem.fit_intercept:
+        gradient[:, -1] = 0.0
+    return Point(theta, fitted, values(problem, loss, theta, fitted, columns), gradient)
+
+
+def values(
+    problem: Problem, loss: Loss, theta: Float[Array, "u p"], fitted: Array, columns: Array
+) -> Float[Array, " u"]:
+    """Return the objective of each of these columns from their fit, a joint one in every place."""
+    sums = np.zeros(len(theta))
+    for rows in problem.chunks():
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = loss.value(problem.targets(rows)[:, columns], fitted[rows])
+            sums += weighted(problem.w[rows], value).sum(axis=0)
+    norms = inner(theta[:, :-1], theta[:, :-1], loss.joint)
+    return np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
+
+
+# --- Hessians ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveRows:
+    """Rows of some curvature, what ``Loss.curvature`` says of them, and their weights.
+
+    ``share``: of all rows. ``copies``: their features, if they were copied out.
+    """
+
+    all_rows: Rows
+    state: Float[Array, "m u"]
+    w: Float[Array, "m 1"]
+    share: float
+    copies: Float[Array, "m D"] | None
+
+    @property
+    def cached(self) -> bool:
+        """Whether they are in memory."""
+        return self.copies is not None or self.all_rows.cached
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.all_rows.n_features
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        if self.copies is None:
+            yield from self.all_rows
+            return
+        for start in range(0, len(self.w), ROWS_AT_A_TIME):
+            yield _Copied(self.copies[start : start + ROWS_AT_A_TIME], None, None, start)
+
+
+class _Copied(NamedTuple):
+    """Rows of features copied out."""
+
+    Z: Array
+    y: None
+    w: None
+    start: int
+
+
+def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveRows:
+    """Return the rows of some curvature, copied out where they are few: products read them alone.
+
+    Where they are many, all rows are, of which some have none.
+    """
+    w, rows = problem.w, problem.rows
+    active = np.any(state, axis=1) & (w[:, 0] > 0)
+    count = int(active.sum())
+    share = count / len(active)
+    first = problem.first.Z
+    size = count * first.shape[1] * first.itemsize
+    if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
+        return ActiveRows(rows, state, w, share, None)
+    copies, at = np.empty((count, first.shape[1]), first.dtype), 0
+    for block in rows:
+        part = block.Z[active[places(block)]]
+        copies[at : at + len(part)] = part
+        at += len(part)
+    return ActiveRows(rows, state[active], w[active], share, copies)
+
+
+@dataclass(frozen=True, eq=False)
+class HessianProducts:
+    """[Z 1]ᵀ S [Z 1] times the rows of V, (u, p), in 4 n D u operations."""
+
+    loss: Loss
+    state: Float[Array, "m u"]
+    w: Float[Array, "m 1"]
+    V: Float[Array, "u p"]
+
+    def zero(self) -> Float[Array, "u p"]:
+        return np.zeros(self.V.shape)
+
+    def add(self, total: Array, block: RowBlock) -> Float[Array, "u p"]:
+        rows = places(block)
+        product = self.loss.hessian_product(self.state[rows], forward(block.Z, self.V))
+        total += backward(block.Z, self.w[rows] * product)
+        return total
+
+    def merge(self, a: Array, b: Array) -> Float[Array, "u p"]:
+        return a + b
+
+
+@dataclass(frozen=True, eq=False)
+class Hessian:
+    """Multiplies by H, with all curvatures times ``scale``.
+
+    ``floor`` is the least curvature of an intercept: no row may be active where a loss is smoothed.
+    0: there is no intercept.
+    """
+
+    rows: ActiveRows
+    loss: Loss
+    alpha: float
+    floor: float
+    scale: float = 1.0
+
+    def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
+        """Return the Hessians of these columns times the rows of V."""
+        out, state = self.alpha * V, self.rows.state
+        out[:, -1] = self.floor * V[:, -1]
+        state = state if len(columns) == state.shape[1] else state[:, columns]
+        products = HessianProducts(self.loss, state, self.scale * self.rows.w, V)
+        out += total(products, self.rows)
+        if not self.floor:
+            out[:, -1] = 0.0
+        return out
+
+
+# --- preconditioners -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioners:
+    """One approximate inverse for all columns of a problem, or one for each."""
+
+    parts: tuple["Preconditioner", ...]
+    shared: bool
+
+    def __call__(self, V: Float[Array, "u p"], columns: Array | None = None) -> Float[Array, "u p"]:
+        """Multiply the rows of V, which belong to these columns; default: one to each."""
+        if self.shared:
+            return self.parts[0](V)
+        parts = self.parts if columns is None else [self.parts[c] for c in columns]
+        return np.concatenate([part(v[None]) for part, v in zip(parts, V, strict=True)])
+
+    def at(self, columns: Array) -> "Preconditioners":
+        """Return those of these columns."""
+        if self.shared:
+            return self
+        return Preconditioners(tuple(self.parts[c] for c in columns), False)
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioner:
+    """Multiplies by an approximate inverse: that of the moments of some rows, plus alpha.
+
+    Attributes
+    ----------
+    factor : tuple
+        Cholesky factor of G + alpha I, or of alpha I + U Uᵀ where the rows are fewer than D.
+    rows : (m, D) or None
+        U of the second, the rows about their mean times the root of their curvature.
+    mean : (D,)
+        Mean of the rows, weighted by their curvatures.
+    mass : float
+        Sum of their curvatures; 0 where no intercept is fitted.
+    alpha : float
+    """
+
+    factor: tuple[Array, bool]
+    rows: Float[Array, "m D"] | None
+    mean: Float[Array, " D"]
+    mass: float
+    alpha: float
+
+    def __call__(self, V: Float[Array, "t p"]) -> Float[Array, "t p"]:
+        """Solve in coefficients about the mean, where the intercept is alone."""
+        if not self.mass:
+            return np.column_stack([self._solve(V[:, :-1]), np.zeros(len(V))])
+        coef = self._solve(V[:, :-1] - np.outer(V[:, -1], self.mean))
+        return np.column_stack([coef, V[:, -1] / self.mass - coef @ self.mean])
+
+    def _solve(self, V: Float[Array, "t D"]) -> Float[Array, "t D"]:
+        if self.rows is None:
+            return cho_solve(self.factor, V.T, check_finite=False).T
+        inside = cho_solve(self.factor, self.rows @ V.T, check_finite=False)
+        return (V - inside.T @ self.rows) / self.alpha
+
+
+def from_moments(moments: Sums, weight: float, hessian: Hessian) -> Preconditioners:
+    """Return (c G + alpha I)⁻¹ from moments of all rows, of this weight; c: mean curvature."""
+    diagonal = hessian.loss.diagonal(hessian.rows.state)
+    mass = float((hessian.rows.w * diagonal).sum()) / diagonal.shape[1]
+    mean, G = moments.feature_mean, mass / weight * moments.gram
+    if not hessian.floor:
+        G += mass * np.outer(mean, mean)
+    mass, alpha = mass + hessian.floor if hessian.floor else 0.0, hessian.alpha
+    return Preconditioners((Preconditioner(_cholesky(G, alpha), None, mean, mass, alpha),), True)
+
+
+def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
+    """Return the same of rows drawn in proportion to their curvatures, in O(D³).
+
+    Rows are drawn at equal steps of the running sum of curvatures, which steers as well as chance
+    does and is the same in every run: about 2 D of them, or all if they are no more. ``apart``
+    makes one for each column, from its own curvatures; else one serves all, of their means.
+    """
+    rows = hessian.rows
+    curvature = hessian.scale * rows.w * hessian.loss.diagonal(rows.state)
+    columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
+    shares = np.stack([_drawn(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
+    taken = np.any(shares > 0, axis=0)
+    Z = np.concatenate([block.Z[taken[places(block)]] for block in rows])
+    parts = (_of_rows(Z, share, hessian.alpha, hessian.floor) for share in shares[:, taken])
+    return Preconditioners(tuple(parts), not apart)
+
+
+def _of_rows(
+    Z: Float[Array, "m D"], shares: Float[Array, " m"], alpha: float, floor: float
+) -> Preconditioner:
+    Z, s = (Z, shares) if np.all(shares > 0) else (Z[shares > 0], shares[shares > 0])
+    D, mass = Z.shape[1], float(s.sum())
+    mean = (s @ Z / mass).astype(np.float64) if floor and mass else np.zeros(D)
+    mass = mass + floor if floor else 0.0
+    U = np.sqrt(s).astype(Z.dtype)[:, None] * (Z - mean.astype(Z.dtype))
+    if 2 * len(U) < D and alpha > 0:
+        U = U.astype(np.float64)
+        return Preconditioner(_cholesky(U @ U.T, alpha), U, mean, mass, alpha)
+    G = np.zeros((D, D), U.dtype, order="F")
+    add_gram(G, U)
+    return Preconditioner(_cholesky(mirror(G).astype(np.float64), alpha), None, mean, mass, alpha)
+
+
+def _drawn(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
+    """Return the weights if few are not zero, else those of about ``most`` rows that stand in."""
+    if np.count_nonzero(weights) <= most:
+        return weights
+    sums = np.cumsum(weights)
+    tick = sums[-1] / most
+    return tick * np.diff(np.floor(sums / tick + 0.5), prepend=0.0)
+
+
+def _cholesky(G: Float[Array, "D D"], alpha: float) -> tuple[Array, bool]:
+    """Factor G + alpha I, and as much more as rounding needs."""
+    size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
+    jitter = 0.0
+    while True:
+        try:
+            shifted = G + (alpha + jitter) * np.eye(len(G))
+            return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            jitter = max(10 * jitter, 1e-7 * size)
+
+
+# --- the descent ---------------------------------------------------------------------------------
+
+
+class _Moved(NamedTuple):
+    """What a step did, one place a column."""
+
+    point: Point
+    decrease: Float[Array, " u"]
+    stuck: Array
+
+
+class Descent:
+    """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
+
+    def __init__(self, problem: Problem, ask: object, moments: Sums | None, max_iter: int) -> None:
+        assert isinstance(ask, ConjugateGradients)
+        self.problem = problem
+        self.ask = ask
+        self._moments = moments
+        self._most = max_iter
+        self._preconditioners: Preconditioners | None = None
+        self._apart = False
+        self._steps: list[Step] = []
+        self.rounding = ROUNDING[np.dtype(problem.first.Z.dtype).name]
+
+    def state(
+        self, point: Point, outcome: Convergence, algorithm: Algorithm, gap: float = 0.0
+    ) -> State:
+        """Return what was found, with the value of the problem's own loss."""
+        problem, columns = self.problem, np.arange(len(point.theta))
+        value = values(problem, problem.loss, point.theta, point.fitted, columns)
+        if problem.loss.joint:
+            value[1:] = 0.0
+        share = np.zeros(len(columns))
+        share[0] = gap
+        coef, intercept = point.theta[:, :-1].T.copy(), point.theta[:, -1].copy()
+        return State(
+            coef,
+            intercept,
+            point.fitted,
+            value,
+            share,
+            algorithm=algorithm,
+            outcome=outcome,
+            steps=tuple(self._steps),
+        )
+
+    def run(
+        self, loss: Loss, theta: Float[Array, "t p"], tol: float, width: float = 0.0
+    ) -> tuple[Point, Convergence]:
+        """Take steps until every column is done."""
+        live = np.arange(len(theta))
+        point, outcome = point_at(self.problem, loss, theta, live), Convergence.CONVERGED
+        nothing, left = self._nothing(loss), self._most
+        self._preconditioners, self._apart = None, False
+        while True:
+            if np.any(point.value[live] <= nothing[live]):
+                outcome, live = Convergence.UNBOUNDED, live[point.value[live] > nothing[live]]
+            if not len(live):
+                return point, outcome
+            if not left:
+                return point, Convergence.MOST_STEPS
+            step = self._step(loss.at(live), point.at(live), live, width, tol)
+            point, left = point.put(live, step.point), left - 1
+            done = step.decrease <= tol * step.point.value
+            if np.any(step.stuck & ~done):
+                outcome = Convergence.ROUNDED
+            live = live[~(done | step.stuck)]
+
+    def _nothing(self, loss: Loss) -> Float[Array, " t"]:
+        """Return the value of each column that is next to nothing; below all if penalised."""
+        problem, t = self.problem, self.problem.n_columns
+        if problem.alpha > 0:
+            return np.full(t, -np.inf)
+        zero = np.zeros((t, problem.rows.n_features + 1))
+        fitted = np.zeros((len(problem.w), t))
+        return NOTHING * values(problem, loss, zero, fitted, np.arange(t))
+
+    def _step(self, loss: Loss, point: Point, columns: Array, width: float, tol: float) -> _Moved:
+        """Solve for Newton's direction and go along it."""
+        hessian = self.hessian(loss, point, columns, width)
+        inverse = self._inverse(hessian, columns, self._apart or width > 0)
+        estimate = inner(point.gradient, inverse(point.gradient), loss.joint) / 2
+        rest = estimate / np.maximum(point.value, 1e-300)
+        beside = 0.0 if width else BESIDE * tol
+        shares = np.maximum(np.sqrt(rest), np.sqrt(beside / np.maximum(rest, 1e-300)))
+        shares = np.clip(shares, self.ask.last_share, self.ask.first_share)
+        most = self.ask.most_products
+        found = conjugate_gradients(hessian, -point.gradient, inverse, shares, most, loss.joint)
+        share = hessian.rows.share
+        self._judge(found.products, share, len(columns))
+        decrease = -inner(point.gradient, found.solution, loss.joint) / 2
+        moved, stuck = self._along(loss, point, found.solution, decrease, columns)
+        value, promised = (float(a[0] if loss.joint else a.sum()) for a in (moved.value, decrease))
+        self._steps.append(Step(value, promised, found.products, share, width))
+        return _Moved(moved, decrease, stuck)
+
+    def _along(
+        self, loss: Loss, point: Point, direction: Array, decrease: Array, columns: Array
+    ) -> tuple[Point, Array]:
+        """Go the whole way where that keeps half its promise, else to the least on the way."""
+        problem = self.problem
+        slack = self.rounding * np.abs(point.value)
+        moved = point_at(problem, loss, point.theta + direction, columns)
+        short = ~(moved.value <= point.value - 0.5 * decrease + slack)
+        if np.any(short):
+            image = moved.fitted - point.fitted
+            line = Line(problem, loss, columns, point.theta, point.fitted, direction, image)
+            length = np.where(short, line.least(doublings=0), 1.0)
+            moved = point_at(problem, loss, point.theta + length[:, None] * direction, columns)
+        stuck = ~(moved.value <= point.value + slack)
+        return (moved.where(~stuck, point) if np.any(stuck) else moved), stuck
+
+    def hessian(
+        self, loss: Loss, point: Point, columns: Array, width: float, scale: float = 1.0
+    ) -> Hessian:
+        """Return the Hessian of these columns at a point."""
+        problem = self.problem
+        state = np.empty(point.fitted.shape)
+        for rows in problem.chunks():
+            y = problem.targets(rows)[:, columns]
+            state[rows] = loss.curvature(y, point.fitted[rows])
+        floor = FLOOR * float(problem.w.sum()) / (width or 1.0) if problem.fit_intercept else 0.0
+        return Hessian(active_rows(problem, state), loss, problem.alpha, floor, scale)
+
+    def _inverse(self, hessian: Hessian, columns: Array, apart: bool) -> Preconditioners:
+        """Return the preconditioner: the one of before while it is cheaper to keep."""
+        if self._preconditioners is None:
+            if self._moments is not None and not apart:
+                weight = float(self.problem.w.sum())
+                self._preconditioners = from_moments(self._moments, weight, hessian)
+            else:
+                self._preconditioners = from_rows(hessian, apart)
+            self._made_for = columns
+        return self._preconditioners.at(np.searchsorted(self._made_for, columns))
+
+    def _judge(self, products: int, share: float, columns: int) -> None:
+        """Drop the preconditioner if the products of a step took longer than to make it.
+
+        If they took longer than one for each column takes, the next is that.
+        """
+        D = self.problem.rows.n_features
+        rows = share * len(self.problem.w)
+        spent = products * VECTOR_COST * 4 * rows * columns
+        making = min(2 * D, rows) * D + D * D / 3
+        if spent >= making:
+            self._preconditioners = None
+            self._apart = spent >= columns * making

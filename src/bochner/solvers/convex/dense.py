@@ -1,0 +1,589 @@
+"""Newton's method with Hessians as matrices, kept from step to step; each column for itself.
+
+A column's Hessian is a sum over its active rows, changed at a step by the rows whose curvature has
+changed, O(a D² + D³) for a of them; its Cholesky factor gives the step (Mangasarian 2002; Keerthi
+and DeCoste 2005). The images Zd of all columns' steps are one pass, after which lengths and values
+need no features. With narrow features each column goes on by itself over the rows that are active
+or nearly so, until those left out cost next to nothing.
+
+From zero the descent starts on few rows: a column starts from its minimum for every 4th row, which
+starts from that for every 16th. Where rows are too few beside wide features, it starts with
+conjugate gradients, preconditioned by the Hessian at zero that all columns share: a ridge
+regression, and some sweeps after which most rows that will end inactive are.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs, spotrf, spotrs
+
+from bochner._core.blas import add_gram, one_thread
+from bochner._core.shapes import Array, Float
+from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.optimum import Convergence, Dense, Newton, Step
+from bochner.solvers.convex.problem import (
+    ROUNDING,
+    TINY,
+    Problem,
+    State,
+    backward,
+    forward,
+    next_best_length,
+)
+
+#: Sides of a column's targets with no more rows than this are kept whole by thinning ...
+FEW_ON_A_SIDE = 256
+
+#: ... but none where so large a share of the rows would be.
+MOST_KEPT_WHOLE = 0.125
+
+#: Numbers of the rows that are gathered at once: a few megabytes, written again and again.
+AT_ONCE = 1 << 20
+
+#: A sum is changed if fewer rows differ than this share of the active ones ...
+CHANGED = 0.7
+
+#: ... and all that were changed since it was new are at most this many times as many: each change
+#: leaves its rounding.
+DRIFT = 4.0
+
+#: Sums over so few features are as soon recomputed as changed.
+NARROW = 32
+
+#: How many times its length a step is made longer at most.
+FARTHEST = 8.0
+
+#: Least curvature of an intercept, as a share of that if every row were active.
+FLOOR = 1e-7
+
+#: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
+JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5)
+
+#: Factors are in float32 where the penalty is at least this share of the trace.
+SINGLE = 2e-6
+
+#: Every how many rows are kept in thinning, and the rows per feature that must be left.
+EVERY, THINNED_ROWS_PER_FEATURE = 4, 8
+
+#: What the last step on few rows promises, as a share of the objective: more rows move it by more.
+COARSE = 0.1
+
+#: Sweeps of conjugate gradients before the first step with wide features.
+SWEEPS = 9
+
+#: A column goes on by itself over so many times its active rows (and ``Dense.fewest`` more).
+NEAR = 2
+
+
+def descend(
+    problem: Problem, start: State | None, algorithm: Newton, tol: float, max_iter: int
+) -> State:
+    """Return the minimum of each column, from the coefficients of a start or by way of few rows.
+
+    The loss is elementwise and smooth, the penalty above zero; memory O(n D + t D²).
+    """
+    ask = algorithm.steps
+    assert isinstance(ask, Dense)
+    targets = np.ascontiguousarray(problem.targets().T)
+    table = Table([block.Z for block in problem.rows], targets, problem.w[:, 0])
+    losses = tuple(problem.loss.at(np.array([k])) for k in range(len(targets)))
+    slack = ROUNDING[table.dtype.name]
+    columns = Columns(table, losses, problem.alpha, problem.fit_intercept, slack, ask)
+    theta = None if start is None else start.theta
+    # Products of few columns: several threads wait longer for one another than one takes.
+    one = one_thread() if table.n_features < ask.wide else nullcontext()
+    with one, np.errstate(over="ignore", invalid="ignore"):
+        found = _descended(columns, theta, tol, max_iter)
+    at = found.columns
+    theta = np.stack([c.theta for c in at])
+    return State(
+        theta[:, :-1].T.copy(),
+        theta[:, -1].copy(),
+        np.stack([c.fitted for c in at], axis=1),
+        np.array([c.value for c in at]),
+        np.zeros(len(at)),
+        algorithm=algorithm,
+        outcome=found.outcome,
+        steps=tuple(found.steps),
+    )
+
+
+# --- rows in memory ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows in memory: features in pieces, and a row for each column of targets.
+
+    Attributes
+    ----------
+    pieces : list of (b, D)
+        Consecutive rows.
+    y : (t, n) float64
+    w : (n,) float64
+    """
+
+    pieces: list[Array]
+    y: Float[Array, "t n"]
+    w: Float[Array, " n"]
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.pieces[0].shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the features."""
+        return self.pieces[0].dtype
+
+    def parts(self) -> Iterator[tuple[slice, Array]]:
+        """Give the pieces with their rows."""
+        start = 0
+        for Z in self.pieces:
+            yield slice(start, start + len(Z)), Z
+            start += len(Z)
+
+    def thinned(self, every: int) -> "Table":
+        """Return every so many-th row, of as much more weight, and rows on a side with few rows."""
+        few = self._few_sided()
+        kept = few.copy()
+        kept[::every] = True
+        rows = np.flatnonzero(kept)
+        w = np.where(few[rows], self.w[rows], every * self.w[rows])
+        return Table([self._taken(rows)], self.y.take(rows, axis=1), w)
+
+    def of(self, k: int, rows: Array) -> "Table":
+        """Return these rows, which are in order, with one column of targets."""
+        return Table([self._taken(rows)], self.y[k].take(rows)[None], self.w[rows])
+
+    def _taken(self, rows: Array) -> Float[Array, "m D"]:
+        """Return the features of these rows, which are in order."""
+        cuts = np.searchsorted(rows, np.cumsum([0, *map(len, self.pieces)]))
+        cut = zip(self.parts(), cuts, cuts[1:], strict=False)
+        pieces = [Z.take(rows[low:high] - here.start, axis=0) for (here, Z), low, high in cut]
+        return np.concatenate(pieces)
+
+    def _few_sided(self) -> Array:
+        """Return which rows are on a side of zero, in some column's targets, that has few rows.
+
+        None, where many rows are.
+        """
+        few = np.zeros(len(self.w), bool)
+        for column in self.y:
+            side = column > 0
+            side ^= np.count_nonzero(side) > len(side) / 2
+            if np.count_nonzero(side) <= FEW_ON_A_SIDE:
+                few |= side
+        return few & (np.count_nonzero(few) <= MOST_KEPT_WHOLE * len(few))
+
+    def gathered(self, rows: Array) -> Iterator[tuple[slice, Float[Array, "m p"]]]:
+        """Give [Z 1] of these rows, which are in order, some at a time, and which of them they are.
+
+        All are written to the same place.
+        """
+        most = max(1, AT_ONCE // (self.n_features + 1))
+        out = np.ones((min(most, len(rows)), self.n_features + 1), self.dtype)
+        starts = np.cumsum([0, *map(len, self.pieces)])
+        cuts = np.searchsorted(rows, starts)
+        for i, Z in enumerate(self.pieces):
+            for low in range(cuts[i], cuts[i + 1], most):
+                here = slice(low, min(low + most, cuts[i + 1]))
+                part = out[: here.stop - low]
+                part[:, :-1] = Z.take(rows[here] - starts[i], axis=0)
+                yield here, part
+
+    def image(self, theta: Float[Array, "u p"]) -> Float[Array, "u n"]:
+        """Return Z β + b, a row for each column."""
+        out = np.empty((len(theta), len(self.w)))
+        for rows, Z in self.parts():
+            out[:, rows] = forward(Z, theta).T
+        return out
+
+    def gradients(self, slopes: Float[Array, "u n"]) -> Float[Array, "u p"]:
+        """Return the rows of slopes times [Z 1]."""
+        out = np.zeros((len(slopes), self.n_features + 1))
+        for rows, Z in self.parts():
+            out += backward(Z, slopes[:, rows].T)
+        return out
+
+
+# --- sums of outer products ----------------------------------------------------------------------
+
+
+class OuterSum(NamedTuple):
+    """Σ c z zᵀ, z ending in a one.
+
+    Attributes
+    ----------
+    total : (p, p)
+        Its upper triangle, in Fortran order.
+    factors : (n,)
+        c.
+    drift : int
+        Rows changed since it was new.
+    """
+
+    total: Float[Array, "p p"]
+    factors: Float[Array, " n"]
+    drift: int
+
+
+def changed(table: Table, old: OuterSum | None, c: Float[Array, " n"]) -> OuterSum:
+    """Return the sum with factors c, none negative: the old one changed, or a new one."""
+    p, active = table.n_features + 1, np.flatnonzero(c)
+    if old is not None:
+        change = c - old.factors
+        rows = np.flatnonzero(change)
+        drift = old.drift + len(rows)
+        if len(rows) <= CHANGED * len(active) and drift <= DRIFT * len(active):
+            total = old.total.copy(order="F")
+            more = change[rows] > 0
+            _add(table, total, rows[more], change[rows[more]], 1.0)
+            _add(table, total, rows[~more], -change[rows[~more]], -1.0)
+            return OuterSum(total, c, drift)
+    total = np.zeros((p, p), table.dtype, order="F")
+    _add(table, total, active, c[active], 1.0)
+    return OuterSum(total, c, 0)
+
+
+def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: float) -> None:
+    """Add sign Σ c z zᵀ over these rows to the upper triangle."""
+    if not len(rows):
+        return
+    root = None if c.min() == c.max() else np.sqrt(c).astype(table.dtype)
+    factor = sign if root is not None else sign * float(c[0])
+    for some, A in table.gathered(rows):
+        add_gram(total, A if root is None else root[some, None] * A, factor)
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What all columns share: rows, a loss each, the penalty, the objective's relative rounding."""
+
+    table: Table
+    losses: tuple[Loss, ...]
+    alpha: float
+    fit_intercept: bool
+    slack: float
+    ask: Dense
+
+    def part(self, table: Table, k: int) -> "Columns":
+        """Return the problem of one column over some rows."""
+        return replace(self, table=table, losses=(self.losses[k],))
+
+
+class Column(NamedTuple):
+    """One column at a point: coefficients, fit of the rows, objective."""
+
+    theta: Float[Array, " p"]
+    fitted: Float[Array, " n"]
+    value: float
+
+
+def columns_at(problem: Columns, theta: Float[Array, "t p"]) -> list[Column]:
+    """Return the columns at these coefficients, by one pass."""
+    rows = zip(theta, problem.table.image(theta), strict=True)
+    return [_column(problem, k, row, fitted) for k, (row, fitted) in enumerate(rows)]
+
+
+def _column(problem: Columns, k: int, theta: Array, fitted: Array) -> Column:
+    table = problem.table
+    loss = float(weighted(table.w, problem.losses[k].value(table.y[k], fitted)).sum())
+    value = loss + 0.5 * problem.alpha * float(theta[:-1] @ theta[:-1])
+    return Column(theta, fitted, np.inf if np.isnan(value) else value)
+
+
+def gradients_of(problem: Columns, columns: list[Column], live: list[int]) -> Float[Array, "u p"]:
+    """Return the gradients of these columns, by one pass."""
+    y, w = problem.table.y, problem.table.w
+    slopes = [weighted(w, problem.losses[k].slope(y[k], columns[k].fitted)) for k in live]
+    gradients = problem.table.gradients(np.stack(slopes))
+    gradients[:, :-1] += problem.alpha * np.stack([columns[k].theta[:-1] for k in live])
+    gradients[:, -1] *= problem.fit_intercept
+    return gradients
+
+
+def curvatures(problem: Columns, k: int, at: Column) -> Float[Array, " n"]:
+    """Return the second derivatives at the rows, times their weights."""
+    table = problem.table
+    return weighted(table.w, problem.losses[k].curvature(table.y[k], at.fitted))
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+class _Move(NamedTuple):
+    """What the step of column k did: decrease promised or made, active rows, if it led nowhere.
+
+    Of both decreases the larger: where rows become inactive a step makes more than it promised, and
+    so may the next.
+    """
+
+    k: int
+    promise: float
+    decrease: float
+    active: float
+    stuck: bool
+
+
+def take_steps(
+    problem: Columns, columns: list[Column], tol: float, most: int, least: float = 0.0
+) -> tuple[Convergence, list[Step]]:
+    """Take steps in all columns, in place, until each lowers by less than ``tol`` of its value.
+
+    Or of the mean of all values, or of ``least``. At most so many steps.
+    """
+    live, outcome = list(range(len(columns))), Convergence.CONVERGED
+    steps: list[Step] = []
+    factors = _Factors(problem)
+    while live and len(steps) < most:
+        moves = _round(problem, factors, columns, live)
+        value, promised = sum(c.value for c in columns), sum(m.promise for m in moves)
+        steps.append(Step(value, promised, active=max(m.active for m in moves)))
+        mean = max(value / len(columns), least)
+        left = [m for m in moves if m.decrease > tol * max(columns[m.k].value, mean)]
+        outcome = Convergence.ROUNDED if any(m.stuck for m in left) else outcome
+        live = [m.k for m in left if not m.stuck]
+    return (Convergence.MOST_STEPS if live else outcome), steps
+
+
+def _round(
+    problem: Columns, factors: "_Factors", columns: list[Column], live: list[int]
+) -> list[_Move]:
+    """Take a step in each of these columns, in place."""
+    gradients = gradients_of(problem, columns, live)
+    active = [curvatures(problem, k, columns[k]) for k in live]
+    steps = np.stack(
+        [
+            -solved(factors(k, c), gradient[None])[0]
+            for k, c, gradient in zip(live, active, gradients, strict=True)
+        ]
+    )
+    images, moves = problem.table.image(steps), []
+    for k, c, g, d, image in zip(live, active, gradients, steps, images, strict=True):
+        at, promise = columns[k], float(-g @ d) / 2
+        there = moved(problem, k, at, d, image, -2 * promise)
+        rounding = problem.slack * abs(at.value)
+        stuck = not there.value <= at.value + rounding
+        columns[k] = at if stuck else there
+        made = 0.0 if stuck else at.value - there.value - rounding
+        share = np.count_nonzero(c) / len(c)
+        moves.append(_Move(k, promise, max(promise, made), share, stuck))
+    return moves
+
+
+def moved(
+    problem: Columns, k: int, at: Column, d: Array, image: Float[Array, " n"], first: float
+) -> Column:
+    """Go to the least on the way, or all of it where rounding hides that it falls.
+
+    ``first`` is the slope at its start.
+    """
+    loss, y, f, w = problem.losses[k], problem.table.y[k], at.fitted, problem.table.w
+    along, across = float(at.theta[:-1] @ d[:-1]), float(d[:-1] @ d[:-1])
+
+    def slope(length: float) -> float:
+        total = float(weighted(w, loss.slope(y, f + length * image)) @ image)
+        total += problem.alpha * (along + length * across)
+        return math.inf if math.isnan(total) else total
+
+    length = next_best_length(slope, first, FARTHEST) or 1.0
+    return _column(problem, k, at.theta + length * d, f + length * image)
+
+
+class _Factors:
+    """Cholesky factors of all columns' Hessians: keeps these, and the last factor in a round."""
+
+    def __init__(self, problem: Columns) -> None:
+        self._problem = problem
+        self._sums: list[OuterSum | None] = [None] * len(problem.losses)
+        self._factored: tuple[OuterSum, Array] | None = None
+
+    def __call__(self, k: int, c: Float[Array, " n"]) -> Array:
+        """Return the factor of column k; columns of the same curvatures share one."""
+        if self._factored is not None and np.array_equal(self._factored[0].factors, c):
+            self._sums[k] = self._factored[0]
+            return self._factored[1]
+        table = self._problem.table
+        old = self._sums[k] if table.n_features > NARROW else None
+        self._sums[k] = total = changed(table, old, c)
+        self._factored = total, factored(total.total, self._problem)
+        return self._factored[1]
+
+
+def factored(H: Float[Array, "p p"], problem: Columns) -> Float[Array, "p p"]:
+    """Return the upper factor of H + alpha I, and as much more as rounding needs.
+
+    It is in the features' precision where that resolves the penalty.
+    """
+    every, diagonal = np.arange(len(H)), np.diag(H).astype(np.float64) + problem.alpha
+    diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
+    single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
+    potrf = spotrf if single else dpotrf
+    for jitter in JITTERS:
+        shifted = H.astype(np.float32 if single else np.float64, order="F")
+        shifted[every, every] = (1 + jitter) * diagonal
+        if not problem.fit_intercept:
+            shifted[:-1, -1] = 0.0
+        factor, failed = potrf(shifted, lower=0, clean=0, overwrite_a=1)
+        if not failed:
+            return factor
+    return np.diag(np.sqrt(diagonal))
+
+
+def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
+    """Return the solutions for the rows of the right-hand sides."""
+    potrs = spotrs if factor.dtype == np.float32 else dpotrs
+    found, _ = potrs(factor, right.T.astype(factor.dtype), lower=0)
+    return found.T.astype(np.float64)
+
+
+# --- the descent ---------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """Where a descent ended, and what its steps did."""
+
+    columns: list[Column]
+    outcome: Convergence
+    steps: list[Step]
+
+
+def _descended(
+    problem: Columns, start: Float[Array, "t p"] | None, tol: float, max_iter: int
+) -> _Found:
+    columns = _started(problem, tol, max_iter) if start is None else columns_at(problem, start)
+    local = problem.losses[0].has_inactive_rows and problem.table.n_features < problem.ask.wide
+    near = _near(problem, columns) if local else None
+    if near is not None:
+        return _apart(problem, columns, near, tol, max_iter)
+    outcome, steps = take_steps(problem, columns, tol, max_iter)
+    return _Found(columns, outcome, steps)
+
+
+def _started(problem: Columns, tol: float, max_iter: int) -> list[Column]:
+    """Return the columns at the minimum for every 4th row, or near their own from zero."""
+    table, ask = problem.table, problem.ask
+    n, D = len(table.w), table.n_features
+    enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, ask.fewest)
+    few = table.thinned(EVERY) if enough else None
+    if few is None or not np.any(few.w):
+        zero = columns_at(problem, np.zeros((len(table.y), D + 1)))
+        sweeps = problem.losses[0].has_inactive_rows and ask.wide <= D
+        return _swept(problem, zero) if sweeps else zero
+    found = _descended(replace(problem, table=few), None, max(COARSE, tol), max_iter)
+    return columns_at(problem, np.stack([c.theta for c in found.columns]))
+
+
+def _swept(problem: Columns, columns: list[Column]) -> list[Column]:
+    """Take some steps of conjugate gradients, where all Hessians are equal (Polak and Ribière)."""
+    active = [curvatures(problem, k, at) for k, at in enumerate(columns)]
+    if not all(np.array_equal(c, active[0]) for c in active):
+        return columns
+    factor = factored(changed(problem.table, None, active[0]).total, problem)
+    live = list(range(len(columns)))
+    gradients = gradients_of(problem, columns, live)
+    up = solved(factor, gradients)
+    steps = -up
+    for sweep in range(SWEEPS):
+        images, slopes = problem.table.image(steps), (gradients * steps).sum(axis=1).tolist()
+        columns = [moved(problem, k, columns[k], steps[k], images[k], slopes[k]) for k in live]
+        if sweep == SWEEPS - 1:
+            break
+        new = gradients_of(problem, columns, live)
+        before, up = np.maximum((gradients * up).sum(axis=1), TINY), solved(factor, new)
+        turn = np.maximum(((new - gradients) * up).sum(axis=1) / before, 0.0)
+        steps, gradients = turn[:, None] * steps - up, new
+    return columns
+
+
+# --- rows that are active, or nearly so ----------------------------------------------------------
+
+
+class _Near(NamedTuple):
+    """The rows of a column whose distance from being active is ``reach`` at most."""
+
+    rows: Array
+    reach: float
+
+
+def _near(problem: Columns, columns: list[Column]) -> list[_Near] | None:
+    """Return the rows of each column that are active or next to it, None where these are many."""
+    n = len(problem.table.w)
+    near = []
+    for k, at in enumerate(columns):
+        distance = problem.losses[k].distance(problem.table.y[k], at.fitted)
+        many = min(NEAR * (int(np.count_nonzero(distance < 0))) + problem.ask.fewest, n - 1)
+        reach = max(float(np.partition(distance, many)[many]), 0.0)
+        near.append(_Near(distance <= reach, reach))
+    rows = sum(int(np.count_nonzero(m.rows)) for m in near)
+    return near if rows <= problem.ask.most_near * n * len(near) else None
+
+
+def _apart(
+    problem: Columns, columns: list[Column], near: list[_Near], tol: float, max_iter: int
+) -> _Found:
+    """Take each column to its minimum over the rows near it, until others cost next to nothing.
+
+    What these others cost at that minimum bounds what it is above that over all rows.
+    """
+    live, outcome = list(range(len(columns))), Convergence.CONVERGED
+    steps: list[Step] = []
+    while live and len(steps) < max_iter:
+        mean = sum(c.value for c in columns) / len(columns)
+        most = max_iter - len(steps)
+        ends = [_end(problem, k, columns[k], near[k], tol, most, mean) for k in live]
+        resting = sum(c.value for k, c in enumerate(columns) if k not in live)
+        steps += _side_by_side([end.steps for end in ends], resting)
+        thetas = np.stack([end.columns[0].theta for end in ends])
+        left = []
+        for k, end, fitted in zip(live, ends, problem.table.image(thetas), strict=True):
+            beyond, near[k] = _beyond(problem, k, fitted, near[k])
+            columns[k] = Column(end.columns[0].theta, fitted, end.columns[0].value + beyond)
+            outcome = end.outcome if end.outcome is not Convergence.CONVERGED else outcome
+            if beyond > tol * max(columns[k].value, mean):
+                left.append(k)
+        live = left
+    return _Found(columns, Convergence.MOST_STEPS if live else outcome, steps)
+
+
+def _end(
+    problem: Columns, k: int, at: Column, near: _Near, tol: float, most: int, mean: float
+) -> _Found:
+    """Return the minimum of a column over the rows near it."""
+    part = problem.part(problem.table.of(k, np.flatnonzero(near.rows)), k)
+    columns = columns_at(part, at.theta[None])
+    outcome, steps = take_steps(part, columns, tol, most, mean)
+    share = len(part.table.w) / len(problem.table.w)
+    return _Found(columns, outcome, [step._replace(active=share * step.active) for step in steps])
+
+
+def _beyond(
+    problem: Columns, k: int, fitted: Float[Array, " n"], near: _Near
+) -> tuple[float, _Near]:
+    """Return what the rows that were left out cost, and the rows near now beside those before."""
+    loss, y, w = problem.losses[k], problem.table.y[k], problem.table.w
+    distance = loss.distance(y, fitted)
+    out = np.flatnonzero((distance < 0) & ~near.rows)
+    cost = float(weighted(w[out], loss.value(y[out], fitted[out])).sum()) if len(out) else 0.0
+    return cost, _Near(near.rows | (distance <= near.reach), near.reach) if cost else near
+
+
+def _side_by_side(ends: list[list[Step]], resting: float) -> list[Step]:
+    """Return the steps of columns that went each by itself, as if all had gone at once."""
+    out: list[Step] = []
+    for row in zip_longest(*ends):
+        values = [(step or end[-1]).objective for step, end in zip(row, ends, strict=True)]
+        taken = [step for step in row if step]
+        promise, active = sum(s.decrease for s in taken), max(s.active for s in taken)
+        out.append(Step(resting + sum(values), promise, active=active))
+    return out

@@ -1,0 +1,181 @@
+"""Minimise a sum of convex losses on features, by the algorithm that suits or is asked for.
+
+    minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
+
+How it is used::
+
+    features = Features(phi, blocks, dtype)      # re-iterable blocks (Z, y, w, start)
+    found = minimise(features, SquaredHinge(), 1 / C, targets=lambda y: indicators(y, K))
+    f = Z @ found.coef + found.intercept
+    if not found.outcome.good: warnings.warn(str(found.outcome), SolutionWarning)
+    print(found.algorithm)                       # Newton(steps=Dense(...))
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bochner._core.shapes import Array
+from bochner.errors import InvalidInput
+from bochner.solvers.convex import conjugate_gradients, dense, smoothing
+from bochner.solvers.convex.conjugate_gradients import Sums
+from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.optimum import (
+    Algorithm,
+    ConjugateGradients,
+    Dense,
+    Newton,
+    Optimum,
+    Smoothed,
+)
+from bochner.solvers.convex.problem import Problem, Rows, State, optimum, read
+
+#: Dense Hessians are the faster to so many features where inactive rows are left out ...
+MOST_ACTIVE = 2048
+
+#: ... to so many where all rows are active, and to so many numbers of all columns.
+MOST_ALL = 128
+MOST_CELLS = 1 << 26
+
+
+def minimise(
+    rows: Rows,
+    loss: Loss,
+    alpha: float,
+    *,
+    fit_intercept: bool = True,
+    start: Optimum | None = None,
+    moments: Sums | None = None,
+    targets: Callable[[Array], Array] | None = None,
+    algorithm: Algorithm | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+) -> Optimum:
+    """Minimise Σ w ℓ(y, Zβ + b) + (alpha/2) ‖β‖², each column for itself or all jointly.
+
+    Parameters
+    ----------
+    rows : Rows
+        Re-iterable blocks (Z, y, w, start), with attributes ``cached`` and ``n_features``.
+    loss : Loss
+    alpha : float
+        Penalty, not negative; 1/C.
+    fit_intercept : bool, default True
+        Whether b is fitted, without penalty.
+    start : Optimum, optional
+        Where to start from; default zero, from where the first step of a squared hinge is to the
+        ridge solution.
+    moments : Sums, optional
+        Of all rows: they precondition every step of conjugate gradients, which pays where features
+        are not kept in memory. By default, and where a loss is smoothed, a few thousand rows do,
+        drawn by their curvature.
+    targets : callable, optional
+        From the blocks' y to the (b, t) numbers that the loss compares; default y itself.
+    algorithm : Newton or Smoothed, optional
+        Default: that of :func:`algorithm_for`.
+    tol : float, default 1e-4
+        The last step promised to lower the objective by less than this share of it (what is left
+        after it is far less); smoothing leaves no more than this share open.
+    max_iter : int, default 100
+        Newton steps at most; where a width goes to zero, for each width.
+
+    Returns
+    -------
+    Optimum
+
+    Notes
+    -----
+    Memory O(n t) beside the features. Time a step: one pass of 4 n D t operations, and as many
+    again for a product with the Hessian, on active rows; O(D³) where a preconditioner is made. With
+    dense Hessians memory is O(t D²) more, and a step takes O(a D² + D³) a column beside the pass, a
+    rows of changed curvature.
+    """
+    problem = read(rows, loss, alpha, fit_intercept, targets)
+    if algorithm is None:
+        algorithm = algorithm_for(
+            loss,
+            rows.n_features,
+            problem.n_columns,
+            penalised=alpha > 0,
+            cached=rows.cached and moments is None,
+        )
+    found = solve(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter, moments=moments)
+    return optimum(problem, found)
+
+
+def algorithm_for(
+    loss: Loss, n_features: int, n_columns: int, *, penalised: bool, cached: bool
+) -> Algorithm:
+    """Return the algorithm that is likely to be the fastest.
+
+    Dense Hessians where features are in memory and not too many, a column is a problem of its own
+    and has a penalty; more features pay where inactive rows are left out of the Hessian. Else
+    conjugate gradients. Nonsmooth losses are smoothed.
+    """
+    few_active = loss.has_inactive_rows or loss.nonsmooth
+    few = n_features <= (MOST_ACTIVE if few_active else MOST_ALL)
+    fits = n_columns * n_features**2 <= MOST_CELLS
+    if few and fits and cached and penalised and not loss.joint:
+        return Smoothed() if loss.nonsmooth else Newton(Dense())
+    steps = Newton(ConjugateGradients())
+    return Smoothed(steps) if loss.nonsmooth else steps
+
+
+def solve(
+    problem: Problem,
+    start: State | Optimum | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    algorithm: Algorithm | None = None,
+    moments: Sums | None = None,
+) -> State:
+    """Return the minimum with the rows' numbers there; see :func:`minimise`.
+
+    ``algorithm`` is that of learners of numbers by default, who weigh each column's rows for
+    itself, and whose weights and copies of rows agree to more digits than products with Hessians
+    give: dense Hessians, summed anew in each step.
+    """
+    algorithm = algorithm or (Smoothed() if problem.loss.nonsmooth else Newton(Dense(False)))
+    at = _state(start) if isinstance(start, Optimum) else start
+    _check(problem, algorithm)
+    match algorithm:
+        case Newton(Dense(updated=True)):
+            return dense.descend(problem, at, algorithm, tol, max_iter)
+        case Newton(ConjugateGradients()):
+            args = (problem, at, algorithm, tol, max_iter)
+            return conjugate_gradients.descend(*args, moments)
+        case Smoothed(Newton(ConjugateGradients())):
+            return smoothing.narrow(problem, at, algorithm, tol, max_iter)
+        case _:
+            return smoothing.descend(problem, at, algorithm, tol, max_iter)
+
+
+def _state(found: Optimum) -> State:
+    far = np.full(len(found.intercept), np.inf)
+    return State(found.coef, found.intercept, np.empty((0, len(far))), far, far)
+
+
+def _check(problem: Problem, algorithm: Algorithm) -> None:
+    """Refuse an algorithm that does not minimise such a problem."""
+    loss, smoothed = problem.loss, isinstance(algorithm, Smoothed)
+    if loss.nonsmooth != smoothed:
+        need, instead = (
+            ("a smooth", "Smoothed()") if loss.nonsmooth else ("a nonsmooth", "Newton()")
+        )
+        raise InvalidInput(
+            f"minimise: {algorithm!r} needs {need} loss; got {loss!r}. Take {instead}."
+        )
+    steps = algorithm.newton.steps if isinstance(algorithm, Smoothed) else algorithm.steps
+    if not isinstance(steps, Dense):
+        return
+    if loss.joint or (steps.updated and not np.all(problem.alpha)):
+        raise InvalidInput(
+            "minimise: dense Hessians need a penalty above zero and a loss of single columns; got "
+            f"alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
+        )
+    if smoothed and steps.updated:
+        raise InvalidInput(
+            "minimise: multipliers need Hessians that are summed anew; got "
+            f"{algorithm!r}. Take Smoothed(Newton(Dense(updated=False)))."
+        )

@@ -1,0 +1,453 @@
+"""What is minimised, what it is made of by passes over rows, and lines along which it falls.
+
+For every column of targets, f = Zβ + b:
+
+    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) ‖β‖² + drift·b
+
+Parameters are (t, D + 1): a row of coefficients, and the intercept, for each column.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from scipy.linalg.blas import dgemv, sgemv
+
+from bochner._core.blas import product
+from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import inner
+from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
+
+#: Least that is divided by, or that a diagonal is taken for.
+TINY = 1e-300
+
+#: Rounding of the objective, relative, for each precision of the features.
+ROUNDING = {"float32": 1e-7, "float64": 1e-13}
+
+#: Rows that are worked on at once where no features are needed.
+ROWS_AT_ONCE = 1 << 15
+
+#: Share of the first slope that is next to none, and how often a length is doubled at most.
+ENOUGH, DOUBLINGS = 0.1, 20
+
+S = TypeVar("S")
+
+
+# --- rows, and sums over them --------------------------------------------------------------------
+
+
+class RowBlock(Protocol):
+    """Consecutive rows of features: Z (b, D), y, w (b,) or None, and the number of the first."""
+
+    @property
+    def Z(self) -> Array: ...
+    @property
+    def y(self) -> Any: ...
+    @property
+    def w(self) -> Any: ...
+    @property
+    def start(self) -> int: ...
+
+
+class Rows(Protocol):
+    """Features that can be read again and again; ``cached``: without being computed again."""
+
+    @property
+    def cached(self) -> bool: ...
+    @property
+    def n_features(self) -> int: ...
+    def __iter__(self) -> Iterator[RowBlock]: ...
+
+
+class Summand(Protocol[S]):
+    """What one pass over rows makes, and how it adds."""
+
+    def zero(self) -> S: ...
+    def add(self, total: S, block: RowBlock) -> S: ...
+    def merge(self, a: S, b: S) -> S: ...
+
+
+def total(summand: Summand[S], rows: Rows) -> S:
+    """Return the sum over all rows, by one pass."""
+    out = summand.zero()
+    for block in rows:
+        out = summand.add(out, block)
+    return out
+
+
+def places(block: RowBlock) -> slice:
+    """Return where the rows of a block are among all."""
+    return slice(block.start, block.start + len(block.Z))
+
+
+def forward(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> Float[Array, "b t"]:
+    """Return Z β + b in float64; one or two columns as products with vectors."""
+    coef = theta[:, :-1].astype(Z.dtype)
+    if len(coef) > 2:
+        return product(Z, coef.T) + theta[:, -1]
+    gemv = sgemv if Z.dtype == np.float32 else dgemv
+    return np.stack([gemv(1.0, Z.T, c, trans=1) for c in coef], axis=1) + theta[:, -1]
+
+
+def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t p"]:
+    """Return [Z 1]ᵀ R, transposed, in float64."""
+    right = np.ascontiguousarray(R.T, dtype=Z.dtype)
+    if len(right) > 2:
+        sums = product(right, Z)
+    else:
+        gemv = sgemv if Z.dtype == np.float32 else dgemv
+        sums = np.stack([gemv(1.0, Z.T, r) for r in right])
+    return np.column_stack([sums.astype(np.float64), R.sum(axis=0)])
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Σ sᵢ [zᵢ 1] for each column of the slopes s, (t, p)."""
+
+    slopes: Float[Array, "n t"]
+    n_features: int
+
+    def zero(self) -> Float[Array, "t p"]:
+        return np.zeros((self.slopes.shape[1], self.n_features + 1))
+
+    def add(self, total: Array, block: RowBlock) -> Float[Array, "t p"]:
+        total += backward(block.Z, self.slopes[places(block)])
+        return total
+
+    def merge(self, a: Array, b: Array) -> Float[Array, "t p"]:
+        return a + b
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Z β + b at all rows, (n, t): each row adds its own."""
+
+    theta: Float[Array, "t p"]
+    n_rows: int
+
+    def zero(self) -> Float[Array, "n t"]:
+        return np.zeros((self.n_rows, len(self.theta)))
+
+    def add(self, total: Array, block: RowBlock) -> Float[Array, "n t"]:
+        total[places(block)] = forward(block.Z, self.theta)
+        return total
+
+    def merge(self, a: Array, b: Array) -> Float[Array, "n t"]:
+        return a + b
+
+
+# --- the problem ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is minimised.
+
+    Attributes
+    ----------
+    rows : Rows
+    y : (n, t) float64, or what ``encode`` makes that of
+    w : (n, 1) or (n, t) float64
+        Weights, zero or above; with t columns each target has its own, as in cross-validation.
+    loss : Loss
+        Convex in f.
+    alpha : float or (t,)
+        Zero or above; one for all columns or one each.
+    fit_intercept : bool
+        Whether b is fitted, or zero.
+    drift : float
+        Slope of the objective in b.
+    value : float or (t,)
+        What one is worth in the objective that is reported, where y is in other units.
+    encode : callable, optional
+        From some rows of y to the (b, t) numbers that the loss compares: class numbers take a
+        K-th of the memory of their targets.
+    """
+
+    rows: Rows
+    y: Array
+    w: Float[Array, "n t"]
+    loss: Loss
+    alpha: Any
+    fit_intercept: bool = True
+    drift: float = 0.0
+    value: Any = 1.0
+    encode: Callable[[Array], Array] | None = None
+
+    def targets(self, rows: slice = slice(None)) -> Float[Array, "b t"]:
+        """Return what the loss compares with, for these rows."""
+        y = self.y[rows]
+        return y.reshape(len(y), -1) if self.encode is None else self.encode(y)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of targets, t."""
+        return self.targets(slice(0, 1)).shape[1]
+
+    @property
+    def first(self) -> RowBlock:
+        """The first rows."""
+        return next(iter(self.rows))
+
+    def chunks(self) -> Iterator[slice]:
+        """Give the rows, some at a time."""
+        n = len(self.w)
+        return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
+
+
+def read(
+    rows: Rows,
+    loss: Loss,
+    alpha: float,
+    fit_intercept: bool = True,
+    encode: Callable[[Array], Array] | None = None,
+) -> Problem:
+    """Return the problem of rows whose blocks hold y and w, by one pass."""
+    ys, ws = [], []
+    for block in rows:
+        ys.append(np.asarray(block.y, np.float64))
+        ws.append(np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64))
+    w = np.concatenate(ws)[:, None]
+    return Problem(rows, np.concatenate(ys), w, loss, alpha, fit_intercept, encode=encode)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A point on the way to the minimum, with all that a neighbouring problem can start from.
+
+    Attributes
+    ----------
+    coef : (D, t) float64
+    intercept : (t,) float64
+    fitted : (n, t) float64
+        f at the rows.
+    value : (t,) float64
+        Loss and penalty of each column, of a joint loss in the first.
+    gap : (t,) float64
+        What the objective is above its least value at most; zero where the loss is smooth.
+    multipliers : (n, t) float64 or None
+        Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row,
+        with alpha β = −Σ wᵢ uᵢ zᵢ.
+    width : float
+        δ, over which a slope that jumps is spread.
+    algorithm : Algorithm or None
+        What led here.
+    outcome : Convergence
+    steps : tuple of Step
+    """
+
+    coef: Float[Array, "D t"]
+    intercept: Float[Array, " t"]
+    fitted: Float[Array, "n t"]
+    value: Float[Array, " t"]
+    gap: Float[Array, " t"]
+    multipliers: Float[Array, "n t"] | None = None
+    width: float = 0.0
+    algorithm: Algorithm | None = None
+    outcome: Convergence = Convergence.MOST_STEPS
+    steps: tuple[Step, ...] = ()
+
+    def moved(self, length: Array, step: Float[Array, "t p"], image: Array) -> "State":
+        """Return the point so far along the steps; its value is to be found."""
+        return replace(
+            self,
+            coef=self.coef + length * step[:, :-1].T,
+            intercept=self.intercept + length * step[:, -1],
+            fitted=self.fitted + length * image,
+        )
+
+    def at(self, columns: Array) -> "State":
+        """Return the part of these columns."""
+        u = self.multipliers
+        return replace(
+            self,
+            coef=self.coef[:, columns],
+            intercept=self.intercept[columns],
+            fitted=self.fitted[:, columns],
+            value=self.value[columns],
+            gap=self.gap[columns],
+            multipliers=None if u is None else u[:, columns],
+        )
+
+    @property
+    def theta(self) -> Float[Array, "t p"]:
+        """Coefficients and intercept, a row for each column."""
+        return np.column_stack([self.coef.T, self.intercept])
+
+
+def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
+    """Return what was found, without the rows' numbers.
+
+    Where its targets are in ``units``, coefficients are for those in units of one, at this alpha.
+    """
+    with np.errstate(over="ignore"):
+        least = float((problem.value * (at.value + problem.drift * at.intercept)).sum())
+        gap = float((problem.value * at.gap).sum())
+    return Optimum(
+        units * at.coef,
+        units * problem.loss.centred(at.intercept),
+        problem.alpha if alpha is None else alpha,
+        least,
+        gap,
+        at.outcome,
+        history_of(at.steps),
+        at.algorithm,
+    )
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """The objective of some columns along a direction; no passes over features.
+
+    Attributes
+    ----------
+    problem : Problem
+    loss : Loss
+    columns : (u,)
+    theta : (u, p)
+        Where it starts.
+    fitted : (n, u)
+        Where the loss is looked at there: f, or f moved by multipliers.
+    direction : (u, p)
+    image : (n, u)
+        What f moves by.
+    """
+
+    problem: Problem
+    loss: Loss
+    columns: Array
+    theta: Float[Array, "u p"]
+    fitted: Float[Array, "n u"]
+    direction: Float[Array, "u p"]
+    image: Float[Array, "n u"]
+
+    def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
+        """Return the slope of each column at this share of the way; infinite past all numbers."""
+        problem, joint = self.problem, self.loss.joint
+        here, d = self.theta[:, :-1] + length[:, None] * self.direction[:, :-1], self.direction
+        along = problem.alpha * inner(here, d[:, :-1], joint) + problem.drift * d[:, -1]
+        sums = np.zeros(len(length))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in problem.chunks():
+                f, y = self.fitted[rows] + length * self.image[rows], problem.targets(rows)
+                slope = self.loss.slope(y[:, self.columns], f)
+                sums += weighted(problem.w[rows], slope * self.image[rows]).sum(axis=0)
+        sums = np.full(len(length), sums.sum()) if joint else sums
+        return np.where(np.isfinite(sums), sums, np.inf) + along
+
+    def least(self, doublings: int = DOUBLINGS) -> Float[Array, " u"]:
+        """Return the lengths of the least values; see :func:`best_length`."""
+        return best_length(self.slopes, len(self.columns), doublings)
+
+
+Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
+
+
+class _Bracket(NamedTuple):
+    """Lengths below and above the best one, and the slopes there, one a target."""
+
+    low: Array
+    high: Array
+    at_low: Array
+    at_high: Array
+
+
+def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[Array, " t"]:
+    """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
+
+    ``slope`` takes and gives ``count`` numbers, one a target, and rises in each. From one the
+    length is doubled until the function rises, so often at most, then sought between.
+    """
+    zero = np.zeros(count)
+    first = slope(zero)
+    falls = first < 0
+    b = _Bracket(zero, zero + 1, first, slope(zero + 1))
+    for _ in range(doublings):
+        short = falls & (b.at_high < ENOUGH * first)
+        if not np.any(short):
+            break
+        far = np.where(short, 2 * b.high, b.high)
+        low, at_low = np.where(short, b.high, b.low), np.where(short, b.at_high, b.at_low)
+        b = _Bracket(low, far, at_low, slope(far))
+    between = falls & (b.at_high > 0)
+    enough = np.where(between, ENOUGH * np.abs(first), np.inf)
+    return np.where(falls, _root(slope, b, enough), 0.0)
+
+
+def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
+    """Return where a rising function is within ``enough`` of zero: secants and bisection."""
+    best: Array = b.high
+    value: Array = b.at_high
+    for turn in range(40):
+        open_ = np.abs(value) > enough
+        if not np.any(open_):
+            break
+        rise = b.at_high - b.at_low
+        secant = b.low - b.at_low * (b.high - b.low) / np.where(rise > 0, rise, 1)
+        halve = (turn % 3 == 2) | ~np.isfinite(rise) | (rise <= 0)
+        best = np.where(open_, np.where(halve, (b.low + b.high) / 2, secant), best)
+        value = np.where(open_, slope(best), value)
+        left = open_ & (value < 0)
+        right = open_ & ~left
+        b = _Bracket(
+            np.where(left, best, b.low),
+            np.where(right, best, b.high),
+            np.where(left, value, b.at_low),
+            np.where(right, value, b.at_high),
+        )
+    return best
+
+
+def next_best_length(slope: Callable[[float], float], first: float, most: float) -> float:
+    """Return where one slope is a tenth of ``first``, its value at zero, or less; ``most`` at most.
+
+    The same as :func:`best_length` of a step whose slope at its start is known, by numbers instead
+    of arrays: from one by secants, between a length that is too short and one that is too long.
+    Zero where the slope is not below zero, or stays what it is by rounding.
+    """
+    if not first < 0:
+        return 0.0
+    low, at_low, high, at_high = 0.0, first, math.inf, math.inf
+    length = 1.0
+    for turn in range(40):
+        value = slope(length)
+        if abs(value) <= -ENOUGH * first or (value < 0 and length >= most):
+            break
+        if value < 0:
+            low, at_low = length, value
+        else:
+            high, at_high = length, value
+        if high == math.inf:
+            length = min(low * min(first / min(first - at_low, -1e-300), 2.0), most)
+        elif at_high == math.inf or turn % 3 == 2:
+            length = (low + high) / 2
+        else:
+            length = low - at_low * (high - low) / (at_high - at_low)
+    return length
+
+
+def best_constant(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n t"]) -> Float[Array, " t"]:
+    """Return the constants of least loss: by doubling about zero, then by halving."""
+
+    def slope(b: Array) -> Float[Array, " t"]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = (w * loss.slope(y, np.broadcast_to(b, y.shape))).sum(axis=0)
+        return np.nan_to_num(total, nan=np.inf, posinf=np.inf)
+
+    low, high = -np.ones(y.shape[1]), np.ones(y.shape[1])
+    least = 1e-12 * w.sum(axis=0)
+    for _ in range(100):
+        falls, rises = slope(high) < -least, slope(low) > least
+        if not np.any(falls | rises):
+            break
+        low, high = np.where(rises, 2 * low, low), np.where(falls, 2 * high, high)
+    for _ in range(64):
+        middle = (low + high) / 2
+        up = slope(middle) < 0
+        low, high = np.where(up, middle, low), np.where(up, high, middle)
+    return (low + high) / 2

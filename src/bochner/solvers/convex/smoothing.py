@@ -1,0 +1,341 @@
+"""Losses whose slopes jump, smoothed: about multipliers, or over a width that goes to zero.
+
+About multipliers, one a row (:func:`descend`), the loss is replaced by a smooth one of width δ
+about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact.
+Each subproblem is solved by Newton steps, whose Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for
+rows within δ of a jump: few of them, once δ has shrunk. This is the augmented Lagrangian method
+with semismooth Newton steps of Li, Sun and Toh (2018), on features. For piecewise linear losses it
+ends after finitely many steps, and the duality gap
+
+    Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − uᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δ·slope,
+
+bounds what the answer lacks of the least value. Smooth losses take the same steps, with neither
+widths nor multipliers. A step reads the features twice: for gradient and Hessian, and for its
+image Zd, with which the length of the step is found on n numbers.
+
+Without multipliers (:func:`narrow`), δ goes to zero until Σ w (ℓ − ℓ_δ), which bounds what the
+solution is above the minimum, is small beside the objective (Nesterov 2005).
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve
+
+from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import conjugate_gradients
+from bochner.solvers.convex.conjugate_gradients import (
+    Descent,
+    Point,
+    from_rows,
+    point_at,
+    theta_of,
+    values,
+)
+from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.optimum import Algorithm, Convergence, Smoothed, Step
+from bochner.solvers.convex.problem import (
+    TINY,
+    Gradients,
+    Images,
+    Line,
+    Problem,
+    RowBlock,
+    State,
+    backward,
+    best_constant,
+    forward,
+    places,
+    total,
+)
+
+#: Width of the next subproblem about multipliers, as a share of the last one's.
+HALVED = 0.5
+
+#: A subproblem is solved to this share of the duality gap, or of the tolerance.
+INNER = 0.1
+
+#: Gains below this share of loss and penalty may be rounding.
+NOISE = 1e-9
+
+#: Steps that gain next to nothing before rounding is blamed.
+PATIENCE = 3
+
+#: Width where a descent starts from the end of another.
+AGAIN = 0.1
+
+#: Rows of a block, at most, that are added up in float64 where the features are float32.
+FEW_IN_FLOAT64 = 64
+
+#: Factor between one width and the next without multipliers.
+NARROWER = 0.2
+
+#: A width is left when its own minimum is known to this share, times the width: the next one moves
+#: it by more.
+TRACKING = 1e-3
+
+
+# --- about multipliers ---------------------------------------------------------------------------
+
+
+def descend(
+    problem: Problem, start: State | None, algorithm: Algorithm, tol: float, max_iter: int
+) -> State:
+    """Return the minimum and the rows' numbers there, from a start or from the best constant.
+
+    Ends where the duality gap, and the gain of a further step, are at most ``tol`` of loss and
+    penalty. Time O(n D + a D² + D³) a step and target, a the rows within δ of a jump (all, for
+    smooth losses). Memory O(t D²), and a few numbers for each row and target.
+    """
+    problem = replace(problem, y=problem.targets(), encode=None)
+    at, steps, idle = _started(problem, start), [], 0
+    local = _local(problem, at)
+    outcome = Convergence.MOST_STEPS
+    for _ in range(max_iter):
+        before = local
+        at, gain = _newton_step(problem, at, before)
+        local = _local(problem, at)
+        solved = bool(np.all(gain <= INNER * np.maximum(local.gap, tol)))
+        steps.append(_step(problem, at, before, local, gain))
+        idle = 0 if solved else idle + bool(gain.max() < NOISE)
+        if solved and np.all(local.gap <= tol):
+            outcome = Convergence.CONVERGED
+            break
+        if idle >= PATIENCE:
+            outcome = Convergence.ROUNDED
+            break
+        if solved:
+            at = replace(at, multipliers=local.slope, width=HALVED * at.width)
+            local = _local(problem, at)
+    found = replace(at, algorithm=algorithm, outcome=outcome, steps=tuple(steps))
+    return valued(problem, found, local)
+
+
+def valued(problem: Problem, at: State, local: "_Local | None" = None) -> State:
+    """Return a point with its value and duality gap."""
+    local = local or _local(problem, at)
+    with np.errstate(over="ignore"):
+        return replace(at, value=local.size, gap=local.gap * local.size)
+
+
+def _step(problem: Problem, at: State, before: "_Local", after: "_Local", gain: Array) -> Step:
+    width = at.width if problem.loss.nonsmooth else 0.0
+    active = float(np.count_nonzero(before.curvature) / before.curvature.size)
+    with np.errstate(over="ignore"):
+        objective = float((problem.value * (after.size + problem.drift * at.intercept)).sum())
+        decrease = float((problem.value * gain * before.size).sum())
+    return Step(objective, decrease, 0, active, width)
+
+
+class _Local(NamedTuple):
+    """The rows at one point: slope and curvature of the (smoothed) loss, and the duality gap."""
+
+    slope: Float[Array, "n t"]
+    curvature: Float[Array, "n t"]
+    gap: Float[Array, " t"]
+    size: Float[Array, " t"]
+
+
+def _local(problem: Problem, at: State) -> _Local:
+    """Return what a step needs to know of the rows; the gap is a share of loss and penalty."""
+    loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
+    value = loss.value(y, f)
+    size = weighted(w, value).sum(axis=0) + 0.5 * problem.alpha * (at.coef**2).sum(axis=0)
+    size = np.maximum(size, TINY)
+    if not loss.nonsmooth:
+        return _Local(loss.slope(y, f), loss.curvature(y, f), 0 * size, size)
+    smooth, c = _smoothed(problem, at)
+    slope = smooth.slope(y, c)
+    nearest = c - at.width * slope
+    short = value - loss.value(y, nearest) - slope * (f - nearest)
+    gap = (w * np.maximum(short, 0.0)).sum(axis=0)
+    return _Local(slope, smooth.curvature(y, c), gap / size, size)
+
+
+def _smoothed(problem: Problem, at: State) -> tuple[Loss, Float[Array, "n t"]]:
+    """Return the loss of a subproblem, and where it is looked at."""
+    loss = problem.loss
+    if not loss.nonsmooth or at.multipliers is None:
+        return loss, at.fitted
+    return loss.smooth(at.width), at.fitted + at.width * at.multipliers
+
+
+def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Float[Array, " t"]]:
+    """Return the point after a step, and what it promised to gain, as a share."""
+    D, y = problem.rows.n_features, problem.y
+    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
+    gradient, sums = total(GradientsAndHessians(slopes, curvatures, D), problem.rows)
+    gradient[:, :-1] += (problem.alpha * at.coef).T
+    gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
+    alphas = np.broadcast_to(problem.alpha, len(sums))
+    farthest = 100 * (1 + np.ptp(y - at.fitted, axis=0))
+    steps = np.stack(
+        [
+            _direction(mirror(H), g, alpha, far, problem.fit_intercept)
+            for H, g, alpha, far in zip(sums, gradient, alphas, farthest, strict=True)
+        ]
+    )
+    image = total(Images(steps, len(y)), problem.rows)
+    gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
+    loss, fitted = _smoothed(problem, at)
+    line = Line(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
+    return at.moved(line.least(), steps, image), gain
+
+
+@dataclass(frozen=True, eq=False)
+class GradientsAndHessians:
+    """Σ sᵢ [zᵢ 1] and the upper triangles of Σ cᵢ [zᵢ 1]ᵀ [zᵢ 1], for each column of s and c."""
+
+    slopes: Float[Array, "n t"]
+    curvatures: Float[Array, "n t"]
+    n_features: int
+
+    def zero(self) -> tuple[Float[Array, "t p"], list[Float[Array, "p p"]]]:
+        t, p = self.slopes.shape[1], self.n_features + 1
+        return np.zeros((t, p)), [np.zeros((p, p), order="F") for _ in range(t)]
+
+    def add(self, total: tuple[Array, list[Array]], block: RowBlock) -> tuple[Array, list[Array]]:
+        gradient, hessians = total
+        rows = places(block)
+        gradient += backward(block.Z, self.slopes[rows])
+        for H, c in zip(hessians, self.curvatures[rows].T, strict=True):
+            _add_active(H, block.Z, c)
+        return gradient, hessians
+
+    def merge(self, a: tuple[Array, list[Array]], b: tuple[Array, list[Array]]) -> tuple:
+        return a[0] + b[0], [mine + other for mine, other in zip(a[1], b[1], strict=True)]
+
+
+def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
+    """Add the rows with c > 0."""
+    kept = np.flatnonzero(c > 0)
+    if not len(kept):
+        return
+    A = np.empty((len(kept), len(H)), Z.dtype if len(kept) > FEW_IN_FLOAT64 else np.float64)
+    A[:, :-1] = Z[kept]
+    A[:, -1] = 1
+    A *= np.sqrt(c[kept])[:, None]
+    if A.dtype == np.float64:
+        add_gram(H, A)
+        return
+    part = np.zeros(H.shape, A.dtype, order="F")
+    add_gram(part, A)
+    H += part
+
+
+def _direction(
+    H: Float[Array, "p p"], gradient: Float[Array, " p"], alpha: float, farthest: float, free: bool
+) -> Float[Array, " p"]:
+    """Return −(H + alpha I)⁻¹ times the gradient, alpha for the features only.
+
+    The intercept moves by about ``farthest`` at most where no row holds it, and not at all unless
+    it is free. H is overwritten.
+    """
+    p = len(H)
+    H[np.arange(p - 1), np.arange(p - 1)] += alpha
+    H[-1, -1] = max(H[-1, -1], abs(gradient[-1]) / farthest, TINY)
+    if not free:
+        H[-1, :-1] = H[:-1, -1] = 0
+    diagonal = np.diag(H).copy()
+    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
+        H[np.arange(p), np.arange(p)] = (1 + jitter) * diagonal
+        try:
+            return -cho_solve(cho_factor(H, lower=True), gradient)
+        except LinAlgError:
+            continue
+    return -gradient / diagonal
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+
+def _started(problem: Problem, at: State | None) -> State:
+    if at is None:
+        return constant(problem)
+    if at.multipliers is not None:
+        return at
+    fitted = total(Images(at.theta, len(problem.w)), problem.rows)
+    slope = problem.loss.slope(problem.targets(), fitted)
+    return replace(at, fitted=fitted, multipliers=slope, width=AGAIN)
+
+
+def constant(problem: Problem) -> State:
+    """Return β = 0, the best constant, and a width as wide as the residuals are spread."""
+    y = problem.targets()
+    t = y.shape[1]
+    b = best_constant(problem.loss, y, problem.w) if problem.fit_intercept else np.zeros(t)
+    none, far = np.zeros((problem.rows.n_features, t)), np.full(t, np.inf)
+    fitted = np.tile(b, (len(y), 1))
+    return State(none, b, fitted, far, far, np.zeros(y.shape), spread(y - b, problem.w))
+
+
+def spread(r: Float[Array, "n t"], w: Float[Array, "n t"]) -> float:
+    """Return the weighted mean of |r|, or 1 where that is zero: a width to start from."""
+    w = np.broadcast_to(w, r.shape)
+    return float((w * np.abs(r)).sum() / w.sum()) or 1.0
+
+
+def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
+    """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
+    gradients = Gradients(problem.w * u, problem.rows.n_features)
+    theta = -total(gradients, problem.rows) / problem.alpha
+    theta[:, -1] = 0.0
+    fitted, far = total(Images(theta, len(u)), problem.rows), np.full(len(theta), np.inf)
+    return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
+
+
+# --- widths that go to zero ----------------------------------------------------------------------
+
+
+def narrow(
+    problem: Problem, start: State | None, algorithm: Smoothed, tol: float, max_iter: int
+) -> State:
+    """Let the width go to zero until the smoothed minimum meets the objective."""
+    descent = Descent(problem, algorithm.newton.steps, None, max_iter)
+    theta, loss, columns = theta_of(problem, start), problem.loss, np.arange(problem.n_columns)
+    block = problem.first
+    targets = problem.targets(places(block))
+    width = loss.first_width(targets, forward(block.Z, theta)) or 1.0
+    while True:
+        smooth = loss.smooth(width)
+        point, outcome = descent.run(smooth, theta, max(0.1 * tol, TRACKING * width), width)
+        least, below = (
+            float(v[0] if loss.joint else v.sum())
+            for v in (
+                values(problem, one, point.theta, point.fitted, columns) for one in (loss, smooth)
+            )
+        )
+        gap = least - below
+        # Narrower widths than this are lost in the rounding of the fit.
+        lost = width < 10 * descent.rounding
+        if gap <= tol * least or not outcome.good or lost:
+            lost = lost and outcome.good and gap > tol * least
+            return descent.state(point, Convergence.ROUNDED if lost else outcome, algorithm, gap)
+        theta = _followed(descent, smooth, point, width)
+        width = NARROWER * width
+
+
+def _followed(descent: Descent, loss: Loss, point: Point, width: float) -> Float[Array, "t p"]:
+    """Return where the minimum goes when the width shrinks, if the same rows stay active.
+
+    Their slopes are in proportion to 1/δ, and so is their part of H: then one solution of
+    (alpha I + H_active/s) d = −(1/s − 1) ∇_active is where it goes, s being the factor of δ.
+    """
+    problem, columns = descent.problem, np.arange(len(point.theta))
+    hessian = descent.hessian(loss, point, columns, width, 1 / NARROWER)
+    grows = np.empty(point.fitted.shape)
+    for rows in problem.chunks():
+        grows[rows] = loss.width_slope(problem.targets(rows), point.fitted[rows])
+    gradients = Gradients(weighted(problem.w, grows), problem.rows.n_features)
+    right = (1 - 1 / NARROWER) * total(gradients, problem.rows)
+    if not problem.fit_intercept:
+        right[:, -1] = 0.0
+    shares = np.full(len(columns), descent.ask.last_share)
+    most, inverse = descent.ask.most_products, from_rows(hessian, apart=True)
+    found = conjugate_gradients(hessian, right, inverse, shares, most, loss.joint)
+    narrower = loss.smooth(NARROWER * width)
+    moved = point_at(problem, narrower, point.theta + found.solution, columns)
+    stays = values(problem, narrower, point.theta, point.fitted, columns)
+    return np.where((moved.value < stays)[:, None], moved.theta, point.theta)
