@@ -81,9 +81,8 @@ if TYPE_CHECKING:
     from bochner.persist import load, save
     from bochner.planner.estimators import Plan, plan
     from bochner.report import ModelReport, report_model
-    from bochner.selection.descent import Enough
-    from bochner.selection.tuning import Tuning
-    from bochner.selection.width import Tolerance, draw, enough, required_features
+    from bochner.selection.record import Tuning
+    from bochner.selection.width import Tolerance, draw, required_features
     from bochner.solvers.convex.losses import CustomLoss, Huber
     from bochner.sums.moments import Moments
 

@@ -40,7 +40,7 @@ from bochner.kernels import (
     Polynomial,
     SkewedChi2,
 )
-from bochner.solvers.pivots import randomly_pivoted_cholesky
+from bochner.solvers.factorisations import randomly_pivoted_cholesky
 
 X = rows(50)
 

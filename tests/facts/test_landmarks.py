@@ -18,7 +18,7 @@ from bochner.features.nystrom.landmarks import (
 )
 from bochner.features.nystrom.nystrom import landmarks_of
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.solvers.pivots import MODES, accept, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
 
 # ---- pivots: one law
 

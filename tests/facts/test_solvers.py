@@ -12,16 +12,16 @@ from bochner.solvers.ridge.eigen import (
     LOWEST,
     decompose,
     decompose_rows,
-    evidence_of,
     floor,
-    gcv_of,
-    leave_one_out,
-    leave_one_out_each,
-    path_of,
     penalties,
 )
-from bochner.solvers.ridge.leave_one_out import left_out_path, limited
-from bochner.solvers.ridge.path import as_alpha, solve_ridge
+from bochner.solvers.ridge.evidence import evidence_of
+from bochner.solvers.ridge.leave_one_out import (
+    leave_one_out,
+    left_out_path,
+    limited,
+)
+from bochner.solvers.ridge.path import as_alpha, gcv_of, path_of, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 from bochner.sums.moments import Moments
 
@@ -124,8 +124,9 @@ def test_leave_one_out_is_that_of_refits_at_every_penalty_of_the_path(
     alphas = penalties(eigen)
     refits = naive.left_out_errors(Z, y, w, alphas, range(n), centred)
     expected = np.einsum("i,ipt->pt", w, refits**2) / w.sum()
-    errors, count = leave_one_out_each(eigen, [rows], alphas)
-    assert count == n
+    found = left_out_path(eigen, [rows], alphas)
+    errors = found.each
+    assert found.rows == n
     allowed = rounding_of(alphas, eigen.values[-1])[:, None] * expected
     assert (np.abs(errors - expected) <= allowed).all()
 
@@ -136,8 +137,8 @@ def test_leave_one_out_of_some_of_many_rows_is_that_of_refits(D):
     eigen, rows, _ = problem(Z, y, np.ones(5000))
     alphas, some = penalties(eigen), np.arange(0, 5000, 250)
     refits = naive.left_out_errors(Z, y, np.ones(5000), alphas, some)
-    errors, _ = leave_one_out_each(eigen, [tuple(a[some] for a in rows)], alphas)
-    expected = (refits**2).mean(axis=0)
+    errors, _ = leave_one_out(eigen, [tuple(a[some] for a in rows)], alphas)
+    expected = (refits**2).mean(axis=0)[:, 0]
     assert np.abs(errors / expected - 1).max() <= 1e-6
 
 
@@ -257,10 +258,11 @@ def test_of_all_rows_the_path_is_their_mean_and_weights_are_repeated_rows():
     found = []
     for Zr, yr, wr in ((Z, y, w), (*(np.repeat(a, counts, axis=0) for a in (Z, y)), None)):
         eigen, rows, _ = problem(Zr, yr, np.ones(len(Zr)) if wr is None else wr)
-        found.append(
-            left_out_path(eigen, [part(rows, slice(9)), part(rows, slice(9, None))], ALPHAS)
-        )
-        assert_close(found[-1].each, leave_one_out_each(eigen, [rows], ALPHAS)[0], factor=10)
+        pieces = [part(rows, slice(9)), part(rows, slice(9, None))]
+        found.append(left_out_path(eigen, pieces, ALPHAS))
+        power = eigen.power / eigen.weight
+        pooled = (found[-1].each / power).mean(axis=1) * power.mean()
+        assert_close(pooled, leave_one_out(eigen, [rows], ALPHAS)[0], factor=10)
     assert_close(found[0].each, found[1].each, factor=1e3)
     assert_close(found[0].deviation, found[1].deviation, factor=1e3)
 

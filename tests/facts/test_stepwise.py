@@ -10,7 +10,7 @@ import scipy.linalg
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.solvers import stepwise
+from bochner.solvers import factorisations
 
 EPS = np.finfo(np.float64).eps
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def kernel_matrix(lengthscale):
 
 
 MATRICES = {
-    "random": stepwise.symmetric(RNG.standard_normal((M, M))),
+    "random": factorisations.symmetric(RNG.standard_normal((M, M))),
     "kernel": kernel_matrix(1.0),
     "of low rank": kernel_matrix(100.0),
     "diagonal": np.diag(RNG.standard_normal(M)),
@@ -39,14 +39,14 @@ every_matrix = pytest.mark.parametrize("name", MATRICES)
 @pytest.fixture
 def in_steps(monkeypatch):
     for name, value in {"AT_ONCE": 40, "LAST": 20, "PANEL": 7, "COLUMNS": 11, "SLAB": 13}.items():
-        monkeypatch.setattr(stepwise, name, value)
+        monkeypatch.setattr(factorisations, name, value)
 
 
 @every_matrix
 def test_eigenvalues_are_those_of_lapack(name, in_steps):
     A = MATRICES[name]
     expected = scipy.linalg.eigvalsh(A)
-    found = stepwise.eigenvalues(A)
+    found = factorisations.eigenvalues(A)
     assert np.all(np.diff(found) >= 0)
     assert found == pytest.approx(expected, rel=0, abs=10 * M * EPS * np.abs(expected).max())
 
@@ -54,22 +54,22 @@ def test_eigenvalues_are_those_of_lapack(name, in_steps):
 @pytest.mark.parametrize("size", [41, 42, 47, 48, 54, 60])
 def test_every_size_of_a_last_panel_serves(size, in_steps):
     A = MATRICES["random"][:size, :size]
-    assert stepwise.eigenvalues(A) == pytest.approx(scipy.linalg.eigvalsh(A), abs=1e-11)
+    assert factorisations.eigenvalues(A) == pytest.approx(scipy.linalg.eigvalsh(A), abs=1e-11)
 
 
 def test_a_matrix_is_factored_and_solved_in_steps(in_steps):
     A = MATRICES["kernel"] + 0.1 * np.eye(M)
-    L = stepwise.lower_factor(A.copy(order="F"))
+    L = factorisations.lower_factor(A.copy(order="F"))
     assert np.array_equal(L, np.tril(L))
     assert pytest.approx(A, abs=M * EPS * M) == L @ L.T
     B = RNG.standard_normal((M, 30))
-    X = stepwise.solve_lower(L, B)
+    X = factorisations.solve_lower(L, B)
     assert pytest.approx(B, abs=1e-11) == L @ X
 
 
 def test_a_matrix_that_is_not_positive_is_refused_in_steps(in_steps):
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        stepwise.lower_factor(MATRICES["random"].copy(order="F"))
+        factorisations.lower_factor(MATRICES["random"].copy(order="F"))
 
 
 class Watched:
@@ -93,9 +93,9 @@ def test_a_certificate_is_the_same_in_steps(below, monkeypatch):
     ask = {"alpha": 1.0, "n_sample": 600, "random_state": 0}
     expected = bo.certify(phi, X, **ask).to_dict()
     for name, value in {"AT_ONCE": 100, "LAST": 60, "SLAB": 70}.items():
-        monkeypatch.setattr(stepwise, name, value)
+        monkeypatch.setattr(factorisations, name, value)
     for name in ("eigvalsh", "cholesky", "solve_triangular"):
-        monkeypatch.setattr(stepwise, name, Watched(getattr(stepwise, name), 128))
+        monkeypatch.setattr(factorisations, name, Watched(getattr(factorisations, name), 128))
     found = bo.certify(phi, X, **ask).to_dict()
     for name, value in expected.items():
         exact = value is None or isinstance(value, str)

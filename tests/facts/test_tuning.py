@@ -28,22 +28,25 @@ from bochner.models import _engine
 from bochner.models.tune import tune
 from bochner.selection.descent import (
     LOWEST,
-    Clock,
-    Dials,
-    Objective,
+    Budget,
+    Hyperparameters,
+    OnFeatures,
     Prior,
+    Rescaled,
     descend,
 )
-from bochner.selection.rescaled import Rescaled, Rows
-from bochner.selection.search import rows_of, screen, tune_kernel
+from bochner.selection.rows import TuningRows, rows_of, screen
+from bochner.selection.search import tune_kernel
 from bochner.selection.trials import FOLDS, crossed, first_least
 from bochner.solvers.ridge.criteria import (
     CRITERIA,
     FEW,
+    LeaveOneOutError,
     evidence,
     leave_one_out_error,
 )
-from bochner.solvers.ridge.eigen import decompose, path_of
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import path_of
 from bochner.sums.moments import Moments
 
 FAMILIES = [
@@ -166,26 +169,26 @@ def test_float32_features_give_the_same_score():
 # --- rescaled features ---------------------------------------------------------------------------
 
 
-def objective_of(family, criterion="loo", many=True, n=80, d=3, D=16):
+def objective_of(family, name="loo", many=True, n=80, d=3, D=16):
     rng = np.random.default_rng(6)
     X = rng.standard_normal((n, d))
     y = np.sin(X[:, :1] + X[:, 1:2]) + 0.1 * rng.standard_normal((n, 1))
-    rows = Rows.of(X, y, rng.uniform(0.5, 2.0, n), X.std(axis=0))
+    rows = TuningRows.of(X, y, rng.uniform(0.5, 2.0, n), X.std(axis=0))
     offsets = np.array([0.0, 0.2, -0.1])
-    objective = Objective(Rescaled.draw(family, d, D, 0), rows, offsets, criterion)
+    objective = OnFeatures(Rescaled.draw(family, d, D, 0), rows, offsets, CRITERIA[name])
     shape = np.log(1.3) if isinstance(family, Matern | RationalQuadratic) else None
-    return objective, Dials(np.full(d if many else 1, 0.7), np.log(1e-2), shape)
+    return objective, Hyperparameters(np.full(d if many else 1, 0.7), np.log(1e-2), shape)
 
 
 @pytest.mark.parametrize("many", [True, False])
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_gradients_in_lengthscales_smoothness_and_penalty_are_central_differences(family, many):
-    objective, dials = objective_of(family, many=many)
-    _, gradient = objective(dials)
+    objective, at = objective_of(family, many=many)
+    _, gradient = objective(at)
     h = 1e-6 if isinstance(family, Exponential | Laplace) else 1e-5
     for i, slope in enumerate(gradient):
         step = h * (np.arange(len(gradient)) == i)
-        up, down = (objective(dials.like(dials.vector + s))[0] for s in (step, -step))
+        up, down = (objective(at.like(at.vector + s))[0] for s in (step, -step))
         assert np.isclose(slope, (up - down) / (2 * h), rtol=1e-4, atol=1e-6)
 
 
@@ -203,28 +206,28 @@ def test_rescaled_features_have_the_kernel_at_those_lengthscales():
 
 
 def test_a_descent_never_ends_above_its_start_and_stops_when_told():
-    objective, dials = objective_of(Matern(1.5))
-    heard = []
-    point = descend(objective, dials, 5, Clock.of(None), lambda _, value: heard.append(value))
-    assert len(heard) == 5
-    assert point.value == min(heard) <= heard[0]
-    late = Clock(0.0, 0.0)
+    objective, at = objective_of(Matern(1.5))
+    values = []
+    point = descend(objective, at, 5, Budget.of(None), lambda found: values.append(found.value))
+    assert len(values) == 5
+    assert point.value == min(values) <= values[0]
+    late = Budget(0.0, 0.0)
     again = []
-    descend(objective, dials, 5, late, lambda _, value: again.append(value))
-    assert again == heard[:1]
+    descend(objective, at, 5, late, lambda found: again.append(found.value))
+    assert again == values[:1]
 
 
 @pytest.mark.parametrize("many", [True, False])
 def test_the_gradient_minds_the_prior_and_the_range_holds_the_start(many):
-    plain, dials = objective_of(Matern(1.5), many=many)
+    plain, at = objective_of(Matern(1.5), many=many)
     prior = Prior(0.2, 80.0, columns=3)
     objective = replace(plain, prior=prior)
-    value, gradient = objective(dials)
-    distance = dials.lengths - 0.2
-    assert np.isclose(value - plain(dials)[0], distance @ distance / (2 * 9 * 80))
-    for i in range(len(dials.lengths)):
+    value, gradient = objective(at)
+    distance = at.lengths - 0.2
+    assert np.isclose(value - plain(at)[0], distance @ distance / (2 * 9 * 80))
+    for i in range(len(at.lengths)):
         step = 1e-5 * (np.arange(len(gradient)) == i)
-        up, down = (objective(dials.like(dials.vector + s))[0] for s in (step, -step))
+        up, down = (objective(at.like(at.vector + s))[0] for s in (step, -step))
         assert np.isclose(gradient[i], (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
     low, high = prior.bounds(0.7)
     assert np.allclose([low, high], [0.2 - np.log(128 * 3**0.5), 0.2 + np.log(32)])
@@ -285,11 +288,13 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     information = [[0.5 * np.sum(A * B.T) for B in parts] for A in parts]
     deviation = np.sqrt(np.diag(np.linalg.inv(information))[:2])
     rows = rows_of(sample_of(X, y))
-    objective = Objective(Rescaled.draw(Gaussian(), 2, 256, 0), rows, np.zeros(2), criterion)
-    point = descend(
-        objective, Dials(np.zeros(2), np.log(1e-2)), 25, Clock.of(None), lambda *_: None
+    objective = OnFeatures(
+        Rescaled.draw(Gaussian(), 2, 256, 0), rows, np.zeros(2), CRITERIA[criterion]
     )
-    found = np.log(objective.kernel(point.dials).lengthscale)
+    point = descend(
+        objective, Hyperparameters(np.zeros(2), np.log(1e-2)), 25, Budget.of(None), lambda _: None
+    )
+    found = np.log(objective.kernel(point.at).lengthscale)
     bar = (5 if criterion == "evidence" else 10) * deviation
     assert np.all(np.abs(found - np.log(truth)) < bar)
     assert np.all(bar < np.log(3.0))  # a factor of three would be seen
@@ -341,8 +346,8 @@ def test_what_was_compared_is_kept(tuned):
     assert tuned.error < 0.5 * one.error
     for comparison in (one, many):
         assert comparison.taken == (comparison.gain > comparison.deviation)
-    assert "6 lengthscales tuned: error" in str(tuned)
-    assert str(nothing) == f"no lengthscale tuned: error {nothing.error:.3g} on rows held out"
+    assert "6 lengthscales tuned: error on rows held out" in str(tuned)
+    assert str(nothing) == f"no lengthscale tuned: error on rows held out {nothing.error:.3g}"
 
 
 @pytest.mark.parametrize("rows", [60, 300])
@@ -362,17 +367,19 @@ def test_rounding_of_another_processor_finds_the_same_kernel(kernel, monkeypatch
     X = rng.standard_normal((160, 4)) * [1, 10, 0.1, 1]
     y = np.sin(2 * X[:, 0]) + X[:, 3] ** 2 + 0.1 * rng.standard_normal(160)
     here = tune_kernel(kernel, sample_of(X, y), 48, 0)
-    criterion = CRITERIA["loo"]
 
-    def elsewhere(*arguments):
-        score, off = criterion(*arguments), 1e-11 * rng.uniform(-1, 1, 2)
-        by_features = score.by_features * (1 + 1e-11 * rng.uniform(-1, 1, score.by_features.shape))
-        by_alpha = score.by_log_alpha * (1 + off[0])
-        return replace(
-            score, value=score.value + off[1], by_features=by_features, by_log_alpha=by_alpha
-        )
+    class Elsewhere(LeaveOneOutError):
+        def __call__(self, *arguments):
+            score, off = super().__call__(*arguments), 1e-11 * rng.uniform(-1, 1, 2)
+            shaken = 1 + 1e-11 * rng.uniform(-1, 1, score.by_features.shape)
+            return replace(
+                score,
+                value=score.value + off[1],
+                by_features=score.by_features * shaken,
+                by_log_alpha=score.by_log_alpha * (1 + off[0]),
+            )
 
-    monkeypatch.setitem(CRITERIA, "loo", elsewhere)
+    monkeypatch.setitem(CRITERIA, "loo", Elsewhere())
     there = tune_kernel(kernel, sample_of(X, y), 48, 0)
     assert there.kernel == here.kernel
     assert [step.kernel for step in there.path] == [step.kernel for step in here.path]

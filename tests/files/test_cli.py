@@ -29,7 +29,7 @@ from bochner.errors import MissingDependency
 from bochner.features.draw import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
-from bochner.selection.lengthscale import NAMED
+from bochner.selection.search import NAMED
 from bochner.solvers.ridge.path import CRITERIA as FOR_RIDGE
 
 N = 300

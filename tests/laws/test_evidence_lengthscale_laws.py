@@ -10,8 +10,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.models.gaussian_process import lengthscales
-from bochner.selection.descent import Dials
+from bochner.selection import process
+from bochner.selection.descent import Hyperparameters
 
 KERNELS = [Gaussian(1.0), Matern(1.5, 1.0), RationalQuadratic(1.0, 1.0), Laplace(1.0), Cauchy(1.0)]
 
@@ -35,7 +35,7 @@ def likelihood(fitted):
 def rows_of(X, y, w=None, centred=True, **given):
     w = np.ones(len(y)) if w is None else w
     both = {"noise": None, "amplitude": None} | given
-    return lengthscales._Rows(X, y.reshape(len(y), -1), w, centred, **both)
+    return process.ProcessRows(X, y.reshape(len(y), -1), w, centred, **both)
 
 
 # ---- where they end
@@ -154,12 +154,12 @@ def test_the_gradient_in_log_lengthscales_is_that_of_differences(kernel, width, 
         kernel = Matern(0.7, 1.2)
     X, y = table()
     w = 1.0 + np.arange(80) % 2
-    evidence = lengthscales._Evidence(kernel, rows_of(X, y, w, **given), width)
-    dials = Dials(np.linspace(-0.2, 0.3, width), -6.0)
-    found, step = evidence(dials)[1], 1e-5
+    evidence = process.OnProcess(kernel, rows_of(X, y, w, **given), width)
+    at = Hyperparameters(np.linspace(-0.2, 0.3, width), -6.0)
+    found, step = evidence(at)[1], 1e-5
     for i, slope in enumerate(found):
         move = step * np.eye(width + 1)[i]
-        up, down = (evidence(dials.like(dials.vector + s * move))[0] for s in (1, -1))
+        up, down = (evidence(at.like(at.vector + s * move))[0] for s in (1, -1))
         assert abs(slope - (up - down) / (2 * step)) < 1e-6 * np.abs(found).max()
 
 
@@ -192,11 +192,11 @@ def test_sparse_rows_of_few_cells_have_the_lengthscales_of_dense_ones(monkeypatc
     X[np.random.default_rng(1).random(X.shape) < 0.5] = 0.0
     S = scipy.sparse.csr_matrix(X)
     assert model(Gaussian(1.0)).fit(S, y).kernel_ == model(Gaussian(1.0)).fit(X, y).kernel_
-    monkeypatch.setattr(lengthscales, "MOST_CELLS", 0)
+    monkeypatch.setattr(process, "MOST_CELLS", 0)
     sparse = model(Gaussian(1.0)).fit(S, y)
-    one = lengthscales._Evidence(Gaussian(1.0), rows_of(X, y), 1)
-    dials = Dials(np.log([sparse.kernel_.lengthscale]), np.log(sparse.search_.share))
-    assert abs(one(dials)[0] - min(step.value for step in sparse.search_.path)) < 3e-6
+    one = process.OnProcess(Gaussian(1.0), rows_of(X, y), 1)
+    at = Hyperparameters(np.log([sparse.kernel_.lengthscale]), np.log(sparse.search_.share))
+    assert abs(one(at)[0] - min(step.value for step in sparse.search_.path)) < 3e-6
 
 
 def test_the_same_lengthscales_from_blocks_and_from_further_rows_none():
@@ -213,10 +213,10 @@ def test_weights_are_copies_of_rows():
     X, y = table(40)
     w = 1.0 + np.arange(40) % 3
     twice = np.repeat(np.arange(40), w.astype(int))
-    weighted = lengthscales._Evidence(Gaussian(1.0), rows_of(X, y, w), 2)
-    copies = lengthscales._Evidence(Gaussian(1.0), rows_of(X[twice], y[twice]), 2)
-    dials = Dials(np.array([-0.3, 0.4]), -6.0)
-    for ours, theirs in zip(weighted(dials), copies(dials), strict=True):
+    weighted = process.OnProcess(Gaussian(1.0), rows_of(X, y, w), 2)
+    copies = process.OnProcess(Gaussian(1.0), rows_of(X[twice], y[twice]), 2)
+    at = Hyperparameters(np.array([-0.3, 0.4]), -6.0)
+    for ours, theirs in zip(weighted(at), copies(at), strict=True):
         assert_close(ours, theirs, factor=1e6)
 
 

@@ -9,8 +9,8 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
 from bochner.models import _engine
+from bochner.selection.descent import Rescaled
 from bochner.selection.metric import average_outer_product, learn_metric
-from bochner.selection.rescaled import Rescaled
 from bochner.solvers.ridge.criteria import coefficients
 
 

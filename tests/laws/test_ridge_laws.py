@@ -20,8 +20,9 @@ from bochner.datasets import load_concrete, load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.models.ridge import sums
-from bochner.selection.lengthscale import NAMED
-from bochner.solvers.ridge.eigen import decompose, path_of
+from bochner.selection.search import NAMED
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.path import path_of
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import Local
 from bochner.sums.moments import Moments

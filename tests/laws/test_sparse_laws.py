@@ -8,8 +8,7 @@ from sklearn.base import clone
 import bochner as bo
 from bochner.data.blocks import Blocks
 from bochner.models import _engine
-from bochner.selection.columns import column_means, column_spread
-from bochner.selection.rescaled import Rows
+from bochner.selection.rows import TuningRows, column_means, column_spread
 
 RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])
@@ -84,6 +83,6 @@ def test_the_median_distance_of_sparse_rows_minds_the_lengthscales(order):
     logs = np.log(np.array([1.0, 300.0, 0.002, 4.0, 20.0]))
     sample = _engine.presample(Blocks.from_arrays(X, Y), 0)
     ones = np.ones(5)
-    dense = Rows.of(sample.X, sample.y, sample.w, ones).log_median(0, logs, order)
-    sparse = Rows.of(scipy.sparse.csr_array(sample.X), sample.y, sample.w, ones)
+    dense = TuningRows.of(sample.X, sample.y, sample.w, ones).log_median(0, logs, order)
+    sparse = TuningRows.of(scipy.sparse.csr_array(sample.X), sample.y, sample.w, ones)
     assert sparse.log_median(0, logs, order) == dense != sparse.log_median(0, 0.0, order)

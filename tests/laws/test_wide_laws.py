@@ -20,16 +20,17 @@ from bochner.features import (
 )
 from bochner.features.projections import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.selection.descent import Dials, Objective
-from bochner.selection.lengthscale import NAMED, _Errors
-from bochner.selection.rescaled import Rescaled, Rows
-from bochner.selection.search import rows_of
+from bochner.selection.descent import Budget, Hyperparameters, OnFeatures, Rescaled
+from bochner.selection.record import Recorder
+from bochner.selection.rows import TuningRows, rows_of
+from bochner.selection.search import NAMED, _Errors
 from bochner.selection.trials import (
     APART,
-    Candidate,
-    Court,
+    HeldOutTrials,
+    KernelCandidate,
     _System,
 )
+from bochner.solvers.ridge.criteria import LeaveOneOutError
 
 D = 5000
 
@@ -93,7 +94,7 @@ def test_a_wide_fit_predicts_what_exact_kernel_ridge_regression_predicts(kernel)
 
 def rows_in_float64(n, d):
     X, y = table(n, d)
-    return Rows.of(X, y[:, None], np.ones(n), np.ones(d))
+    return TuningRows.of(X, y[:, None], np.ones(n), np.ones(d))
 
 
 @pytest.mark.parametrize("family", [Matern(1.5), Laplace()], ids=repr)
@@ -101,8 +102,11 @@ def test_one_lengthscale_of_many_columns_has_the_criterion_of_features_made_anew
     rows, logs = rows_in_float64(50, 40), np.linspace(-0.3, 0.3, 40)
     shape = 0.3 if isinstance(family, Matern) else None
     rescaled = Rescaled.draw(family, 40, 24, 0)
-    one, each = Dials(np.array([1.5]), -4.0, shape), Dials(np.full(40, 1.5), -4.0, shape)
-    objective = Objective(rescaled, rows, logs)
+    one, each = (
+        Hyperparameters(np.array([1.5]), -4.0, shape),
+        Hyperparameters(np.full(40, 1.5), -4.0, shape),
+    )
+    objective = OnFeatures(rescaled, rows, logs)
     (value, gradient), (expected, by_column) = objective(one), objective(each)
     assert_close(value, expected, factor=100)
     summed = np.concatenate([by_column[:40].sum(keepdims=True), by_column[40:]])
@@ -112,21 +116,24 @@ def test_one_lengthscale_of_many_columns_has_the_criterion_of_features_made_anew
 @pytest.mark.parametrize("family", [Matern(1.5), Gaussian(), Laplace()], ids=repr)
 def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
     rows, logs = rows_in_float64(60, 40), 1.0 + np.linspace(-0.3, 0.3, 40)
-    court = Court(rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True)
+    held_out = HeldOutTrials(
+        rows.take(np.arange(45)), rows.take(np.arange(45, 60)), 24, 0, pinned=True
+    )
     for factor in (0.0, 0.5):  # the second from the angles of the first
-        candidate = Candidate(family, logs + factor, 1e-3, tuned=1)
-        rescaled = Rescaled.draw(family, 40, 24, court.seed + APART)
+        candidate = KernelCandidate(family, logs + factor, 1e-3, tuned=1)
+        rescaled = Rescaled.draw(family, 40, 24, held_out.seed + APART)
         W = rescaled.frequencies(candidate.logs, None)
-        both = (rescaled.features(part.X, W) for part in (court.train, court.test))
-        expected, _ = court._trial(_System.of(*both, court.train), 1e-3)
-        assert_close(court.hear(candidate).error, expected, factor=1000)
+        both = (rescaled.features(part.X, W) for part in (held_out.train, held_out.test))
+        expected, _ = held_out._trial(_System.of(*both, held_out.train), 1e-3)
+        assert_close(held_out.trial(candidate).error, expected, factor=1000)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "matern32", "rational_quadratic", "laplace"])
 def test_features_of_a_search_are_those_drawn_at_the_lengthscale(name):
     X, y = table(30, 40)
     sample = RowSample(X, y[:, None], np.ones(30), np.arange(30.0))
-    errors = _Errors(NAMED[name], sample, 24, 0, None)
+    recorder = Recorder(LeaveOneOutError(), Budget.of(None))
+    errors = _Errors(NAMED[name], sample, 24, 0, None, recorder)
     start = tuple(np.linspace(3.0, 9.0, 40).tolist())
     for half_octaves in (0.0, 2.0, -1.0):
         scale = tuple(s * 2.0 ** (half_octaves / 2) for s in start)

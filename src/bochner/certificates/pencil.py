@@ -15,7 +15,7 @@ from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import double, finite_matrix
 from bochner.errors import InvalidInput, NotPositive
-from bochner.solvers.stepwise import eigenvalues, lower_factor, solve_lower, symmetric
+from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -16,7 +16,7 @@ from bochner._core.arrays import (
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.solvers.stepwise import slabs, symmetric
+from bochner.solvers.factorisations import slabs, symmetric
 
 _WHO = "certify"
 

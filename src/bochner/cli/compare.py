@@ -26,7 +26,7 @@ from bochner.models.ridge.double_descent import DoubleDescent, double_descent
 from bochner.planner.estimators import plan
 from bochner.report import DemoResult, MethodResult
 from bochner.report import run_demo as write_page
-from bochner.selection.lengthscale import choose_lengthscale
+from bochner.selection.search import choose_lengthscale
 
 
 def run_compare(

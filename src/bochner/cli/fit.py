@@ -16,7 +16,7 @@ from bochner.kernels import Kernel
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.persist import save
 from bochner.report.model import CRITERIA
-from bochner.selection.lengthscale import NAMED
+from bochner.selection.search import NAMED
 from bochner.solvers.ridge.solution import Solution
 
 

@@ -1,12 +1,8 @@
-"""What a fit to all rows will err with a map, foretold from a sample of rows with targets.
+"""The error of a fit to all rows with a map, predicted from a sample of rows with targets.
 
-Leave-one-out errors of m rows hold what so few rows cost. Least squares on Gaussian features pays
-1/(1 − D/m) for it; at a penalty λ the degrees of freedom d(λ) = Σ w²/(w + λ)² take the place of D,
-w the eigenvalues of G. A fit to n rows at the same penalty a row has the same bias, so that
-
-    e_n(λ) ≈ loo_m(λ) (1 − d(λ)/m)/(1 − d(λ)/n),
-
-and it chooses its own penalty: maps are compared by the least of these along the path.
+Leave-one-out errors of the sample are extrapolated to all rows at every penalty of the path
+(:func:`bochner.solvers.ridge.leave_one_out.extrapolate`), and the fit chooses its own penalty: maps
+are compared by the least of these errors.
 """
 
 from dataclasses import dataclass, replace
@@ -17,15 +13,10 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
-from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, floor, leave_one_out, penalties
-from bochner.solvers.ridge.solution import best_of
+from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, penalties
+from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, leave_one_out
+from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of
 from bochner.sums.moments import Moments
-
-#: Errors within this share of the least are equal: a hundred times what products in float32 leave.
-SAME = 1e-3
-
-#: Errors below this share of the targets' variance are rounding of such products.
-ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +24,9 @@ class Targets:
     """What sampled rows are to be fitted to, and the fit that the sample stands for."""
 
     y: Float[Array, "m t"]
-    w: Float[Array, " m"]  # Weights, positive
-    n_rows: int  # Rows of the fit, m or more
-    share: float | None = None  # A given penalty a row (alpha/n); None where the fit chooses it
+    w: Float[Array, " m"]  # weights, positive
+    n_rows: int  # rows of the fit, m or more
+    share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
 
     def take(self, rows: Array) -> "Targets":
         """Return those of these rows."""
@@ -47,9 +38,9 @@ class LeftOut(NamedTuple):
 
     moments: Moments
     eigen: Eigen
-    alphas: Float[Array, " a"]  # Penalties, ascending
+    alphas: Float[Array, " a"]  # penalties, ascending
     errors: Float[Array, " a"]
-    n_rows: int  # Rows of positive weight
+    n_rows: int  # rows of positive weight
 
 
 def left_out(
@@ -58,29 +49,30 @@ def left_out(
     w: Float[Array, " m"] | None = None,
     share: float | None = None,
     dtype: Any = np.float64,
+    ratio: float = 1.0,
 ) -> LeftOut:
-    """Return the errors of all rows along the path of penalties, or at a given one a row.
+    """Return the errors of all rows along the path of penalties, or at the one of a given share.
 
-    Z is float64; ``dtype`` is that of the products which leave rows out. O(m D² + D³).
+    Z is float64; ``dtype`` is that of the products which leave rows out. ``share`` is a penalty a
+    row of ``ratio`` times as many rows. O(m D² + D³).
     """
     moments = Moments.of(Z, y, w)
     eigen = decompose(moments)
-    if share is None:
-        alphas = penalties(eigen)
-    else:
-        alphas = np.array([max(share * moments.weight, floor(eigen))])
+    alphas = (
+        penalties(eigen) if share is None else np.array([equivalent_alpha(eigen, share, ratio)])
+    )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
     errors, m = leave_one_out(eigen, [centred], alphas)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
-        return left_out(Z, y, w, share)  # the best may lie where these products tell nothing
+        return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these tell nothing
     return LeftOut(moments, eigen, alphas, errors, m)
 
 
 class Judgement(NamedTuple):
-    """What a fit to all rows will find."""
+    """What a fit to all rows is predicted to find."""
 
-    error: float  # Mean squared error
-    penalty: float  # The penalty, as a share of ‖G‖
+    error: float  # mean squared error
+    penalty: float  # the penalty, as a share of ‖G‖
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgement:
@@ -90,13 +82,12 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> Judgemen
     landmarks were taken from flatter a map. O(m D² + D³).
     """
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
+    ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: what the errors of two maps differ by is far above its rounding.
-    found = left_out(Z, targets.y, targets.w, targets.share, np.float32)
-    values = found.eigen.values[:, None]
-    spent = ((values / (values + found.alphas)) ** 2).sum(axis=0) / found.eigen.count
-    all_rows = 1 - spent * found.n_rows / targets.n_rows
-    errors = found.errors * (1 - spent) / all_rows
-    best, top = best_of(errors, "loo", SAME), max(float(values[-1, 0]), TINY)
+    found = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
+    errors, alphas = extrapolate(found.eigen, found.errors, found.alphas, ratio)
+    best = best_of(errors, "loo", SAME_FLOAT32)
+    top = max(float(found.eigen.values[-1]), TINY)
     variance = float(found.moments.power.max()) / found.moments.weight
-    error = max(float(errors[best]), ROUNDING * variance)
-    return Judgement(error, float(found.alphas[best] / top))
+    error = max(float(errors[best]), NO_ERROR * variance)
+    return Judgement(error, float(alphas[best] / (ratio * top)))

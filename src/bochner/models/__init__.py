@@ -26,7 +26,7 @@ from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.models.width_display import WidthDisplay
-from bochner.selection.tuning import Tuning
+from bochner.selection.record import Tuning
 
 __all__ = [
     "SVC",

@@ -41,8 +41,8 @@ from bochner.features import FeatureMap
 from bochner.features.auto import Choice
 from bochner.kernels import Kernel
 from bochner.models._fitting import Chosen, FeatureSpec
-from bochner.selection.lengthscale import NAMED, accepts_sparse, as_kernel
 from bochner.selection.metric import LearnedMetric
+from bochner.selection.search import NAMED, accepts_sparse, as_kernel
 
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000

@@ -26,9 +26,9 @@ from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.models._feature_blocks import Features
 from bochner.models._inputs import indicators, predict_blocks_of
-from bochner.selection.lengthscale import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.selection.metric import learn_metric
-from bochner.selection.tuning import Tuning
+from bochner.selection.record import Tuning
+from bochner.selection.search import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.selection.width import Tolerance, as_tolerance, penalty_for, required_features
 from bochner.sums.moments import (
     Accumulator,

@@ -24,16 +24,16 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
-from bochner.selection.lengthscale import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.selection.metric import LearnedMetric, learn_metric
-from bochner.selection.tuning import Tuning
+from bochner.selection.record import Tuning
+from bochner.selection.search import as_kernel, choose_lengthscale
 from bochner.selection.width import Tolerance, as_tolerance, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision, require_room_for
 from bochner.sums.sample import SampleOf
 
 #: Finds a kernel from what is asked for and a sample of rows.
-Search = Callable[[Any, RowSample], LengthscaleSearch | Tuning]
+Search = Callable[[Any, RowSample], Tuning]
 
 #: Width that a lengthscale is chosen at where the width itself is open.
 SEARCHED = 512
@@ -114,7 +114,7 @@ class Chosen:
     Attributes
     ----------
     seed : int
-    search : LengthscaleSearch or Tuning
+    search : Tuning
         The kernel, with numbers, and what it was compared with.
     choice : Choice
         The map, its method, and what that was compared with.
@@ -124,7 +124,7 @@ class Chosen:
     """
 
     seed: int
-    search: LengthscaleSearch | Tuning
+    search: Tuning
     choice: Choice
     metric: LearnedMetric | None = None
     precision: Precision = "float64"
@@ -242,9 +242,9 @@ def _metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedM
 
 def _searched(
     spec: FeatureSpec, kernel: Kernel | str, rows: RowSample | None, share: float | None
-) -> LengthscaleSearch | Tuning:
+) -> Tuning:
     if isinstance(kernel, Kernel):
-        return LengthscaleSearch(kernel)
+        return Tuning(kernel)
     width = spec.width_to_search
     return choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
 

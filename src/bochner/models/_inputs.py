@@ -28,7 +28,7 @@ from bochner.data.schema import listed, repeated
 from bochner.errors import InvalidInput, InvalidType
 from bochner.models._base import KernelEstimator
 from bochner.models._state import forget
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 
 
 def fit_blocks_of(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool) -> Blocks:

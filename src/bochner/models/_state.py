@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sklearn.base import BaseEstimator
 
-from bochner.selection.lengthscale import NAMED, as_kernel
+from bochner.selection.search import NAMED, as_kernel
 
 Model = TypeVar("Model")
 Estimator = TypeVar("Estimator", bound=BaseEstimator)

@@ -2,7 +2,7 @@
 
 A descent of the leave-one-out error (or of the evidence) in the logarithms of all that is open, on
 Fourier features whose frequencies are rescaled and not drawn anew
-(:mod:`bochner.selection.rescaled`), first with one lengthscale, then with one a column;
+(:mod:`bochner.selection.descent`), first with one lengthscale, then with one a column;
 families and numbers of lengthscales are then held against one another on rows that no descent saw
 (:mod:`bochner.selection.trials`), at the width of the fit.
 """
@@ -19,8 +19,8 @@ from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models._inputs import class_blocks_of, fit_blocks_of
+from bochner.selection.record import Tuning
 from bochner.selection.search import tune_kernel
-from bochner.selection.tuning import Tuning
 
 
 def tune(

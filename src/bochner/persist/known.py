@@ -34,8 +34,7 @@ from bochner.models.gaussian_process import fit as process
 from bochner.models.ridge import exact, fit, sums
 from bochner.models.sgd import strategies
 from bochner.models.unsupervised.clustering import KernelCost
-from bochner.selection import metric, tuning
-from bochner.selection.lengthscale import LengthscaleSearch
+from bochner.selection import metric, record
 from bochner.solvers import sgd
 from bochner.solvers.convex import losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
@@ -135,7 +134,6 @@ _FITTED: tuple[type, ...] = (
     process.GaussianProcessSpec,
     sums.Summed,
     KernelCost,
-    LengthscaleSearch,
     Moments,
     RowSample,
     Schema,
@@ -145,7 +143,7 @@ _FITTED: tuple[type, ...] = (
     evidence.EvidenceOutcome,
     intervals.Conformal,
     metric.LearnedMetric,
-    metric.Round,
+    metric.MetricRound,
     optimum.ConjugateGradients,
     optimum.Convergence,
     optimum.Dense,
@@ -164,9 +162,9 @@ _FITTED: tuple[type, ...] = (
     strategies.SgdTask,
     strategies.StrategyCost,
     strategies.StrategyPlan,
-    tuning.Comparison,
-    tuning.Step,
-    tuning.Tuning,
+    record.KernelComparison,
+    record.TuningStep,
+    record.Tuning,
 )
 
 #: Built from parameters, then given their fitted state.

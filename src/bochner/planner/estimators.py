@@ -35,7 +35,7 @@ from bochner.planner.plan import (
 )
 from bochner.planner.planned_fits import Bench, planned_fits, usual_widths
 from bochner.planner.predicted import Task
-from bochner.selection.lengthscale import as_kernel, choose_lengthscale
+from bochner.selection.search import as_kernel, choose_lengthscale
 
 #: Fewer rows than this say nothing.
 FEWEST = 16

@@ -21,12 +21,8 @@ from bochner._core.sizes import block_rows
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
 from bochner.solvers.cg import FeaturePreconditioner, System, solve_system
-from bochner.solvers.ridge.eigen import (
-    FLOAT32_FLOOR,
-    decompose,
-    leave_one_out,
-    penalties,
-)
+from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, decompose, penalties
+from bochner.solvers.ridge.leave_one_out import leave_one_out
 from bochner.sums.moments import Accumulator, Moments
 
 #: Rows whose leave-one-out errors are looked at, and that conjugate gradients are tried on.

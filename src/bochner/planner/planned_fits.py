@@ -43,7 +43,7 @@ from bochner.planner.predicted import (
     whitened_sums_cost,
     whitens_sums,
 )
-from bochner.solvers.pivots import TOLERANCE
+from bochner.solvers.factorisations import TOLERANCE
 
 #: Widths that are looked at.
 WIDTHS = (256, 512, 1024, 2048, 4096)

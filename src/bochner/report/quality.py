@@ -18,7 +18,8 @@ from bochner.data.sources import Block
 from bochner.models import _engine
 from bochner.models._inputs import class_blocks, indicators
 from bochner.models.displays import CalibrationDisplay, ResidualDisplay, scores_of
-from bochner.solvers.ridge.eigen import Eigen, Rounding, left_out_errors
+from bochner.solvers.ridge.eigen import Eigen
+from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments
 
 #: Rows listed.

@@ -1,30 +1,148 @@
-"""Descent of a criterion in log lengthscales, log smoothness and log penalty, by L-BFGS.
+"""Descents of a criterion in log lengthscales, log smoothness and log penalty, by L-BFGS.
 
-Two processors round differently, and a descent would carry that on from step to step. So it sees
-its criterion on a grid: points, values and slopes are rounded to multiples that are far above the
-rounding of float64 and far below what matters, and every processor takes the same steps.
+The criterion is one of Fourier features of a family of kernels, whose frequencies are drawn once
+and rescaled: ω_j = s_j(ν) b_j/ℓ with directions b_j and s_j² the quantile, at a level drawn once,
+of the family's mixing law at smoothness ν. So it is a smooth function of all log ℓ and log ν, and
+with P = XW, Z = m^(−½) [cos P, sin P] and the criterion's gradient [C, S] in Z
+
+    ∂/∂P = Z_cos ∘ S − Z_sin ∘ C,   ∂/∂W = Xᵀ ∂/∂P,
+    ∂/∂log ℓ_k = −Σ_j W_kj (∂/∂W)_kj,   ∂/∂log ν = Σ_j (∂ log s_j/∂ log ν) Σ_k W_kj (∂/∂W)_kj.
 """
 
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 
+from bochner._core import native
+from bochner._core.arrays import is_sparse
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.kernels import Kernel
-from bochner.selection.rescaled import Rescaled, Rows, in_numbers
-from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.errors import UnsupportedKernel
+from bochner.features.fourier.placements import IID, Orthogonal
+from bochner.kernels import Kernel, Matern, Radial, RationalQuadratic, Stationary
+from bochner.kernels.spectral import GaussianMixture, One
+from bochner.selection.rows import Scale, TuningRows, significant
+from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 
-#: Lowest penalty a row: what products in float32 resolve, and in float64.
+#: Step in log ν of the quantiles' central difference.
+STEP = 1e-4
+
+
+#: The criterion of a descent, unless another is asked for.
+LOO = LeaveOneOutError()
+
+
+def family_of(kernel: Kernel) -> Stationary:
+    """Return the kernel at lengthscale 1, or say that it has none to tune."""
+    if isinstance(kernel, Stationary) and "lengthscale" in kernel.get_params(deep=False):
+        return kernel.replace(lengthscale=1.0)
+    raise UnsupportedKernel(
+        "Tuning requires a stationary kernel with a lengthscale (Gaussian, Matern, Exponential, "
+        f"RationalQuadratic, Laplace, Cauchy), or one of their names; got {kernel!r}. Choose "
+        "other kernels by the estimator's error on rows that were held out."
+    )
+
+
+def shape_name(kernel: Kernel) -> str | None:
+    """Return the name of the parameter that says how smooth functions are, if it can be tuned."""
+    names: dict[type, str] = {Matern: "smoothness", RationalQuadratic: "shape"}
+    return names.get(type(kernel))
+
+
+def in_numbers(scales: Float[Array, " d"], one: bool) -> Scale:
+    """Return lengthscales as a kernel has them: one number where one serves all columns.
+
+    They are rounded to four digits: the last ones of a float64 differ between processors.
+    """
+    if one and np.ptp(scales) <= 1e-9 * scales.max():
+        return significant(float(scales[0]))
+    return tuple(map(significant, scales.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """A family of kernels with its base frequencies."""
+
+    family: Stationary  # at lengthscale 1
+    #: Frequencies at lengthscale 1; for kernels of the Euclidean distance those of the Gaussian.
+    base: Float[Array, "d m"]
+    levels: Float[Array, " m"]  # levels of the mixing law's quantiles
+
+    @staticmethod
+    def draw(kernel: Kernel, d: int, n_features: int, seed: int) -> "Rescaled":
+        """Draw the base of a family: D/2 frequencies, levels one in each m-th of (0, 1)."""
+        family, m = family_of(kernel), max(1, n_features // 2)
+        rng = stream(seed, "tuning")
+        levels = (rng.permutation(m) + 0.5) / m
+        if isinstance(family, Radial):
+            base = Orthogonal().place(GaussianMixture(One(), (1.0,) * d), m, rng)
+        else:
+            base = IID().place(family.spectral_measure(d), m, rng)
+        return Rescaled(family, base, levels)
+
+    def frequencies(self, logs: Float[Array, " d"], log_shape: float | None) -> Array:
+        """Return W, (d, m), at these log lengthscales and, if it is not the family's own, log ν."""
+        return self.base * (self._radii(log_shape) * np.exp(-logs)[:, None])
+
+    def features(self, X: Array, W: Float[Array, "d m"]) -> Float[Array, "n D"]:
+        """Return [cos XW, sin XW]/√m in the precision of X."""
+        scale = W.shape[1] ** -0.5
+        if is_sparse(X):
+            P = X @ W.astype(X.dtype)
+            return scale * np.hstack([np.cos(P), np.sin(P)])
+        return native.cos_sin(X, np.ascontiguousarray(W / (2 * np.pi), dtype=X.dtype), scale)
+
+    def angles(self, X: Array, logs: Float[Array, " d"]) -> tuple["Rescaled", Array]:
+        """Return rows as their angles x·b_j/ℓ, in their precision, and the family's base for these.
+
+        Where one number is tuned for all columns, this is all that it multiplies.
+        """
+        P = X @ (self.base * np.exp(-logs)[:, None]).astype(X.dtype)
+        return replace(self, base=np.eye(P.shape[1])), P
+
+    def through(
+        self, X: Array, W: Array, Z: Array, gradient: Array, log_shape: float | None
+    ) -> tuple[Float[Array, " d"], float]:
+        """Return a criterion's gradient in log ℓ (d,) and log ν, given that in the features."""
+        m = W.shape[1]
+        by_angle = Z[:, :m] * gradient[:, m:] - Z[:, m:] * gradient[:, :m]
+        turned = W * np.asarray(X.T @ by_angle, dtype=np.float64)
+        if log_shape is None:
+            return -turned.sum(axis=1), 0.0
+        rates = np.log(self._radii(log_shape + STEP) / self._radii(log_shape - STEP)) / (2 * STEP)
+        return -turned.sum(axis=1), float(turned.sum(axis=0) @ rates)
+
+    def kernel(self, lengthscale: Any, log_shape: float | None) -> Stationary:
+        """Return the kernel of the family with these numbers."""
+        name = shape_name(self.family)
+        shape = {} if name is None or log_shape is None else {name: float(np.exp(log_shape))}
+        return self.family.replace(lengthscale=lengthscale, **shape)
+
+    def _radii(self, log_shape: float | None) -> Float[Array, " m"]:
+        if not isinstance(self.family, Radial):
+            return np.ones(len(self.levels))
+        family: Any = self.kernel(1.0, log_shape)
+        return np.sqrt(family.mixing.quantile(self.levels))
+
+
+# --- Descents ------------------------------------------------------------------------------------
+#
+# Two processors round differently, and a descent would carry that on from step to step. So it sees
+# its criterion on a grid: points, values and slopes are rounded to multiples that are far above the
+# rounding of float64 and far below what matters, and every processor takes the same steps.
+
+#: Lowest per-row penalty: what products in float32 resolve, and in float64.
 LOWEST = {"float32": 1e-6, "float64": 1e-10}
 
-#: Lowest penalty a row of a descent: it leaves ten digits of the slopes, and the grid below fewer.
+#: Lowest per-row penalty of a descent: it leaves the slopes ten digits, and the grid below fewer.
 LEAST = 1e-6
 
 #: A step that gains less than this share of the criterion is the last.
@@ -56,20 +174,11 @@ class Prior:
     is a mean over n rows: a row's worth of knowledge, which many rows outweigh and which decides
     where they say nothing. A lengthscale leaves the range from `shortest` to `longest` times that
     of the centre only if its start is outside.
-
-    Attributes
-    ----------
-    centre : float
-        log ℓ at the median distance of rows.
-    rows : float
-        n.
-    columns : int
-        d: the median distance of d columns is that of one times √d.
     """
 
-    centre: float
-    rows: float
-    columns: int = 1
+    centre: float  # log ℓ at the median distance of rows
+    rows: float  # n
+    columns: int = 1  # d: the median distance of d columns is that of one times √d
     spread: float = 3.0
     shortest: float = 1 / 128
     longest: float = 32.0
@@ -86,16 +195,16 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Clock:
+class Budget:
     """Seconds since the start, and how many there are."""
 
     start: float
     seconds: float = float("inf")
 
     @staticmethod
-    def of(budget: float | None) -> "Clock":
+    def of(seconds: float | None) -> "Budget":
         """Start now."""
-        return Clock(time.perf_counter(), float("inf") if budget is None else budget)
+        return Budget(time.perf_counter(), float("inf") if seconds is None else seconds)
 
     @property
     def passed(self) -> float:
@@ -107,32 +216,23 @@ class Clock:
         """Whether the time is up."""
         return self.passed >= self.seconds
 
-    def part(self, share: float) -> "Clock":
-        """Return the clock that stops when this share of all seconds has passed."""
+    def part(self, share: float) -> "Budget":
+        """Return the budget that is spent when this share of all seconds has passed."""
         return replace(self, seconds=share * self.seconds)
 
 
-class Enough(Exception):
+class _Spent(Exception):
     """Raised within a descent, and caught there."""
 
 
 @dataclass(frozen=True, eq=False)
-class Dials:
-    """Where a descent stands: all that is tuned, as logarithms.
+class Hyperparameters:
+    """Where a descent stands: all that is tuned, as logarithms."""
 
-    Attributes
-    ----------
-    lengths : (1,) or (d,)
-        log ℓ, of all columns together or of each, in the units of the rows.
-    share : float
-        log of the penalty a row, alpha/W.
-    shape : float or None
-        log ν where the smoothness is tuned.
-    """
-
+    #: log ℓ, of all columns together or of each, in the units of the rows.
     lengths: Float[Array, " p"]
-    share: float
-    shape: float | None = None
+    share: float  # log of the per-row penalty, alpha/W
+    shape: float | None = None  # log ν where the smoothness is tuned
 
     @property
     def vector(self) -> Float[Array, " q"]:
@@ -140,122 +240,133 @@ class Dials:
         shape = [] if self.shape is None else [self.shape]
         return np.concatenate([self.lengths, shape, [self.share]])
 
-    def like(self, vector: Float[Array, " q"]) -> "Dials":
-        """Return such dials from their vector."""
+    def like(self, vector: Float[Array, " q"]) -> "Hyperparameters":
+        """Return hyperparameters from their vector."""
         shape = None if self.shape is None else float(vector[-2])
-        return Dials(vector[: len(self.lengths)], float(vector[-1]), shape)
+        return Hyperparameters(vector[: len(self.lengths)], float(vector[-1]), shape)
+
+
+class Descended(ABC):
+    """A criterion as a function of hyperparameters, to be minimised."""
+
+    criterion: Criterion
+
+    @abstractmethod
+    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
+        """Return the criterion, and its gradient in the vector of the hyperparameters."""
+
+    @abstractmethod
+    def kernel(self, at: Hyperparameters) -> Kernel:
+        """Return the kernel with these hyperparameters, in the units of the data."""
+
+    @abstractmethod
+    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
+        """Return the range of each hyperparameter in a descent from here."""
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """Dials and the criterion there."""
-
-    dials: Dials
-    value: float
-
-
-@dataclass(frozen=True, eq=False)
-class Objective:
-    """A criterion of a family's dials on rows.
-
-    Attributes
-    ----------
-    rescaled : Rescaled
-    rows : Rows
-    offsets : (d,)
-        What is added to the dials' log lengthscales.
-    criterion : {"loo", "evidence"}
-    pinned : bool
-        Whether the penalty stays.
-    prior : Prior or None
-        Of the dials' log lengthscales.
-    """
+class OnFeatures(Descended):
+    """A criterion of a family's rescaled features of rows."""
 
     rescaled: Rescaled
-    rows: Rows
-    offsets: Float[Array, " d"]
-    criterion: str = "loo"
-    pinned: bool = False
-    prior: Prior | None = None
+    rows: TuningRows
+    offsets: Float[Array, " d"]  # what is added to the log lengthscales
+    criterion: Criterion = LOO
+    pinned: bool = False  # whether the penalty stays
+    prior: Prior | None = None  # of the log lengthscales, without the offsets
 
-    def __call__(self, dials: Dials) -> tuple[float, Float[Array, " q"]]:
-        """Return the criterion, less the log prior a row, and the gradient; O(n D (D + d))."""
+    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
+        """Return the criterion, less the log prior per row, and the gradient; O(n D (D + d))."""
         y, w = self.rows.y, self.rows.w
-        rescaled, X, logs = self._seen(dials)
-        W = rescaled.frequencies(logs, dials.shape)
+        rescaled, X, logs = self._seen(at)
+        W = rescaled.frequencies(logs, at.shape)
         Z = rescaled.features(X, W)
-        score = CRITERIA[self.criterion](Z, y, w, float(np.exp(dials.share) * w.sum()))
-        by_logs, by_shape = rescaled.through(X, W, Z, score.by_features, dials.shape)
-        lengths = by_logs if len(dials.lengths) > 1 else by_logs.sum(keepdims=True)
-        shape = [] if dials.shape is None else [by_shape]
-        known, by_known = (0.0, 0.0) if self.prior is None else self.prior.of(dials.lengths)
+        score = self.criterion(Z, y, w, float(np.exp(at.share) * w.sum()))
+        by_logs, by_shape = rescaled.through(X, W, Z, score.by_features, at.shape)
+        lengths = by_logs if len(at.lengths) > 1 else by_logs.sum(keepdims=True)
+        shape = [] if at.shape is None else [by_shape]
+        known, by_known = (0.0, 0.0) if self.prior is None else self.prior.of(at.lengths)
         gradient = np.concatenate([lengths + by_known, shape, [score.by_log_alpha]])
         return score.value + known, gradient
 
-    def _seen(self, dials: Dials) -> tuple[Rescaled, Array, Float[Array, " p"]]:
+    def _seen(self, at: Hyperparameters) -> tuple[Rescaled, Array, Float[Array, " p"]]:
         """Return base, rows and log ℓ: with one ℓ for more columns than frequencies, of angles."""
         d, m = self.rescaled.base.shape
-        if len(dials.lengths) > 1 or d <= m:
-            return self.rescaled, self.rows.X, self.logs(dials)
+        if len(at.lengths) > 1 or d <= m:
+            return self.rescaled, self.rows.X, self.logs(at)
         rescaled, angles = self._angles
-        return rescaled, angles, np.full(m, dials.lengths[0])
+        return rescaled, angles, np.full(m, at.lengths[0])
 
     @cached_property
     def _angles(self) -> tuple[Rescaled, Array]:
         return self.rescaled.angles(self.rows.X, self.offsets)
 
-    def kernel(self, dials: Dials) -> Kernel:
-        """Return the kernel at these dials, in the units of the data."""
-        scales = np.exp(self.logs(dials)) * self.rows.units
-        return self.rescaled.kernel(in_numbers(scales, len(dials.lengths) == 1), dials.shape)
+    def kernel(self, at: Hyperparameters) -> Kernel:
+        scales = np.exp(self.logs(at)) * self.rows.units
+        return self.rescaled.kernel(in_numbers(scales, len(at.lengths) == 1), at.shape)
 
-    def bounds(self, dials: Dials) -> list[tuple[float, float]]:
-        """Return how far each dial may turn."""
-        low = np.log(LEAST)
+    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
         if self.prior is None:
-            lengths = [(x - FAR, x + FAR) for x in dials.lengths]
+            lengths = [(x - FAR, x + FAR) for x in at.lengths]
         else:
-            lengths = [self.prior.bounds(float(x)) for x in dials.lengths]
-        shape = [] if dials.shape is None else [tuple(np.log(SHAPES))]
-        share = (dials.share,) * 2 if self.pinned else (low, np.log(HIGHEST))
+            lengths = [self.prior.bounds(float(x)) for x in at.lengths]
+        shape = [] if at.shape is None else [tuple(np.log(SHAPES))]
+        share = (at.share,) * 2 if self.pinned else (np.log(LEAST), np.log(HIGHEST))
         return [*lengths, *shape, share]
 
-    def logs(self, dials: Dials) -> Float[Array, " d"]:
+    def logs(self, at: Hyperparameters) -> Float[Array, " d"]:
         """Return log ℓ of each column, in the units of the rows."""
-        return self.offsets + dials.lengths
+        return self.offsets + at.lengths
+
+
+On = TypeVar("On", bound=Descended)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated(Generic[On]):
+    """Hyperparameters, what is descended, and its value there."""
+
+    of: On
+    at: Hyperparameters
+    value: float
+
+    @property
+    def rounded(self) -> "Evaluated[On]":
+        """The same at lengthscales on their grid, where every processor puts them."""
+        lengths = on_grid(self.at.lengths, SIXTEENTH)
+        return replace(self, at=replace(self.at, lengths=lengths))
+
+
+Note = Callable[[Evaluated[Any]], None]
 
 
 def descend(
-    objective: Objective,
-    start: Dials,
-    evaluations: int,
-    clock: Clock,
-    note: Callable[[Dials, float], None],
-) -> Point:
-    """Return the best point of at most so many evaluations; ``note`` hears of each.
+    of: On, start: Hyperparameters, evaluations: int, budget: Budget, note: Note
+) -> Evaluated[On]:
+    """Return the best of at most so many evaluations; ``note`` is called with each.
 
-    The start counts, whatever the time: there is always a point to return.
+    The start counts, whatever the time: there is always something to return.
     """
-    best, count = Point(start, float("inf")), 0
-    bounds = objective.bounds(start)
+    best, count = Evaluated(of, start, float("inf")), 0
+    bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
 
     def value_and_gradient(vector: Array) -> tuple[float, Array]:
         nonlocal best, count
-        if count and (clock.over or count >= evaluations):
-            raise Enough
+        if count and (budget.over or count >= evaluations):
+            raise _Spent
         count += 1
-        dials = start.like(np.where(free, on_grid(vector, POINTS), start.vector))
+        at = start.like(np.where(free, on_grid(vector, POINTS), start.vector))
         try:
-            value, gradient = objective(dials)
+            value, gradient = of(at)
         except LinAlgError:  # rounding left G + αI no longer positive: as bad as can be
             return WORST, np.zeros_like(vector)
-        value, gradient = float(on_grid(value, VALUES)), on_grid(gradient, SLOPES)
-        note(dials, value)
-        best = Point(dials, value) if value < best.value else best
-        return value, gradient
+        found = Evaluated(of, at, float(on_grid(value, VALUES)))
+        note(found)
+        best = found if found.value < best.value else best
+        return found.value, on_grid(gradient, SLOPES)
 
-    with suppress(Enough):
+    with suppress(_Spent):
         minimize(
             value_and_gradient,
             start.vector,
@@ -265,3 +376,12 @@ def descend(
             options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": GAIN},
         )
     return best
+
+
+def go_on(
+    tried: Iterable[Evaluated[On]], evaluations: int, budget: Budget, note: Note
+) -> Evaluated[On]:
+    """Descend from the best of what was tried; return the better of it and of the end."""
+    start = min(tried, key=lambda found: found.value)
+    end = descend(start.of, start.at, evaluations, budget, note)
+    return end if end.value < start.value else start

@@ -25,31 +25,24 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import Method
 from bochner.kernels import Kernel, Mahalanobis, Radial
-from bochner.selection.columns import significant
 from bochner.selection.descent import (
-    Clock,
-    Dials,
-    Objective,
-    Point,
+    Budget,
+    Evaluated,
+    Hyperparameters,
+    OnFeatures,
     Prior,
-    descend,
-    on_grid,
-)
-from bochner.selection.rescaled import (
     Rescaled,
-    Rows,
+    descend,
     family_of,
     in_numbers,
+    on_grid,
 )
-from bochner.selection.search import (
-    rounded,
-    rows_of,
-    split_rows,
-    tune_kernel,
-)
+from bochner.selection.rows import TuningRows, rows_of, significant
+from bochner.selection.search import tune_kernel
 from bochner.selection.trials import (
-    Candidate,
-    Court,
+    HeldOutError,
+    HeldOutTrials,
+    KernelCandidate,
     Trial,
     crossed,
     first_least,
@@ -71,7 +64,7 @@ GRID = 1e-7
 
 
 @dataclass(frozen=True)
-class Round:
+class MetricRound:
     """One round: the kernel in its metric, the error of rows held out, and of leave-one-out.
 
     Attributes
@@ -107,14 +100,14 @@ class LearnedMetric:
         lengthscale a column.
     error : float
         Relative squared error on rows held out, each judged by a choice made without it.
-    history : tuple of Round
+    history : tuple of MetricRound
         The first is the metric that it started from.
     """
 
     matrix: tuple[tuple[float, ...], ...]
     kernel: Kernel
     error: float
-    history: tuple[Round, ...]
+    history: tuple[MetricRound, ...]
 
     def __str__(self) -> str:
         """Return the rounds as a table."""
@@ -213,57 +206,59 @@ class _Machine:
     """A recursive feature machine: its family, its rows in units of their columns, its width."""
 
     family: Kernel
-    rows: Rows
+    rows: TuningRows
     n_features: int
     seed: int
     diagonal: bool
 
     def run(self, M: Float[Array, "d d"], rounds: int) -> LearnedMetric:
         """Return the best of the metric that it starts from and of all rounds."""
-        train, test = split_rows(self.rows, self.seed)
+        train, test = HeldOutError().split(self.rows, self.seed)
         train = train.first(ROWS)
         trials: list[Trial] = []
-        found: list[tuple[Round, Array]] = []
+        found: list[tuple[MetricRound, Array]] = []
         for number in range(rounds + 1):
             L = _root(M)
-            objective, point = self._fitted(_turned(train, L), number)
-            trial = self._held_out(_turned(train, L), _turned(test, L), point)
+            turned = _turned(train, L)
+            fitted = self._fitted(turned, number)
+            trial = self._held_out(turned, _turned(test, L), fitted.at)
             gain, deviation = (0.0, 0.0) if not trials else trial.gain(trials[0])
             trials.append(trial)
-            kernel, loo = self._kernel(M, trial.candidate), float(np.exp(point.value))
-            found.append((Round(kernel, trial.error, loo, gain, deviation), M))
-            M = self._next(objective, point, train, L)
-        best, A = found[_best(trials)]
-        squared = crossed([trial.squared for trial in trials])
-        error = best.error if best is found[0][0] else float(squared.sum() / test.w.sum())
-        return LearnedMetric(_rows(A), best.kernel, error, tuple(r for r, _ in found))
+            kernel, loo = self._kernel(M, trial.candidate), float(np.exp(fitted.value))
+            found.append((MetricRound(kernel, trial.error, loo, gain, deviation), M))
+            M = self._next(fitted, train, L)
+        best = first_least([trial.error for trial in trials])
+        best = best if trials[best].surely_below(trials[0]) else 0
+        (taken, A), squared = found[best], crossed([trial.squared for trial in trials])
+        error = float(squared.sum() / test.w.sum()) if best else taken.error
+        return LearnedMetric(_rows(A), taken.kernel, error, tuple(r for r, _ in found))
 
-    def _fitted(self, turned: Rows, number: int) -> tuple[Objective, Point]:
+    def _fitted(self, turned: TuningRows, number: int) -> Evaluated[OnFeatures]:
         """Tune lengthscale and penalty in this metric, with frequencies of the round's own."""
         width, d = min(WIDTH, self.n_features), turned.X.shape[1]
         rescaled = Rescaled.draw(self.family, d, width, self.seed + number)
         median = turned.log_median(self.seed)
         prior = Prior(median, turned.count, d)
-        objective = Objective(rescaled, turned, np.zeros(d), prior=prior)
-        start = Dials(np.array([median]), float(np.log(1e-3)))
-        return objective, rounded(descend(objective, start, STEPS, Clock.of(None), _quiet))
+        criterion = OnFeatures(rescaled, turned, np.zeros(d), prior=prior)
+        start = Hyperparameters(np.array([median]), float(np.log(1e-3)))
+        return descend(criterion, start, STEPS, Budget.of(None), lambda _: None).rounded
 
-    def _held_out(self, train: Rows, test: Rows, point: Point) -> Trial:
+    def _held_out(self, train: TuningRows, test: TuningRows, at: Hyperparameters) -> Trial:
         width = trial_width(self.n_features, len(train), WIDTH)
-        logs = np.full(train.X.shape[1], point.dials.lengths[0])
-        court = Court(train, test, width, self.seed)
-        return court.hear(Candidate(self.family, logs, float(np.exp(point.dials.share)), 1))
+        logs = np.full(train.X.shape[1], at.lengths[0])
+        candidate = KernelCandidate(self.family, logs, float(np.exp(at.share)), 1)
+        return HeldOutTrials(train, test, width, self.seed).trial(candidate)
 
-    def _next(self, objective: Objective, point: Point, train: Rows, L: Array) -> Array:
+    def _next(self, fitted: Evaluated[OnFeatures], train: TuningRows, L: Array) -> Array:
         """Return the average outer product of the fit's gradients, of trace d."""
-        W = objective.rescaled.frequencies(objective.logs(point.dials), None)
-        Z = objective.rescaled.features(objective.rows.X, W)
-        alpha = float(np.exp(point.dials.share) * train.w.sum())
-        coef = coefficients(Z, train.y, train.w, alpha)
+        on, at = fitted.of, fitted.at
+        W = on.rescaled.frequencies(on.logs(at), None)
+        Z = on.rescaled.features(on.rows.X, W)
+        coef = coefficients(Z, train.y, train.w, float(np.exp(at.share) * train.w.sum()))
         M = average_outer_product(train.X, L @ W, Z, coef, train.w)
         return _normalised(np.diag(np.diag(M)) if self.diagonal else M)
 
-    def _kernel(self, M: Array, candidate: Candidate) -> Kernel:
+    def _kernel(self, M: Array, candidate: KernelCandidate) -> Kernel:
         """Return the kernel in the units of the data."""
         length, units = significant(float(np.exp(candidate.logs[0]))), self.rows.units
         if self.diagonal:
@@ -272,16 +267,6 @@ class _Machine:
             )
         A = M / np.outer(units, units)
         return Mahalanobis(self.family.replace(lengthscale=length), _rows(A))
-
-
-def _best(trials: list[Trial]) -> int:
-    """Return the round that is best, the first unless that is surely better."""
-    best = first_least([trial.error for trial in trials])
-    return best if trials[best].surely_below(trials[0]) else 0
-
-
-def _quiet(dials: Dials, value: float) -> None:
-    """Hear of a step and say nothing."""
 
 
 def _euclidean(kernel: Kernel) -> Kernel:
@@ -311,7 +296,7 @@ def _root(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-def _turned(rows: Rows, L: Float[Array, "d d"]) -> Rows:
+def _turned(rows: TuningRows, L: Float[Array, "d d"]) -> TuningRows:
     return replace(rows, X=np.ascontiguousarray(rows.X @ L.astype(rows.X.dtype)))
 
 

@@ -1,56 +1,268 @@
-"""The order in which a kernel is sought: one lengthscale, one a column, families, scale."""
+"""The search for a kernel: of a name by leave-one-out errors, or tuned by descents of a criterion.
+
+Two algorithms answer the same question at different cost, and leave the same record
+(:class:`bochner.selection.record.Tuning`):
+
+* a **walk** in half-octaves from the median distance, one lengthscale or one a column in proportion
+  to its deviation: a named kernel, in about a second;
+* **descents** of log lengthscales, log smoothness and log penalty (:mod:`.descent`), whose results
+  are then compared on rows held out (:mod:`.trials`): ``kernel="auto"``, and :func:`bochner.tune`.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from bochner._core import native
-from bochner._core.arrays import is_sparse
 from bochner._core.checks import one_of, positive
-from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import Auto, Method
+from bochner.features import IID, Auto, Fourier, Method, Orthogonal
+from bochner.features.fourier.fourier import FourierMap
+from bochner.features.judging import left_out
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels import (
+    Cauchy,
+    CoordinateWise,
     Exponential,
     Gaussian,
     Kernel,
     Laplace,
+    Linear,
     Matern,
     Radial,
     RationalQuadratic,
 )
-from bochner.selection.columns import column_means, column_spread, significant
 from bochner.selection.descent import (
     SIXTEENTH,
-    Clock,
-    Dials,
-    Objective,
-    Point,
+    Budget,
+    Evaluated,
+    Hyperparameters,
+    OnFeatures,
     Prior,
-    descend,
-    on_grid,
-)
-from bochner.selection.rescaled import (
     Rescaled,
-    Rows,
+    descend,
     family_of,
+    go_on,
+    on_grid,
     shape_name,
 )
+from bochner.selection.record import Recorder, Tuning
+from bochner.selection.rows import (
+    Scale,
+    TuningRows,
+    deviations,
+    median_distance,
+    rounded,
+    rows_of,
+    screen,
+)
 from bochner.selection.trials import (
-    Candidate,
-    Court,
+    HeldOutError,
+    HeldOutTrials,
+    KernelCandidate,
     Trial,
     crossed,
     first_least,
     trial_width,
 )
-from bochner.selection.tuning import Diary, Tuning
+from bochner.solvers.ridge.criteria import CRITERIA, LeaveOneOutError
+from bochner.solvers.ridge.solution import NO_ERROR, SAME, best_of
+
+Family = Callable[[Scale], Kernel]
+
+#: What a name stands for: the kernel of that family at a lengthscale. "auto" is searched among
+#: families; until it has been, it is the Gaussian.
+NAMED: dict[str, Family] = {
+    "auto": Gaussian,
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "exponential": Exponential,
+    "matern12": lambda scale: Matern(0.5, scale),
+    "matern32": lambda scale: Matern(1.5, scale),
+    "matern52": lambda scale: Matern(2.5, scale),
+    "cauchy": Cauchy,
+    "rational_quadratic": lambda scale: RationalQuadratic(1.0, scale),
+    "linear": lambda _: Linear(),
+}
+
+#: A record by the name it had.
+LengthscaleSearch = Tuning
+
+#: Families of the sum of coordinate distances, not of the Euclidean distance.
+COORDINATEWISE = ("laplace", "cauchy")
+
+#: Half-octaves from the median distance that the search goes at most: a factor of 16.
+FARTHEST = 8
+
+#: Fewer rows than this tell no family from another.
+FEW = 64
+
+#: Rows and features of the search.
+SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
+
+
+def as_kernel(kernel: object) -> Kernel | str:
+    """Return a kernel or a known name."""
+    if isinstance(kernel, Kernel) or (isinstance(kernel, str) and kernel in NAMED):
+        return kernel
+    raise InvalidInput(
+        "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
+        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; got {kernel!r}."
+    )
+
+
+def accepts_sparse(kernel: Kernel | str) -> bool:
+    """Whether sparse rows are served: not by kernels of a sum over coordinates."""
+    value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
+    parts = value.get_params().values() if isinstance(value, Kernel) else ()
+    return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
+
+
+# --- The walk of a named kernel ------------------------------------------------------------------
+
+
+def choose_lengthscale(
+    name: str,
+    sample: RowSample,
+    n_features: int,
+    seed: int,
+    share: float | None = None,
+    method: Method | None = None,
+) -> Tuning:
+    """Return the kernel of this family with the lengthscale that predicts the sample best.
+
+    ``share`` is a given per-row penalty (alpha/n); without it each lengthscale has its own best
+    penalty. Without targets it is the median heuristic: the median distance between rows. "auto"
+    is tuned, among the families that ``method`` serves (:func:`tune_kernel`); with fewer than 64
+    rows it is "gaussian".
+    """
+    if name == "auto" and len(sample) >= FEW:
+        return tune_kernel(name, sample, n_features, seed, method=method, share=share)
+    family = NAMED[name]
+    if name == "linear":
+        return Tuning(Linear())
+    sample = sample.lowest(SEARCH_ROWS)
+    starts = _median_scales(sample, name in COORDINATEWISE, seed)
+    if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
+        return Tuning(family(starts[0]))
+    recorder = Recorder(LeaveOneOutError(), Budget.of(None))
+    error = _Errors(family, sample, min(n_features, SEARCH_FEATURES), seed, share, recorder)
+    values = [error(scale, 0) for scale in starts]
+    start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
+    best = walk(partial(error, start), 0, -FARTHEST, FARTHEST)
+    scale = _scaled(start, 2.0 ** (best / 2))
+    return recorder.found(family(scale), error.shares[scale])
+
+
+def walk(error: Callable[[int], float], start: int, least: int, most: int) -> int:
+    """Return where a function of whole numbers is least: downhill by twos, then by ones."""
+    best = start
+    for step in (2, 1):
+        for direction in (-step, step):
+            before = best
+            while least <= best + direction <= most and (
+                error(best + direction) < (1 - SAME) * error(best)
+            ):
+                best += direction
+            if best != before:
+                break
+    return best
+
+
+def _scaled(scale: Scale, factor: float) -> Scale:
+    """Return lengthscales times a factor, in the digits that are the same on every processor."""
+    return rounded(tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor)
+
+
+def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
+    """Return the median distance of rows, for one lengthscale and for one a column."""
+    X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
+    unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
+    scales: list[Scale] = [median_distance(X, w, (unit,), seed, order)]
+    spread = deviations(X, w, unit)
+    if spread.max() > 1.05 * spread.min():  # one a column, in proportion to these
+        median = median_distance(X, w, (unit, spread), seed, order)
+        scales.append(tuple((median * spread).tolist()))
+    scales = [_scaled(scale, unit) for scale in scales]
+    if np.min(scales[0]) < np.finfo(np.float64).tiny:
+        raise InvalidInput(
+            "X must hold numbers whose differences float64 holds to all its digits; got columns "
+            f"of {unit:.3g} at most. Multiply them by a power of ten."
+        )
+    return scales
+
+
+class _Errors:
+    """Leave-one-out errors of lengthscales times half-octaves, remembered.
+
+    The seed of the features stays, so that frequencies are rescaled and the errors are comparable.
+    Of rows with more columns than there are frequencies the angles xᵀω are remembered too: at
+    another multiple of the same lengthscales they are the same but for a factor.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        sample: RowSample,
+        n_features: int,
+        seed: int,
+        share: float | None,
+        recorder: Recorder,
+    ) -> None:
+        self._family, self._sample, self._seed, self._share = family, sample, seed, share
+        self._width, self._recorder = max(2, n_features - n_features % 2), recorder
+        self.shares: dict[Scale, float] = {}
+        self._found: dict[Scale, float] = {}
+        self._angles: dict[Scale, Array] = {}
+
+    def __call__(self, start: Scale, half_octaves: int) -> float:
+        scale = _scaled(start, 2.0 ** (half_octaves / 2))
+        if scale not in self._found:
+            self._found[scale] = self._error(start, half_octaves, scale)
+        return self._found[scale]
+
+    def _error(self, start: Scale, half_octaves: int, scale: Scale) -> float:
+        sample = self._sample
+        found = left_out(self._features(start, half_octaves), sample.y, sample.w, self._share)
+        power, best = found.moments.power / found.moments.weight, best_of(found.errors, "loo")
+        least = max(float(found.errors[best]), NO_ERROR * float(power.max()))
+        self.shares[scale] = float(found.alphas[best] / found.moments.weight)
+        stage = "half-octaves" if half_octaves else "median distance"
+        relative = least / float(power[power > 0].mean())
+        self._recorder.step(stage, self._family(scale), self.shares[scale], relative)
+        return least
+
+    def _features(self, start: Scale, half_octaves: int) -> Float[Array, "n D"]:
+        X, m = self._sample.X.astype(np.float64, copy=False), self._width // 2
+        if X.shape[1] <= m:
+            return self._map(_scaled(start, 2.0 ** (half_octaves / 2)))(X)
+        if start not in self._angles:
+            W = self._unit.frequencies / np.reshape(start, (-1, 1))
+            self._angles[start] = X @ W
+        factors = np.diag(np.full(m, 2.0 ** (-half_octaves / 2)))
+        phi = FourierMap(self._unit.kernel, factors, self._unit.amplitude)
+        return phi.features(self._angles[start])
+
+    @cached_property
+    def _unit(self) -> Any:
+        """The map at lengthscale 1, whose frequencies are those of all others times 1/ℓ."""
+        return self._map(1.0)
+
+    def _map(self, scale: Scale) -> Any:
+        kernel = self._family(scale)
+        ask = Request(self._sample.X.shape[1], self._width, self._seed, ("lengthscale",))
+        try:
+            return draw_map(Fourier(Orthogonal()), kernel, ask)
+        except UnsupportedKernel:
+            return draw_map(Fourier(IID()), kernel, ask)
+
+
+# --- Descents ------------------------------------------------------------------------------------
 
 #: Fewer rows than this say nothing of lengthscales.
 FEWEST = 8
@@ -67,10 +279,7 @@ TRY = 6
 #: Rows that trials fit, at most.
 TRIAL_ROWS = 4096
 
-#: Share of the rows that no descent sees, and most of them.
-HELD_OUT, MOST_HELD_OUT = 0.25, 2048
-
-#: Penalties a row that a descent may start from.
+#: Per-row penalties that a descent may start from.
 SHARES = (1e-2, 1e-4)
 
 #: Families of a smoothness, between two of which a tuned one lies; from the last on a Matérn
@@ -125,7 +334,7 @@ def tune_kernel(
     method : Method, optional
         Of the fit: families that it does not serve are not tried.
     share : float, optional
-        A given penalty a row, alpha/W, that is then not tuned.
+        A given per-row penalty, alpha/W, that is then not tuned.
     euclidean : bool, default False
         Whether kernels of the Euclidean distance only are tried.
 
@@ -140,18 +349,16 @@ def tune_kernel(
     only if its error on rows held out is below that of one for all by more than a standard
     deviation of the difference.
     """
-    one_of(criterion, "tune", "criterion", ("loo", "evidence"))
-    clock = Clock.of(None if budget is None else positive(budget, "tune", "budget"))
+    one_of(criterion, "tune", "criterion", tuple(CRITERIA))
+    start = Budget.of(None if budget is None else positive(budget, "tune", "budget"))
     family = family_of(Matern(1.5) if isinstance(kernel, str) else kernel)
     given = None if isinstance(kernel, str) else np.atleast_1d(kernel.get_params()["lengthscale"])
     if len(sample) < FEWEST or not np.any(np.ptp(sample.y, axis=0)):
         return Tuning(_untuned(kernel, sample, seed), share or SHARES[0], criterion=criterion)
-    diary, serves = Diary(clock, criterion), partial(_serves, method, euclidean, sample.X, seed)
-    every = isinstance(kernel, str)
-    best, rows = Search(family, given, every, n_features, seed, diary, serves, share).run(sample)
-    found = best.candidate.kernel(rows.units)
-    steps, compared = tuple(diary.steps), tuple(diary.compared)
-    return Tuning(found, best.candidate.share, best.error, criterion, steps, compared=compared)
+    recorder = Recorder(CRITERIA[criterion], start)
+    serves, every = partial(_serves, method, euclidean, sample.X, seed), isinstance(kernel, str)
+    search = KernelDescents(family, given, every, n_features, seed, recorder, serves, share)
+    return search.run(sample)
 
 
 def _untuned(kernel: Kernel | str, sample: RowSample, seed: int) -> Kernel:
@@ -163,82 +370,62 @@ def _untuned(kernel: Kernel | str, sample: RowSample, seed: int) -> Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
-    """A search of one family, or of all.
+class KernelDescents:
+    """Descents of one family, or of all, and their comparison."""
 
-    Attributes
-    ----------
-    family : Kernel
-        At lengthscale 1; a Matérn kernel where families are compared.
-    given : (1,) or (d,) or None
-        Lengthscales to start from.
-    every : bool
-        Whether families are compared.
-    n_features : int
-        D of the fit.
-    seed : int
-    diary : Diary
-        Hears of each step; has the criterion and the clock.
-    serves : callable
-        Whether the method of the fit serves a kernel.
-    share : float or None
-        A penalty a row that is given and stays.
-    """
-
-    family: Kernel
-    given: Float[Array, " p"] | None
-    every: bool
-    n_features: int
+    family: Kernel  # at lengthscale 1; a Matérn kernel where families are compared
+    given: Float[Array, " p"] | None  # lengthscales to start from
+    every: bool  # whether families are compared
+    n_features: int  # D of the fit
     seed: int
-    diary: Diary
-    serves: Callable[[Kernel], bool]
-    share: float | None
+    recorder: Recorder  # has the criterion and the budget
+    serves: Callable[[Kernel], bool]  # whether the method of the fit serves a kernel
+    share: float | None  # a per-row penalty that is given and stays
 
     @property
-    def clock(self) -> Clock:
+    def budget(self) -> Budget:
         """The time there is."""
-        return self.diary.clock
+        return self.recorder.budget
 
-    def run(self, sample: RowSample) -> tuple[Trial, Rows]:
-        """Return the best trial, and the rows whose units it is in."""
+    def run(self, sample: RowSample) -> Tuning:
+        """Return the best kernel, in the units of the data, and the record."""
         rows = rows_of(sample)
-        train, test = split_rows(rows, self.seed)
+        train, test = HeldOutError().split(rows, self.seed)
         explored = train.first(ROWS)
         one = self._one(explored)
-        candidates = [*self._untuned(explored), self._simple(one)]
+        simple = _candidate(self._families(one.at)[0], one, 1)
+        candidates = [*self._untuned(explored), simple]
         if 1 < rows.X.shape[1] <= MOST_COLUMNS:
             candidates += self._many(one, explored, train.first(MORE_ROWS))
         width = trial_width(self.n_features, len(train), WIDTH)
         held = train.first(TRIAL_ROWS), test
-        court = Court(*held, width, self.seed, self.share is not None)
-        return self._judged(court, candidates, rows.units), rows
+        trials = HeldOutTrials(*held, width, self.seed, self.share is not None)
+        best = self._compared(trials, candidates, rows.units)
+        kernel = best.candidate.kernel(rows.units)
+        return self.recorder.found(kernel, best.candidate.share, best.error)
 
-    def _objective(
-        self, rows: Rows, offsets: Array, width: int = WIDTH, seed: int = 0
-    ) -> Objective:
+    def _criterion(
+        self, rows: TuningRows, offsets: Array, width: int = WIDTH, seed: int = 0
+    ) -> OnFeatures:
         width, d = min(width, self.n_features), rows.X.shape[1]
         rescaled = Rescaled.draw(self.family, d, width, self.seed + seed)
         prior = Prior(rows.log_median(self.seed, offsets), rows.count, d)
         pinned = self.share is not None
-        return Objective(rescaled, rows, offsets, self.diary.criterion, pinned, prior)
+        return OnFeatures(rescaled, rows, offsets, self.recorder.criterion, pinned, prior)
 
     # --- one lengthscale -------------------------------------------------------------------------
 
-    def _one(self, rows: Rows) -> tuple[Objective, Point]:
+    def _one(self, rows: TuningRows) -> Evaluated[OnFeatures]:
         """Descend with one lengthscale, of the columns in their units or in those of the data."""
-        note, starts = self.diary.descent("one lengthscale"), []
+        note, tried = self.recorder.noting("one lengthscale"), []
         for offsets, length in self._lengths(rows):
-            objective = self._objective(rows, offsets)
+            criterion = self._criterion(rows, offsets)
             for share in SHARES if self.share is None else (self.share,):
-                dials = Dials(np.array([length]), float(np.log(share)), self._shape)
-                point = descend(objective, dials, 1, self.clock, note(objective))
-                starts.append((objective, point))
-        objective, start = min(starts, key=lambda pair: pair[1].value)
-        clock = self.clock.part(0.15)
-        point = descend(objective, start.dials, self._evaluations(ONE), clock, note(objective))
-        return objective, rounded(point if point.value < start.value else start)
+                at = Hyperparameters(np.array([length]), float(np.log(share)), self._shape)
+                tried.append(descend(criterion, at, 1, self.budget, note))
+        return go_on(tried, self._evaluations(ONE), self.budget.part(0.15), note).rounded
 
-    def _lengths(self, rows: Rows) -> Iterator[tuple[Array, float]]:
+    def _lengths(self, rows: TuningRows) -> Iterator[tuple[Array, float]]:
         """Give offsets of log ℓ in the units of the rows, and where its common part starts."""
         alike = np.zeros_like(rows.units)
         yield alike, rows.log_median(self.seed)
@@ -254,71 +441,63 @@ class Search:
         return float(np.log(self.family.get_params()[name])) if self.every and name else None
 
     def _evaluations(self, usual: int) -> int:
-        return usual if self.clock.seconds == float("inf") else 1000 * usual
+        return usual if self.budget.seconds == float("inf") else 1000 * usual
 
-    def _simple(self, one: tuple[Objective, Point]) -> Candidate:
-        objective, point = one
-        return _candidate(self._families(point.dials)[0], objective, point, 1)
-
-    def _untuned(self, rows: Rows) -> Iterator[Candidate]:
+    def _untuned(self, rows: TuningRows) -> Iterator[KernelCandidate]:
         """Give what is there before any search: the start, or the median distance."""
         family = next(filter(self.serves, (self.family, *SMOOTHEST_FIRST)), self.family)
         share = SHARES[0] if self.share is None else self.share
         if self.given is not None:
             logs = np.log(np.broadcast_to(self.given, rows.units.shape) / rows.units)
-            yield Candidate(family, logs, share, 0)
+            yield KernelCandidate(family, logs, share, 0)
             return
         for offsets, length in self._lengths(rows):
-            yield Candidate(family, offsets + length, share, 0)
+            yield KernelCandidate(family, offsets + length, share, 0)
 
-    def _families(self, dials: Dials) -> list[Kernel]:
+    def _families(self, at: Hyperparameters) -> list[Kernel]:
         """Return the two families nearest in smoothness."""
         if not self.every:
             return [self.family]
         served = [(nu, family) for nu, family in SMOOTHNESS if self.serves(family)]
-        served.sort(key=lambda pair: abs(np.log(pair[0]) - dials.shape))
+        served.sort(key=lambda pair: abs(np.log(pair[0]) - at.shape))
         return [family for _, family in served[:2]]
 
     # --- one lengthscale a column ----------------------------------------------------------------
 
-    def _many(self, one: tuple[Objective, Point], rows: Rows, more: Rows) -> list[Candidate]:
+    def _many(
+        self, one: Evaluated[OnFeatures], rows: TuningRows, more: TuningRows
+    ) -> list[KernelCandidate]:
         """Descend with one lengthscale a column, from several starts, then from the best."""
-        objective, point = one
-        aligned = self._objective(rows, np.zeros_like(rows.units))
-        note = self.diary.descent("one a column")(aligned)
-        clock = self.clock.part(0.3)
-        starts = self._starts(objective, point, rows)
-        tried = [descend(aligned, dials, TRY, clock, note) for dials in starts]
-        start = min(tried, key=lambda point: point.value)
-        count, clock = self._evaluations(MANY - TRY), self.clock.part(0.5)
-        end = descend(aligned, start.dials, count, clock, note)
-        best = self._last(rounded(end if end.value < start.value else start), more)
+        criterion = self._criterion(rows, np.zeros_like(rows.units))
+        note, budget = self.recorder.noting("one a column"), self.budget.part(0.3)
+        tried = [descend(criterion, at, TRY, budget, note) for at in self._starts(one, rows)]
+        count, budget = self._evaluations(MANY - TRY), self.budget.part(0.5)
+        best = self._last(go_on(tried, count, budget, note).rounded, more)
         d = rows.X.shape[1]
-        found = [_candidate(f, aligned, best, d) for f in self._families(best.dials)]
+        found = [_candidate(family, best, d) for family in self._families(best.at)]
         return [*found, *(self._others(found[0], rows) if self.every else ())]
 
-    def _last(self, start: Point, rows: Rows) -> Point:
+    def _last(self, start: Evaluated[OnFeatures], rows: TuningRows) -> Evaluated[OnFeatures]:
         """Descend with more rows and other frequencies: what fitted the first few only is lost."""
         width = min(MORE_WIDTH, max(WIDTH, len(rows) // 2))
-        objective = self._objective(rows, np.zeros_like(rows.units), width, seed=1)
-        note = self.diary.descent("more rows")(objective)
-        clock = self.clock.part(0.75)
-        return rounded(descend(objective, start.dials, self._evaluations(LAST), clock, note))
+        criterion = self._criterion(rows, np.zeros_like(rows.units), width, seed=1)
+        note, budget = self.recorder.noting("more rows"), self.budget.part(0.75)
+        return descend(criterion, start.at, self._evaluations(LAST), budget, note).rounded
 
-    def _starts(self, objective: Objective, point: Point, rows: Rows) -> Iterator[Dials]:
-        yield replace(point.dials, lengths=objective.logs(point.dials).copy())
+    def _starts(self, one: Evaluated[OnFeatures], rows: TuningRows) -> Iterator[Hyperparameters]:
+        yield replace(one.at, lengths=one.of.logs(one.at))
         relevance = screen(rows, self.seed)
         if relevance:
             yield self._from(on_grid(np.log(relevance.lengthscales), SIXTEENTH))
         if self.given is not None and len(self.given) > 1:
             yield self._from(np.log(self.given / rows.units))
 
-    def _from(self, logs: Array) -> Dials:
-        """Return dials at other lengthscales, with smoothness and penalty where a search starts."""
+    def _from(self, logs: Array) -> Hyperparameters:
+        """Return other lengthscales, with smoothness and penalty where a search starts."""
         share = SHARES[0] if self.share is None else self.share
-        return Dials(logs, float(np.log(share)), self._shape)
+        return Hyperparameters(logs, float(np.log(share)), self._shape)
 
-    def _others(self, found: Candidate, rows: Rows) -> Iterator[Candidate]:
+    def _others(self, found: KernelCandidate, rows: TuningRows) -> Iterator[KernelCandidate]:
         """Give families outside the Matérn kernels at the same lengthscales."""
         if self.serves(RationalQuadratic()):
             yield replace(found, family=RationalQuadratic(1.0))
@@ -329,82 +508,53 @@ class Search:
 
     # --- which ----------------------------------------------------------------------------------
 
-    def _judged(self, court: Court, candidates: list[Candidate], units: Array) -> Trial:
+    def _compared(
+        self, held_out: HeldOutTrials, candidates: list[KernelCandidate], units: Array
+    ) -> Trial:
         """Return the trial that is best, a simpler one unless the rest is surely better, scaled.
 
         Many lengthscales fit few rows too well: their errors on rows held out decide, first
         whether one lengthscale is better than none that was tuned, then one a column than these.
         """
-        trials = court.hear_all(candidates, self.diary.trial("trial", units), self.clock.part(0.8))
-        counts = sorted({trial.candidate.tuned for trial in trials})
-        bests = [_least([t for t in trials if t.candidate.tuned == count]) for count in counts]
-        chosen = bests[0]
-        self.diary.compare(chosen, None, True, units)
-        for best in bests[1:]:
-            taken = best.surely_below(chosen)
-            self.diary.compare(best, chosen, taken, units)
-            chosen = best if taken else chosen
-        return self._scaled(court, chosen, units, trials)
+        note, budget = self.recorder.trials("trial", units), self.budget.part(0.8)
+        trials, chosen = held_out.trials(candidates, note, budget), None
+        for count in sorted({trial.candidate.tuned for trial in trials}):
+            alike = [trial for trial in trials if trial.candidate.tuned == count]
+            best = alike[first_least([trial.error for trial in alike])]
+            chosen = best if self._taken(best, chosen, units) else chosen
+        return self._scaled(held_out, chosen, units, trials)
 
-    def _scaled(self, court: Court, best: Trial, units: Array, heard: list[Trial]) -> Trial:
+    def _taken(self, best: Trial, before: Trial | None, units: Array) -> bool:
+        gain, least = (np.nan, np.nan) if before is None else best.gain(before)
+        kernel, measure = best.candidate.kernel(units), "error on rows held out"
+        self.recorder.compare(best.candidate.tuned, kernel, best.error, gain, least, measure)
+        return before is None or gain > least
+
+    def _scaled(
+        self, held_out: HeldOutTrials, best: Any, units: Array, trials: list[Trial]
+    ) -> Trial:
         """Lengthen or shorten all lengthscales by √2 while the error surely falls.
 
-        The error that is told of the best is that of choosing as much without the row it is of.
+        The error that is reported of the best is that of choosing as much without the row it is of.
         """
-        note = self.diary.trial("scale", units)
+        note = self.recorder.trials("scale", units)
         note(best)
         for factor in (2**0.5, 0.5**0.5):
             for _ in range(SCALES):
-                if self.clock.over:
+                if self.budget.over:
                     break
-                trial = court.hear(best.candidate.scaled(factor))
-                heard.append(trial)
+                trial = held_out.trial(best.candidate.scaled(factor))
+                trials.append(trial)
                 note(trial)
                 if not trial.surely_below(best):
                     break
                 best = trial
-        told = crossed([trial.squared for trial in heard])
-        return replace(best, error=float(told.sum() / court.test.w.sum()))
+        squared = crossed([trial.squared for trial in trials])
+        return replace(best, error=float(squared.sum() / held_out.test.w.sum()))
 
 
-def _least(trials: list[Trial]) -> Trial:
-    """Return the first of the trials whose errors are about the least."""
-    return trials[first_least([trial.error for trial in trials])]
-
-
-def rounded(point: Point) -> Point:
-    """Return the point at lengthscales on their grid, where every processor puts them."""
-    lengths = on_grid(point.dials.lengths, SIXTEENTH)
-    return replace(point, dials=replace(point.dials, lengths=lengths))
-
-
-def rows_of(sample: RowSample) -> Rows:
-    """Return the rows in float64, in units of their columns' deviations."""
-    return Rows.of(sample.X, sample.y, sample.w, _units(sample.X, sample.w))
-
-
-def _units(X: Array, w: Array) -> Float[Array, " d"]:
-    """Return weighted standard deviations of columns; of constant ones the largest of all, or 1.
-
-    They are rounded as lengthscales are, so that all processors divide by the same numbers.
-    """
-    size, deviations = column_spread(X, w)
-    constant = deviations <= 1e-12
-    deviations = deviations * size
-    other = float(deviations[~constant].max()) if np.any(~constant) else 1.0
-    return np.array([significant(unit) for unit in np.where(constant, other, deviations)])
-
-
-def split_rows(rows: Rows, seed: int) -> tuple[Rows, Rows]:
-    """Return rows to tune on and rows to err on, at random."""
-    order = stream(seed, "held out").permutation(len(rows))
-    held = min(MOST_HELD_OUT, max(1, int(HELD_OUT * len(rows))))
-    return rows.take(order[held:]), rows.take(order[:held])
-
-
-def _candidate(family: Kernel, objective: Objective, point: Point, tuned: int) -> Candidate:
-    share = float(np.exp(point.dials.share))
-    return Candidate(family, objective.logs(point.dials), share, tuned)
+def _candidate(family: Kernel, found: Evaluated[OnFeatures], tuned: int) -> KernelCandidate:
+    return KernelCandidate(family, found.of.logs(found.at), float(np.exp(found.at.share)), tuned)
 
 
 def _serves(method: Method | None, euclidean: bool, X: Array, seed: int, kernel: Kernel) -> bool:
@@ -420,93 +570,3 @@ def _serves(method: Method | None, euclidean: bool, X: Array, seed: int, kernel:
     except InvalidInput:  # too few features or rows for this trial: not the kernel's fault
         return True
     return True
-
-
-# --- Which columns matter, before any fit: random frequencies, scored by the targets
-#
-# A frequency ω explains the share |Σ w y e^{iω·x}|² of the targets' variance (Sinha and Duchi 2016,
-# *Learning kernels with random features*, score frequencies by the same sum). Drawn in one, two or
-# three columns at a time, those that pass what chance gives tell in which directions the target
-# varies and how fast:
-#
-#     E|∂_k f|² ≈ Σ_ω ω_k² |f̂(ω)|².
-#
-# A kernel of all columns at one lengthscale sees nothing where few of many columns matter.
-
-#: Frequencies tried, columns that each is in, and their sizes in units of 1/deviation.
-TRIED, COLUMNS, SIZES = 6144, (1, 2, 3), (0.5, 1.0, 2.0)
-
-#: A frequency whose cosine varies less than this is constant on the rows.
-LEAST_VARIANCE = 1e-3
-
-#: Columns below this share of the largest slope are taken to have it.
-LEAST_SLOPE = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class Relevance:
-    """Mean squared slope along each column, and the part of the variance it was seen in.
-
-    Attributes
-    ----------
-    slopes : (d,)
-        E|∂_k f|² of what was explained, in units of the columns; zeros where nothing was.
-    explained : float
-        The largest share of variance that one frequency explains.
-    """
-
-    slopes: Float[Array, " d"]
-    explained: float
-
-    @property
-    def lengthscales(self) -> Float[Array, " d"]:
-        """2/√slope of each column in units of the deviations: where a descent may start."""
-        top = float(self.slopes.max())
-        return 2 / np.sqrt(np.maximum(self.slopes, LEAST_SLOPE * top))
-
-    def __bool__(self) -> bool:
-        """Whether anything was explained beyond chance."""
-        return bool(np.any(self.slopes > 0))
-
-
-def screen(rows: Rows, seed: int, tried: int = TRIED) -> Relevance:
-    """Return the relevance of columns; O(n · tried)."""
-    W = _sparse_frequencies(rows.X.shape[1], tried, seed)
-    scores = _explained(rows, W)
-    # For pure noise a score times n/2 is exponential: the largest of all passes this once in 20.
-    chance = 2 * np.log(20 * tried) / len(rows)
-    beyond = np.maximum(scores - chance, 0.0)
-    slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
-    return Relevance(slopes, float(scores.max()))
-
-
-def _sparse_frequencies(d: int, tried: int, seed: int) -> Float[Array, "d m"]:
-    rng = stream(seed, "screening")
-    W = rng.standard_normal((d, tried)) * np.array(SIZES)[np.arange(tried) // 3 % 3]
-    each = np.array(COLUMNS)[np.arange(tried) % 3]
-    order = rng.random((d, tried)).argsort(axis=0)
-    return np.where(order < each, W, 0.0)
-
-
-def _explained(rows: Rows, W: Float[Array, "d m"]) -> Float[Array, " m"]:
-    """Return the largest share of a target's variance that each cosine and sine explain."""
-    w = rows.w / rows.w.sum()
-    y = rows.y - w @ rows.y
-    y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
-    Z = _cosines(rows.X, W, column_means(rows.X, rows.w))
-    mean, right = w @ Z, w[:, None] * y
-    variance = w @ Z**2 - mean**2
-    products = right.T @ Z
-    shares = products**2 / np.maximum(variance, LEAST_VARIANCE)
-    shares = np.where(variance > LEAST_VARIANCE, shares, 0.0).max(axis=0)
-    m = W.shape[1]
-    return shares[:m] + shares[m:]
-
-
-def _cosines(X: Array, W: Float[Array, "d m"], mean: Float[Array, " d"]) -> Float[Array, "n 2m"]:
-    """Return cosines and sines of rows about their mean; sparse rows are not made dense."""
-    if is_sparse(X):
-        P = X @ W - mean @ W
-        return np.hstack([np.cos(P), np.sin(P)])
-    T = np.ascontiguousarray(W / (2 * np.pi))
-    return native.cos_sin(np.ascontiguousarray(X - mean), T, 1.0)

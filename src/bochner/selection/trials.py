@@ -12,15 +12,18 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
 from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.kernels import Kernel, Radial
-from bochner.selection.descent import LOWEST, Clock
-from bochner.selection.rescaled import (
+from bochner.selection.descent import (
+    LOWEST,
+    Budget,
     Rescaled,
-    Rows,
     family_of,
     in_numbers,
 )
+from bochner.selection.rows import TuningRows
+from bochner.solvers.ridge.solution import SAME_ROUNDED
 
 #: Features of a trial, at most.
 MOST_FEATURES = 1024
@@ -34,14 +37,11 @@ APART = 1000
 #: Folds of the rows held out.
 FOLDS = 4
 
-#: Errors within this share of the least are equal: the first of them, which is the simplest, is it.
-EQUAL = 1e-6
-
 
 def first_least(errors: Sequence[float]) -> int:
-    """Return the place of the first error that is about the least."""
+    """Return the place of the first error that is about the least: the simplest one."""
     least = min(errors)
-    return next(i for i, error in enumerate(errors) if error <= (1 + EQUAL) * least)
+    return next(i for i, error in enumerate(errors) if error <= (1 + SAME_ROUNDED) * least)
 
 
 def crossed(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
@@ -67,33 +67,35 @@ def trial_width(n_features: int, n: int, least: int) -> int:
     return min(n_features, MOST_FEATURES, max(least, n // 2))
 
 
+@dataclass(frozen=True)
+class HeldOutError:
+    """The criterion by which kernels are compared: squared errors of rows that no descent sees."""
+
+    share: float = 0.25  # share of the rows that is held out
+    most: int = 2048  # rows held out, at most
+
+    def split(self, rows: TuningRows, seed: int) -> tuple[TuningRows, TuningRows]:
+        """Return rows to tune on and rows to err on, at random."""
+        order = stream(seed, "held out").permutation(len(rows))
+        held = min(self.most, max(1, int(self.share * len(rows))))
+        return rows.take(order[held:]), rows.take(order[:held])
+
+
 @dataclass(frozen=True, eq=False)
-class Candidate:
-    """A kernel to be tried.
+class KernelCandidate:
+    """A kernel to be tried."""
 
-    Attributes
-    ----------
-    family : Kernel
-        At lengthscale 1, with its smoothness.
-    logs : (d,)
-        log ℓ of each column, in the units of the rows.
-    share : float
-        Penalty a row where the search for it starts.
-    tuned : int
-        Lengthscales that were tuned: none, one for all columns, or one each.
-    """
-
-    family: Kernel
-    logs: Float[Array, " d"]
-    share: float
-    tuned: int
+    family: Kernel  # at lengthscale 1, with its smoothness
+    logs: Float[Array, " d"]  # log ℓ of each column, in the units of the rows
+    share: float  # per-row penalty where the search for it starts
+    tuned: int  # lengthscales that were tuned: none, one for all columns, or one each
 
     @property
     def simple(self) -> bool:
         """Whether one lengthscale serves all columns."""
         return self.tuned <= 1
 
-    def scaled(self, factor: float) -> "Candidate":
+    def scaled(self, factor: float) -> "KernelCandidate":
         """Return it with all lengthscales times ``factor``."""
         return replace(self, logs=self.logs + np.log(factor))
 
@@ -104,53 +106,44 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a candidate did: squared errors of rows held out, at penalties that others chose.
+    """What a candidate did: squared errors of rows held out, at penalties that others chose."""
 
-    Attributes
-    ----------
-    candidate : Candidate
-        With the penalty that is best on all of these rows.
-    squared : (n,)
-        Relative to the targets' variances, their mean over targets, times the rows' weights.
-    error : float
-        Their weighted mean.
-    """
-
-    candidate: Candidate
+    candidate: KernelCandidate  # with the penalty that is best on all of these rows
+    #: Relative to the targets' variances, their mean over targets, times the rows' weights.
     squared: Float[Array, " n"]
-    error: float
+    error: float  # their weighted mean
 
-    def surely_below(self, other: "Trial", deviations: float = 1.0) -> bool:
-        """Whether the error is lower by so many standard deviations of the paired difference."""
-        if not np.isfinite(other.error):
-            return bool(np.isfinite(self.error))
-        gain, deviation = self.gain(other)
-        return gain > deviations * deviation + EQUAL * other.error
+    def surely_below(self, other: "Trial") -> bool:
+        """Whether the error is lower by more than the standard deviation of the difference."""
+        gain, least = self.gain(other)
+        return gain > least
 
     def gain(self, other: "Trial") -> tuple[float, float]:
-        """Return by how much the error is lower, and the standard deviation of that."""
+        """Return by how much the error is lower, and the deviation of that, or its rounding."""
+        if not (np.isfinite(other.error) and np.isfinite(self.error)):
+            return (np.inf if self.error < other.error else 0.0), 0.0
         scale = self.error / max(float(self.squared.sum()), np.finfo(float).tiny)
         difference = scale * (other.squared - self.squared)
-        spread = float(difference.std()) * len(difference) ** 0.5
-        return float(difference.sum()), spread
+        deviation = float(difference.std()) * len(difference) ** 0.5
+        return float(difference.sum()), deviation + SAME_ROUNDED * other.error
 
 
 @dataclass(frozen=True, eq=False)
-class Court:
+class HeldOutTrials:
     """Rows to fit and rows to err on, the width, and the seed: frequencies are alike for all.
 
     They are other frequencies than those of the descents, as are those of the fit.
     Where the penalty is given, ``pinned``, it is the same for all too. ``angles`` are remembered.
     """
 
-    train: Rows
-    test: Rows
+    train: TuningRows
+    test: TuningRows
     width: int
     seed: int
     pinned: bool = False
     angles: dict[tuple[Any, ...], tuple[Rescaled, list[Array]]] = field(default_factory=dict)
 
-    def hear(self, candidate: Candidate) -> Trial:
+    def trial(self, candidate: KernelCandidate) -> Trial:
         """Return the trial of a candidate: one product of n D² and a Cholesky factor a penalty."""
         system = self._system(candidate)
         tried = {0: self._trial(system, candidate.share)}
@@ -167,19 +160,19 @@ class Court:
         error = float(squared.sum() / self.test.w.sum())
         return Trial(replace(candidate, share=share), squared, error)
 
-    def hear_all(
-        self, candidates: Iterable[Candidate], note: Callable[[Trial], None], clock: Clock
+    def trials(
+        self, candidates: Iterable[KernelCandidate], note: Callable[[Trial], None], budget: Budget
     ) -> list[Trial]:
         """Return the trials, of the first of a kind at least, whatever the time."""
         trials: list[Trial] = []
         for candidate in candidates:
             known = any(t.candidate.tuned == candidate.tuned for t in trials)
-            if not (clock.over and known):
-                trials.append(self.hear(candidate))
+            if not (budget.over and known):
+                trials.append(self.trial(candidate))
                 note(trials[-1])
         return trials
 
-    def _system(self, candidate: Candidate) -> "_System":
+    def _system(self, candidate: KernelCandidate) -> "_System":
         d = len(candidate.logs)
         if d > self.width // 2:
             return _System.of(*self._from_angles(candidate), self.train)
@@ -188,7 +181,7 @@ class Court:
         Z, rest = (rescaled.features(rows.X, W) for rows in (self.train, self.test))
         return _System.of(Z, rest, self.train)
 
-    def _from_angles(self, candidate: Candidate) -> tuple[Array, Array]:
+    def _from_angles(self, candidate: KernelCandidate) -> tuple[Array, Array]:
         """Return the features of both, from angles that multiples of the lengthscales share.
 
         Kernels of the Euclidean distance share them too, but for the radii of their frequencies.
@@ -230,7 +223,7 @@ class _System:
     weight: float
 
     @staticmethod
-    def of(Z: Float[Array, "n D"], rest: Float[Array, "m D"], train: Rows) -> "_System":
+    def of(Z: Float[Array, "n D"], rest: Float[Array, "m D"], train: TuningRows) -> "_System":
         W, root = train.w.sum(), np.sqrt(train.w)[:, None].astype(Z.dtype)
         z = ((train.w @ Z) / W).astype(Z.dtype)
         mean = train.w @ train.y / W

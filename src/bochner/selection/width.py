@@ -25,13 +25,10 @@ from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
-from bochner.solvers.ridge.solution import best_of
+from bochner.solvers.ridge.solution import SAME, best_of
 
 #: Width that the search starts from, and that method="auto" is decided at.
 FIRST, DECIDED = 64, 512
-
-#: ε within this share of the least are equal, and the method that "auto" chose is taken.
-SAME = 1e-4
 
 #: Narrower maps are not looked for.
 FEWEST = 4
@@ -278,7 +275,7 @@ class _Search:
         maps = {choice.method: choice.map}
         maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
         epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
-        least = (1 + SAME) * min(epsilons.values())
+        least = (1 + SAME) * min(epsilons.values())  # of equal ones the choice of "auto"
         return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
     def _ask(self, width: int) -> Request:

@@ -25,11 +25,15 @@ as there is room for, which costs next to nothing beside a product with A.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bochner._core.arrays import is_sparse
+from bochner._core.native import radial_product
 from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
 
 Multiply = Callable[[Array], Array]
 
@@ -58,27 +62,14 @@ KEPT = 128
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """(A + α_j I) u_j = b_j for t targets.
+    """(A + α_j I) u_j = b_j for t targets."""
 
-    Attributes
-    ----------
-    exact, rough : callable
-        (n, t) to A times it: exactly, and cheaply; the same one where there is no cheap way.
-    right : (n, t)
-        b.
-    alphas : (t,)
-    peak : float
-        Largest √k(x, x), by which the bound on predictions is scaled.
-    scale : (t,)
-        What a prediction's error is measured by: the spread of each target.
-    """
-
-    exact: Multiply
-    rough: Multiply
-    right: Float[Array, "n t"]
+    exact: Multiply  # (n, t) to A times it
+    rough: Multiply  # the same, cheaply; the same function where there is no cheap way
+    right: Float[Array, "n t"]  # b
     alphas: Float[Array, " t"]
-    peak: float
-    scale: Float[Array, " t"]
+    peak: float  # largest √k(x, x), by which the bound on predictions is scaled
+    scale: Float[Array, " t"]  # what a prediction's error is measured by: the spread of each target
 
     def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return b − (A + α)u."""
@@ -87,21 +78,12 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class FeaturePreconditioner:
-    """P⁻¹ from features and the eigendecomposition of their Gram.
+    """P⁻¹ from features and the eigendecomposition of their Gram."""
 
-    Attributes
-    ----------
-    Z : (n, r) float32 or float64
-        Features of the rows, as the system sees them. float32 halves the time, and serves where
-        its rounding of ZᵀZ is little beside α.
-    values : (m,)
-        Eigenvalues of ZᵀZ.
-    vectors : (r, m)
-    alphas : (t,)
-    """
-
+    #: Features of the rows, as the system sees them. float32 halves the time, and serves where its
+    #: rounding of ZᵀZ is little beside α.
     Z: Float[Array, "n r"]
-    values: Float[Array, " m"]
+    values: Float[Array, " m"]  # eigenvalues of ZᵀZ
     vectors: Float[Array, "r m"]
     alphas: Float[Array, " t"]
 
@@ -116,24 +98,14 @@ class FeaturePreconditioner:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What the iteration found.
-
-    Attributes
-    ----------
-    u : (n, t)
-    bound : (t,)
-        Predictions differ from the exact ones by no more, in units of ``scale``.
-    converged : bool
-    iterations : int
-    history : tuple of str
-        One line for each exact residual.
-    """
+    """What the iteration found."""
 
     u: Float[Array, "n t"]
+    #: Predictions differ from the exact ones by no more, in units of ``scale``.
     bound: Float[Array, " t"]
     converged: bool
     iterations: int
-    history: tuple[str, ...]
+    history: tuple[str, ...]  # one line for each exact residual
 
 
 def solve_system(
@@ -171,19 +143,19 @@ def solve_system(
     return Found(run.u, bound, bool(np.all(bound <= tol)), run.iterations, tuple(run.history))
 
 
-class _Directions:
+class _Conjugates:
     """The last directions p of each target, q = (A + α)p, and pᵀq."""
 
     def __init__(self, n: int, t: int) -> None:
         self.most = max(1, KEPT // max(1, t))
         self.p, self.q = np.empty((2, t, self.most, n))
-        self.bends = np.ones((t, self.most))
+        self.curvatures = np.ones((t, self.most))
         self.count = 0
 
     def conjugate(self, z: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return z without what is not conjugate to the directions kept."""
         kept = slice(0, min(self.count, self.most))
-        shares = (self.q[:, kept] @ z.T[:, :, None])[..., 0] / self.bends[:, kept]
+        shares = (self.q[:, kept] @ z.T[:, :, None])[..., 0] / self.curvatures[:, kept]
         return z - (shares[:, None] @ self.p[:, kept])[:, 0].T
 
     def step(
@@ -194,7 +166,7 @@ class _Directions:
         Along those before the last there is something only where r was replaced, or rounded.
         """
         kept = slice(0, min(self.count, self.most))
-        lengths = (self.p[:, kept] @ r.T[:, :, None])[..., 0] / self.bends[:, kept]
+        lengths = (self.p[:, kept] @ r.T[:, :, None])[..., 0] / self.curvatures[:, kept]
         lengths = np.where(moves[:, None], lengths, 0.0)[:, None]
         return (lengths @ self.p[:, kept])[:, 0].T, (lengths @ self.q[:, kept])[:, 0].T
 
@@ -202,7 +174,7 @@ class _Directions:
         """Keep the directions of the targets that move, in the place of the oldest."""
         place = self.count % self.most
         self.p[:, place], self.q[:, place] = np.where(moves, p, 0.0).T, np.where(moves, q, 0.0).T
-        self.bends[:, place] = np.where(moves, (p * q).sum(axis=0), 1.0)
+        self.curvatures[:, place] = np.where(moves, (p * q).sum(axis=0), 1.0)
         self.count += 1
 
 
@@ -221,7 +193,7 @@ class _Run:
         self.cheap = system.rough is not system.exact and self._rounding() <= MOST_DROP
         self.u, self.r = np.zeros_like(right), right.copy()
         self._precondition()
-        self.past, self.since = _Directions(*right.shape), self._length()
+        self.past, self.since = _Conjugates(*right.shape), self._length()
         self.best = self.bound()
         self.waiting = np.zeros(right.shape[1], bool)
         self.kept = self.u.copy()
@@ -337,7 +309,7 @@ def conjugate_gradients(
     operator : callable
         ``operator(V, rows)``: the Hessians of these rows' problems times the rows of V, (u, p).
     right : (t, p)
-        One right-hand side a row.
+        One right-hand side per row.
     precondition : callable
         ``precondition(V, rows)``: approximate inverses, symmetric and positive, likewise.
     shares : (t,)
@@ -357,14 +329,130 @@ def conjugate_gradients(
     while len(rows) and products < most:
         q = operator(p, rows)
         products += 1
-        bent = inner(p, q, joint)
-        step = np.divide(rho[rows], bent, out=np.zeros_like(bent), where=bent > 0)[:, None]
+        curvature = inner(p, q, joint)
+        step = np.divide(rho[rows], curvature, out=np.zeros_like(curvature), where=curvature > 0)[
+            :, None
+        ]
         x[rows] += step * p
         r[rows] -= step * q
         z = precondition(r[rows], rows)
         new = inner(r[rows], z, joint)
-        going = (new > target[rows]) & (bent > 0)
+        going = (new > target[rows]) & (curvature > 0)
         p = (z + (new / rho[rows])[:, None] * p)[going]
         rho[rows] = new
         rows = rows[going]
     return Steps(x, products)
+
+
+# --- The kernel matrix as an operator: products with it, a tile at a time, and never the matrix
+
+#: Rows and columns of a tile: 8 MB in float64, whose product costs little beside its entries.
+TILE = 1024
+
+#: Rows whose kernel values tell whether float32 serves, and how close they must be.
+LOOKED_AT, CLOSE = 64, 1e-3
+
+Tiles = Callable[[Array, Array], Array]
+Precision = Literal["float32", "float64"]
+
+
+class KernelOperator:
+    """Products K V of the n × n kernel matrix of some rows, which is never stored.
+
+    Tiles on and above the diagonal are recomputed for each product, and each serves twice, as
+    itself and transposed: n²/2 kernel values a product.
+
+    Parameters
+    ----------
+    tiles : callable
+        ``tiles(A, B)`` gives the kernel matrix of checked rows, in their precision.
+    X : (n, d) float64
+        Rows, dense or CSR.
+    tile : int, default 1024
+        Rows and columns of a tile.
+    moved : bool, default False
+        Whether rows may be moved together: float32 then holds them about their mean, and loses
+        less. True for kernels of x − y.
+    loop : (str, float), optional
+        Profile and parameter of the compiled loop, where tiles are nothing else: then values are
+        multiplied as they are made, and there are no tiles.
+
+    Attributes
+    ----------
+    n : int
+    products : dict of str to int
+        Products that were asked for, by precision of the tiles.
+    entries : int
+        Kernel values that were asked for.
+
+    Notes
+    -----
+    Tiles in float32 take half of the time or less. Sums over a tile are of
+    its precision, sums over tiles float64 always. Memory: a few tiles.
+    """
+
+    def __init__(
+        self,
+        tiles: Tiles,
+        X: Float[Array, "n d"],
+        tile: int = TILE,
+        moved: bool = False,
+        loop: tuple[str, float] | None = None,
+    ) -> None:
+        self._loop = loop
+        self._tiles = tiles
+        self._moved = moved
+        self._X = X
+        self._tile = tile
+        self.n = X.shape[0]
+        self.products = {"float32": 0, "float64": 0}
+        self.entries = 0
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether float32 serves: rows are numbers in it, and a few kernel values are as right."""
+        few = slice(0, None, max(1, self.n // LOOKED_AT))
+        rows, rounded = (A[few].copy() for A in (self._X, self._single_rows))
+        right = self._tiles(rows, rows)
+        with np.errstate(all="ignore"):
+            try:
+                found = self._tiles(rounded, rounded)
+            except InvalidInput:
+                return False
+        return bool(np.abs(found - right).max() <= CLOSE * np.abs(right).max())
+
+    def product(
+        self, V: Float[Array, "n t"], precision: Precision = "float64"
+    ) -> Float[Array, "n t"]:
+        """Return K V in float64, by tiles of this precision."""
+        X = self._rows(precision)
+        scale = np.abs(V).max(axis=0, initial=0.0)
+        scale[scale == 0] = 1.0
+        small = np.ascontiguousarray(V / scale, dtype=precision)
+        self.products[precision] += 1
+        if self._loop is not None:
+            self.entries += self.n * (self.n + 1) // 2
+            return radial_product(X, small, *self._loop) * scale
+        total = np.zeros(V.shape)
+        for start in range(0, self.n, self._tile):
+            self._add_row_of_tiles(X, small, start, total)
+        return total * scale
+
+    def _add_row_of_tiles(self, X: Array, V: Array, start: int, total: Array) -> None:
+        here = slice(start, min(start + self._tile, self.n))
+        for other in range(start, self.n, self._tile):
+            there = slice(other, min(other + self._tile, self.n))
+            K = self._tiles(X[here], X[there])
+            self.entries += K.size
+            total[here] += K @ V[there]
+            if other > start:
+                total[there] += K.T @ V[here]
+
+    def _rows(self, precision: Precision) -> Array:
+        return self._X if precision == "float64" else self._single_rows
+
+    @cached_property
+    def _single_rows(self) -> Array:
+        moved = self._moved and not is_sparse(self._X)
+        with np.errstate(over="ignore"):
+            return (self._X - self._X.mean(axis=0) if moved else self._X).astype(np.float32)

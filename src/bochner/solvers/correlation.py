@@ -27,7 +27,7 @@ LEAST = {"float64": -7, "float32": -6}
 ROUNDINGS = 8
 
 
-class Sums(Protocol):
+class PairedProducts(Protocol):
     """What is decomposed: the moments of both sides' features, side by side."""
 
     @property
@@ -42,49 +42,27 @@ class Sums(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Pairs of directions.
-
-    Attributes
-    ----------
-    a : (D_x, q)
-    b : (D_y, q)
-    values : (q,)
-        a·G_xy b of the directions of unit penalised length, falling.
-    """
+    """Pairs of directions."""
 
     a: Float[Array, "D q"]
     b: Float[Array, "E q"]
-    values: Float[Array, " q"]
+    values: Float[Array, " q"]  # a·G_xy b of the directions of unit penalised length, falling
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Both sides in the coordinates of their eigenvectors.
+    """Both sides in the coordinates of their eigenvectors."""
 
-    Attributes
-    ----------
-    x, y : (D_x,), (D_y,)
-        Eigenvalues of G_xx and G_yy.
-    U, V : (D_x, D_x), (D_y, D_y)
-        Their eigenvectors.
-    cross : (D_x, D_y)
-        Uᵀ G_xy V.
-    weight : float
-        Σ w.
-    precision : str
-        Precision of the products.
-    """
-
-    x: Float[Array, " D"]
-    y: Float[Array, " E"]
-    U: Float[Array, "D D"]
-    V: Float[Array, "E E"]
-    cross: Float[Array, "D E"]
-    weight: float
-    precision: str
+    x: Float[Array, " D"]  # eigenvalues of G_xx and G_yy
+    y: Float[Array, " E"]  # eigenvalues of G_xx and G_yy
+    U: Float[Array, "D D"]  # their eigenvectors
+    V: Float[Array, "E E"]  # their eigenvectors
+    cross: Float[Array, "D E"]  # Uᵀ G_xy V
+    weight: float  # Σ w
+    precision: str  # precision of the products
 
     @staticmethod
-    def of(sums: Sums, width: int) -> "Sides":
+    def of(sums: PairedProducts, width: int) -> "Sides":
         """Decompose; the first ``width`` features are x's. O(D³)."""
         G = _varying(sums)
         x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
@@ -123,7 +101,7 @@ class Sides:
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
 
-def correlations(sums: Sums, found: Directions) -> Float[Array, " q"]:
+def correlations(sums: PairedProducts, found: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
     width = len(found.a)
     G = _varying(sums)
@@ -134,7 +112,7 @@ def correlations(sums: Sums, found: Directions) -> Float[Array, " q"]:
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
 
 
-def _varying(sums: Sums) -> Float[Array, "D D"]:
+def _varying(sums: PairedProducts) -> Float[Array, "D D"]:
     """Return the products, zero for features that are constant but for rounding of their mean."""
     rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
     varies = np.diag(sums.gram) > sums.weight * rounding**2

@@ -24,31 +24,15 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Rows assigned to centres.
+    """Rows assigned to centres."""
 
-    Attributes
-    ----------
-    centres : (k, D) float64
-        Centres that rows were assigned to.
-    sums, sizes : (k, D), (k,) float64
-        Σ w z and Σ w of each cluster.
-    power : float
-        Σ w |z|² of all rows.
-    inertia : float
-        Σ w |z − c|², c the row's centre.
-    labels : (n,) int32
-    passes : int
-        Passes that led here.
-    converged : bool
-    """
-
-    centres: Float[Array, "k D"]
-    sums: Float[Array, "k D"]
-    sizes: Float[Array, " k"]
-    power: float
-    inertia: float
+    centres: Float[Array, "k D"]  # centres that rows were assigned to
+    sums: Float[Array, "k D"]  # Σ w z of each cluster
+    sizes: Float[Array, " k"]  # Σ w
+    power: float  # Σ w |z|² of all rows
+    inertia: float  # Σ w |z − c|², c the row's centre
     labels: Array
-    passes: int = 1
+    passes: int = 1  # passes that led here
     converged: bool = True
 
     @property

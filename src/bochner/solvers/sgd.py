@@ -74,7 +74,7 @@ NUMBER_LOSSES = (
     "quantile",
 )
 
-#: Largest curvature L of the losses that have no kinks.
+#: Largest curvature L of the smooth losses.
 CURVATURE = {
     "squared_hinge": 2.0,
     "log_loss": 0.25,
@@ -107,24 +107,17 @@ def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rates η of steps s = 0, 1, ....
+    """Learning rates η of steps s = 0, 1, ...."""
 
-    Attributes
-    ----------
-    kind : {"constant", "optimal", "invscaling", "adaptive"}
-        η = eta0; 1/(alpha (first + s)); eta0/(s + 1)^power; or eta0, divided by 5 whenever the
-        loss no longer falls.
-    eta0, power, alpha : float
-    first : float
-        Of "optimal": 1/(alpha η₀), where η₀ is the rate at which one step from the typical
-        coefficient reaches zero (Bottou 2012), divided by the mean of k(x, x). With a
-        smooth loss that rate can diverge (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
-    """
-
+    #: η = eta0; 1/(alpha (first + s)); eta0/(s + 1)^power; or eta0, divided by 5 whenever the loss
+    #: no longer falls.
     kind: str
     eta0: float
     power: float
     alpha: float
+    #: Of "optimal": 1/(alpha η₀), where η₀ is the rate at which one step from the typical
+    #: coefficient reaches zero (Bottou 2012), divided by the mean of k(x, x). With a smooth loss
+    #: that rate can diverge (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
     first: float = 0.0
 
     @staticmethod
@@ -170,7 +163,7 @@ class Patience:
         return self._idle >= self._epochs
 
     def again(self) -> None:
-        """Begin to count anew."""
+        """Begin to count from zero."""
         self._idle = 0
 
 
@@ -179,28 +172,16 @@ class Patience:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Where a descent has come to.
+    """Where a descent has come to."""
 
-    Attributes
-    ----------
-    coef : (D, t) or (n, t) float64
-        β of features, or u of rows.
-    intercept : (t,) float64
-    mean_coef, mean_intercept : float64
-        Their means over the steps that are averaged; of no rows and columns where none are.
-    steps, averaged : int
-        Steps made, and how many of them are in the means.
-    rate : float
-        What "adaptive" has come to.
-    """
-
-    coef: Float[Array, "D t"]
+    coef: Float[Array, "D t"]  # β of features, or u of rows
     intercept: Float[Array, " t"]
+    #: Their means over the steps that are averaged; of no rows and columns where none are.
     mean_coef: Float[Array, "D t"]
     mean_intercept: Float[Array, " t"]
     steps: int = 0
-    averaged: int = 0
-    rate: float = 0.0
+    averaged: int = 0  # steps that are in the means
+    rate: float = 0.0  # what "adaptive" has come to
 
     @staticmethod
     def start(width: int, t: int, rate: float, average: bool) -> "Walk":

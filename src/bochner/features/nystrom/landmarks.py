@@ -30,8 +30,8 @@ from bochner._core.checks import integer, one_of, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
+from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import Rows, lloyd
-from bochner.solvers.pivots import MODES, Mode, randomly_pivoted_cholesky
 
 #: Rows whose leverage is computed together.
 ROWS = 4096

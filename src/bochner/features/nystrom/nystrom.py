@@ -45,7 +45,7 @@ from bochner.features.nystrom.landmarks import (
     leverage_rows,
 )
 from bochner.kernels import Kernel
-from bochner.solvers.pivots import accept
+from bochner.solvers.factorisations import accept
 
 
 @dataclass(frozen=True)

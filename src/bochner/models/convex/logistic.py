@@ -18,7 +18,7 @@ from bochner.models._inputs import class_blocks, class_blocks_of
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import classification
 from bochner.models.convex.calibration import agreeing
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.selection.width import Tolerance
 from bochner.solvers.convex.class_losses import Logistic, Multinomial
 from bochner.solvers.convex.optimum import Optimum

@@ -11,7 +11,7 @@ stays what it was where all classes are thinned alike.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from bochner.models import _engine
 from bochner.models._alike import N_FOLDS, row_marks
 from bochner.models._feature_blocks import FeatureBlock, Kept
 from bochner.models._inputs import indicators
-from bochner.selection.lengthscale import NAMED, LengthscaleSearch, choose_lengthscale
+from bochner.selection.search import NAMED, choose_lengthscale
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
@@ -299,7 +299,7 @@ def chosen_kernel(
         if here:
             break
     kernel = found.kernel if not here else _scaled(name, found.kernel, 2.0**here)
-    return LengthscaleSearch(kernel, getattr(found, "tried", ())), best[here][1]
+    return replace(found, kernel=kernel), best[here][1]
 
 
 def _scaled(name: str, kernel: Kernel, factor: float) -> Kernel:

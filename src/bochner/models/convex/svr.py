@@ -23,7 +23,7 @@ from bochner.models._feature_blocks import FeatureBlock, Kept
 from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.convex import iterated
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.selection.width import Tolerance
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import EpsilonInsensitive, Loss, SquaredEpsilonInsensitive

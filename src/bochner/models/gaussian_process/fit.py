@@ -20,14 +20,17 @@ from bochner.models._fitting import Chosen, FeatureSpec, Search, choose
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
 from bochner.models.gaussian_process.cross import CrossConformal, cross_conformal
 from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.lengthscales import UNASKED, lengthscales_by_evidence
 from bochner.models.gaussian_process.predictive import Predictive
 from bochner.models.ridge.sums import Pass, Summed, merged
-from bochner.selection.lengthscale import LengthscaleSearch, choose_lengthscale
-from bochner.selection.tuning import Tuning
+from bochner.selection.process import lengthscales_by_evidence
+from bochner.selection.record import KernelComparison, Tuning
+from bochner.selection.search import choose_lengthscale
 from bochner.solvers.ridge.evidence import EvidenceOutcome, as_variance
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+
+#: Names whose lengthscale the evidence is not asked for: found in another way, or there is none.
+UNASKED = ("auto", "linear")
 
 #: Rows beyond those that chose lengthscales, from which on their errors make intervals.
 ENOUGH = 1024
@@ -210,9 +213,7 @@ def merge_processes(fits: list[GaussianProcessFit]) -> GaussianProcessFit:
 # --- Lengthscales --------------------------------------------------------------------------------
 
 
-def _likelier(
-    spec: GaussianProcessSpec, name: str, sample: RowSample
-) -> LengthscaleSearch | Tuning:
+def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     """Return the search that ends where rows are likelier under the law without them."""
     first = _named(spec, name, sample)
     second = _by_evidence(spec, first.kernel, sample)
@@ -220,7 +221,16 @@ def _likelier(
         return first
     rows = sample.lowest(LOO_ROWS)
     before, after = (_log_density(spec, found.kernel, rows) for found in (first, second))
-    return second if after > before else first
+    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
+    measure = "minus the log density per row, left out"
+    compared = (
+        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
+        KernelComparison(
+            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
+        ),
+    )
+    found = second if after > before else first
+    return replace(found, compared=(*found.compared, *compared))
 
 
 def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
@@ -233,7 +243,7 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
         return fit_process(trial, blocks, Inputs(blocks.n_columns)).loo_log_density
 
 
-def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> LengthscaleSearch | Tuning:
+def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     asked = spec.features
     return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
 

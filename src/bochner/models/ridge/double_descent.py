@@ -21,7 +21,7 @@ from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels import ArcCosine, Kernel
 from bochner.models._engine import presample
-from bochner.selection.lengthscale import as_kernel, choose_lengthscale
+from bochner.selection.search import as_kernel, choose_lengthscale
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)

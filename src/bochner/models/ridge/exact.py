@@ -39,12 +39,13 @@ from bochner.models.ridge.fit import RidgeSpec, warned
 from bochner.models.ridge.sums import target_shape
 from bochner.selection.width import Tolerance
 from bochner.solvers.cg import (
+    TILE,
     FeaturePreconditioner,
     Found,
+    KernelOperator,
     System,
     solve_system,
 )
-from bochner.solvers.operator import TILE, KernelOperator
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.path import kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution

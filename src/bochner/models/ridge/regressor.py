@@ -71,7 +71,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         φ.
     choice_ : Choice
         Method taken, what it was compared with, and the reason.
-    search_ : LengthscaleSearch
+    search_ : Tuning
         Lengthscales tried and their errors.
     moments_ : Moments
         What further rows, or other models, are added to.

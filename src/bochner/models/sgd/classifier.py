@@ -33,7 +33,7 @@ from bochner.models.sgd.walk import (
     outputs,
     primal,
 )
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.solvers.sgd import CLASS_LOSSES
 
 

@@ -36,7 +36,7 @@ from bochner.models.sgd.strategies import (
     block_rows,
     plan_strategies,
 )
-from bochner.selection.lengthscale import LengthscaleSearch, as_kernel, choose_lengthscale
+from bochner.selection.search import LengthscaleSearch, as_kernel, choose_lengthscale
 from bochner.solvers.sgd import Descent
 
 #: Epochs that a plan reckons with where the loss decides.

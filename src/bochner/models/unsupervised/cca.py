@@ -23,7 +23,7 @@ from bochner.models._alike import row_marks
 from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.unsupervised import choice
-from bochner.selection.lengthscale import accepts_sparse, as_kernel
+from bochner.selection.search import accepts_sparse, as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Accumulator, Moments
 

@@ -16,7 +16,7 @@ from bochner.features.auto import contenders
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.models import _engine
-from bochner.selection.lengthscale import as_kernel
+from bochner.selection.search import as_kernel
 from bochner.sums.moments import Precision
 
 #: From this many columns on, drawing these for comparison takes longer than a fit, or as long:

@@ -38,7 +38,7 @@ from bochner.models.unsupervised.clustering import (
     KernelCost,
     kernel_cost,
 )
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.solvers.lloyd import Clusters, Rows, assign, distances, lloyd, step
 
 #: Rows that starts are found on, at least; or this many for each cluster.

@@ -24,7 +24,7 @@ from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_o
 from bochner.models._state import all_or_nothing, set_kernel_params
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.unsupervised import choice
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.moments import Accumulator, Moments
 

@@ -14,7 +14,7 @@ from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models._inputs import fit_blocks_of, predict_blocks_of
 from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.selection.lengthscale import accepts_sparse
+from bochner.selection.search import accepts_sparse
 from bochner.selection.width import Tolerance
 
 

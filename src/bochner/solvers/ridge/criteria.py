@@ -25,8 +25,9 @@ Several targets: errors relative to each target's variance are averaged, evidenc
 by the product rule from dA = dZᵀΩZ + ZᵀΩdZ; checked against central differences in the tests.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
@@ -43,63 +44,35 @@ from bochner._core.shapes import Array, Float
 #: Up to this many rows a feature, the n × n side is taken.
 FEW = 1.25
 
-#: Slack that is told from rounding. Measured with more rows than that, at the lowest penalties of a
-#: descent: rounding is below 1e-4 in float32, 1e-8 in float64.
+#: Smallest slack that is above rounding. Measured with more rows than that, at the lowest penalties
+#: of a descent: rounding is below 1e-4 in float32, 1e-8 in float64.
 LEAST_SLACK = {"float32": 1e-3, "float64": 1e-6}
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A criterion, to be minimised, and its gradient.
+    """A criterion, to be minimised, and its gradient."""
 
-    Attributes
-    ----------
-    value : float
-        Logarithm of the relative leave-one-out error, or minus the log evidence a row.
-    by_features : (n, D)
-        ∂value/∂Z, of the features before they were centred.
-    by_log_alpha : float
-        ∂value/∂log α.
-    """
-
-    value: float
-    by_features: Float[Array, "n D"]
-    by_log_alpha: float
+    value: float  # logarithm of the relative leave-one-out error, or minus the log evidence per row
+    by_features: Float[Array, "n D"]  # ∂value/∂Z, of the features before they were centred
+    by_log_alpha: float  # ∂value/∂log α
 
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """What both criteria need of a ridge regression at one penalty.
+    """What both criteria need of a ridge regression at one penalty."""
 
-    Attributes
-    ----------
-    Z, y : (n, D), (n, t)
-        About their means.
-    w : (n,)
-    alpha : float
-    trace, log_det : float
-        Of A⁻¹ and of A.
-    coef : (D, t)
-    residuals : (n, t)
-    rows : (n, D)
-        Q.
-    slack : (n,)
-        s.
-    dual : (n, n) or None
-        M, where the n × n side was taken.
-    """
-
-    Z: Float[Array, "n D"]
-    y: Float[Array, "n t"]
+    Z: Float[Array, "n D"]  # about their means
+    y: Float[Array, "n t"]  # about their means
     w: Float[Array, " n"]
     alpha: float
-    trace: float
-    log_det: float
+    trace: float  # of A⁻¹ and of A
+    log_det: float  # of A⁻¹ and of A
     coef: Float[Array, "D t"]
     residuals: Float[Array, "n t"]
-    rows: Float[Array, "n D"]
-    slack: Float[Array, " n"]
-    dual: Float[Array, "n n"] | None = None
+    rows: Float[Array, "n D"]  # Q
+    slack: Float[Array, " n"]  # s
+    dual: Float[Array, "n n"] | None = None  # M, where the n × n side was taken
 
     @property
     def weight(self) -> float:
@@ -231,7 +204,7 @@ def _through_errors(fit: _Fit, u: Array, v: Array) -> tuple[Array, float]:
 def evidence(
     Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"], alpha: float
 ) -> Score:
-    """Return minus the log marginal likelihood a row, at the best amplitude of each target.
+    """Return minus the log marginal likelihood per row, at the best amplitude of each target.
 
     y ~ N(b, a²(ZZᵀ + αΩ⁻¹)) with a in closed form; targets are independent. Three products of n D².
     """
@@ -255,8 +228,50 @@ def _uncentred(gradient: Float[Array, "n D"], w: Array) -> Float[Array, "n D"]:
     return gradient
 
 
-#: By name: Z, y, w and the penalty to a score.
-CRITERIA: dict[str, Callable[[Array, Array, Array, float], Score]] = {
-    "loo": leave_one_out_error,
-    "evidence": evidence,
+class Criterion(ABC):
+    """What a search minimises, as a value."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
+        """Return the criterion of a ridge regression on features."""
+
+    @abstractmethod
+    def shown(self, value: float) -> float:
+        """Return a value as people read it."""
+
+
+@dataclass(frozen=True)
+class LeaveOneOutError(Criterion):
+    """The mean squared leave-one-out error, relative to the targets' variances."""
+
+    name: ClassVar[str] = "loo"
+    label: ClassVar[str] = "error"
+
+    def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
+        return leave_one_out_error(Z, y, w, alpha)
+
+    def shown(self, value: float) -> float:
+        return float(np.exp(value))
+
+
+@dataclass(frozen=True)
+class LogEvidence(Criterion):
+    """Minus the log marginal likelihood per row."""
+
+    name: ClassVar[str] = "evidence"
+    label: ClassVar[str] = "minus log evidence per row"
+
+    def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
+        return evidence(Z, y, w, alpha)
+
+    def shown(self, value: float) -> float:
+        return value
+
+
+#: By name.
+CRITERIA: dict[str, Criterion] = {
+    criterion.name: criterion for criterion in (LeaveOneOutError(), LogEvidence())
 }

@@ -2,35 +2,24 @@
 
 With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
 
-    β(λ) = V c/(w + λ),            d_λ = Σ w/(w + λ),
-    RSS  = P − Σ c² (w + 2λ)/(w + λ)²,
-    GCV  = (RSS/W)/(1 − (1 + d_λ)/n)²,   n = W, or the number of rows if that is more,
-    leverage of a row z: h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W, a = Vᵀ(z − z̄),
-    leave-one-out error: (y − ŷ)/s, with the slack s = 1 − min(w, 1) h.
+    β(λ) = V c/(w + λ),   RSS = P − Σ c² (w + 2λ)/(w + λ)².
 
-A row of weight w > 1 stands for w equal rows, and one of them is left out; a row of weight below
-one is left out whole. Where the fit passes through the rows, h is near one. Rounding changes it by
-about g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u that of the
-products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Where it is not,
-nothing is known of the row without itself: its slack is set to zero and its error to infinity.
-
-What little such a fit leaves of y is summed over directions, not taken as a difference:
+What little a fit that passes through the rows leaves of y is summed over directions, and not taken
+as a difference:
 
     RSS = P⊥ + Σ (c²/w) (λ/(w + λ))²,   n − 1 − d_λ = n − 1 − r + Σ λ/(w + λ) over the r largest w,
 
-P⊥ the part of P that no direction explains and r = min(D, n − 1).
+d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(D, n − 1).
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from bochner._core.blas import eigh, product, qr, svd
+from bochner._core.blas import eigh, qr, svd
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.solution import Path
 
 #: Smallest penalty of the path, as a share of ‖G‖.
 LOWEST = 1e-11
@@ -41,20 +30,10 @@ FLOAT32_FLOOR = 1e-6
 #: Relative error of G where its products are of float32.
 FLOAT32_GRAM = 1e-8
 
-#: A slack is told from rounding if it is more than so many times what first-order bounds say of
-#: that, in float32 and in float64. Rounding was measured to be up to five times as large as they
-#: say.
-TOLD = (50.0, 500.0)
-
-#: Of a slack in float64 so many times that bound is taken off: on a plateau of errors the least is
-#: then where rounding takes no part, and not where it happened to fall. In float32 the bound is too
-#: far above what rounding makes.
-DOUBTED = (0.0, 10.0)
-
 #: A difference below this share of its terms is not formed.
 CANCELS = 1e-6
 
-#: Smallest ‖G‖ that is told from zero: its penalties can still be squared.
+#: Smallest ‖G‖ that is taken as different from zero: its penalties can still be squared.
 TINY = 1e-100
 
 #: Penalties per factor of ten of the path.
@@ -66,39 +45,18 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Eigen:
-    """G = V diag(w) Vᵀ with the right-hand side in its coordinates.
+    """G = V diag(w) Vᵀ with the right-hand side in its coordinates."""
 
-    Attributes
-    ----------
-    values : (D,) float64
-        w ≥ 0, rising.
-    vectors : (D, D)
-        V.
-    projected : (D, t) float64
-        c = VᵀB.
-    power : (t,) float64
-        P.
-    weight : float
-        W.
-    precision : str
-        Precision of the products in G.
-    centred : bool
-        Whether an intercept is fitted.
-    rows : int
-        n, the number of rows of positive weight.
-    resolution : float or None
-        Share of the largest eigenvalue below which rounding alone fills a direction; None: that of
-        a Gram in float64, Dε.
-    """
-
-    values: Float[Array, " D"]
-    vectors: Float[Array, "D D"]
-    projected: Float[Array, "D t"]
-    power: Float[Array, " t"]
-    weight: float
-    precision: str
-    centred: bool = True
-    rows: int = 0
+    values: Float[Array, " D"]  # w ≥ 0, rising
+    vectors: Float[Array, "D D"]  # V
+    projected: Float[Array, "D t"]  # c = VᵀB
+    power: Float[Array, " t"]  # P
+    weight: float  # W
+    precision: str  # precision of the products in G
+    centred: bool = True  # whether an intercept is fitted
+    rows: int = 0  # n, the number of rows of positive weight
+    #: Share of the largest eigenvalue below which rounding alone fills a direction; None: that of
+    #: a Gram in float64, Dε.
     resolution: float | None = None
 
     @property
@@ -112,9 +70,19 @@ class Eigen:
         share = len(self.values) * EPS if self.resolution is None else self.resolution
         return share * float(self.values[-1])
 
+    def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
+        """Return tr (I − H)^power at each penalty, H = Z(G + λI)⁻¹Zᵀ, over what the mean leaves.
+
+        n − 1 − r + Σ (λ/(w + λ))^power over the r largest w.
+        """
+        free = max(self.count - self.centred, 0.0)
+        r = max(min(len(self.values), self.rows - self.centred), 0)
+        kept = self.values[len(self.values) - r :, None]
+        return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
+
     @property
     def rank(self) -> int:
-        """Directions that are told from rounding."""
+        """Number of directions whose eigenvalues are above rounding."""
         return int(np.count_nonzero(self.values > self._noise))
 
     @property
@@ -163,16 +131,16 @@ class Eigen:
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
         """c²/w, the part of P in each direction, and P⊥; directions of rounding are in P⊥."""
-        resolved = FLOAT32_GRAM if self.precision == "float32" else 0.0
-        told = self.values > max(self._noise, resolved * float(self.values[-1]))
+        least = FLOAT32_GRAM if self.precision == "float32" else 0.0
+        resolved = self.values > max(self._noise, least * float(self.values[-1]))
         share = np.zeros_like(self.projected)
-        share[told] = self.projected[told] ** 2 / self.values[told, None]
-        every = np.count_nonzero(told) >= self.rows - self.centred
+        share[resolved] = self.projected[resolved] ** 2 / self.values[resolved, None]
+        every = np.count_nonzero(resolved) >= self.rows - self.centred
         outside = np.maximum(self.power - share.sum(axis=0), 0.0)
         return share, outside * (not every)
 
 
-class Sums(Protocol):
+class SummedProducts(Protocol):
     """What is decomposed: the moments of all rows."""
 
     @property
@@ -189,7 +157,7 @@ class Sums(Protocol):
     def precision(self) -> Any: ...
 
 
-def decompose(sums: Sums, centred: bool = True) -> Eigen:
+def decompose(sums: SummedProducts, centred: bool = True) -> Eigen:
     """Return the eigendecomposition, by LAPACK's divide and conquer in float64: O(D³)."""
     values, vectors = eigh(sums.gram, driver="evd", check_finite=False)
     return Eigen(
@@ -251,190 +219,6 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
     # Less a little: the quotient is whole for the usual path, and rounding must not add a penalty.
     count = max(2, int(np.ceil((high - low) * PER_DECADE - 1e-6)) + 1)
     return np.logspace(low, high, count)
-
-
-def path_of(
-    eigen: Eigen,
-    alphas: Float[Array, " p"],
-    loo: Float[Array, " p"] | None = None,
-    loo_rows: int = 0,
-    kfold: Float[Array, " p"] | None = None,
-    loo_error: Float[Array, " p"] | None = None,
-) -> Path:
-    """Return all criteria along the path; those that moments alone give cost O(p D t)."""
-    evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
-    return Path(
-        alphas,
-        np.full(len(alphas), np.nan) if loo is None else loo,
-        pooled(gcv_of(eigen, alphas), eigen.power),
-        evidence.sum(axis=1),
-        _effective_dimension(eigen, alphas),
-        loo_rows,
-        kfold,
-        loo_error,
-    )
-
-
-def _effective_dimension(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, " p"]:
-    w = eigen.values[:, None]
-    return (w / (w + alphas)).sum(axis=0)
-
-
-def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Generalised cross-validation of each target; infinite where no degree of freedom is left."""
-    n, w = eigen.count, eigen.values
-    r = max(min(len(w), eigen.rows - eigen.centred), 0)
-    left = (alphas / (w[len(w) - r :, None] + alphas)).sum(axis=0)
-    free = (max(n - eigen.centred - r, 0.0) + left)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gcv = (n / free) ** 2 * eigen.residual_power(alphas) / eigen.weight
-    return np.where(free > 0, gcv, np.inf)
-
-
-def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a, each target's.
-
-    −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
-    """
-    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
-    left = np.maximum(eigen.unexplained(alphas), np.finfo(float).tiny)
-    log_q = np.log(left) - np.log(alphas)[:, None]
-    logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
-    return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
-
-
-def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
-    """Mean over targets of relative errors, in units of the mean power: no target dominates."""
-    varies = power > 0
-    if not np.any(varies):
-        return errors.mean(axis=1)
-    return np.mean(errors[:, varies] / power[varies], axis=1) * power[varies].mean()
-
-
-def leave_one_out(
-    eigen: Eigen,
-    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
-    alphas: Float[Array, " p"],
-) -> tuple[Float[Array, " p"], int]:
-    """Return the leave-one-out mean squared error at every penalty, and the rows it is a mean of.
-
-    Several targets: the mean of their relative errors; see :func:`leave_one_out_each`.
-    """
-    errors, rows = leave_one_out_each(eigen, blocks, alphas)
-    return pooled(errors, eigen.power / eigen.weight), rows
-
-
-def leave_one_out_each(
-    eigen: Eigen,
-    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
-    alphas: Float[Array, " p"],
-) -> tuple[Float[Array, "p t"], int]:
-    """Return the leave-one-out mean squared errors of each target, and the rows of that mean.
-
-    Parameters
-    ----------
-    eigen : Eigen
-        Of the moments of all rows.
-    blocks : iterable of (Z, y, w)
-        Rows among those of the moments, about the means that the moments have.
-    alphas : (p,)
-
-    Notes
-    -----
-    Exact for each row; with a sample of rows the mean is an unbiased estimate of that of all.
-    Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of the
-    smallest penalty change no slack by a larger share, and are left out.
-    """
-    total, weight, rows = np.zeros((len(alphas), len(eigen.power))), 0.0, 0
-    for w, targets in squared_rows(eigen, blocks, alphas):
-        total += np.stack([w @ errors for _, errors in targets], axis=1)
-        weight += float(w.sum())
-        rows += len(w)
-    return total / max(weight, np.finfo(float).tiny), rows
-
-
-def squared_rows(
-    eigen: Eigen,
-    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
-    alphas: Float[Array, " p"],
-) -> Iterator[tuple[Float[Array, " b"], Iterator[tuple[Array, Array]]]]:
-    """Give for each block its weights, and for each target squares of residuals and errors, (b, p).
-
-    The errors are those of leaving the row out; see :func:`leave_one_out_each`.
-    """
-    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    vectors = eigen.vectors[:, kept]
-    for Z, y, w in blocks:
-        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
-        weights = np.ones(len(y)) if w is None else w
-        yield weights, _squares(A, y, weights, kept, alphas, eigen)
-
-
-def _squares(
-    A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
-) -> Iterator[tuple[Array, Array]]:
-    inverse = 1 / (eigen.values[kept, None] + alphas)
-    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
-    for target, c in enumerate(eigen.projected[kept].T):
-        residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
-        yield residuals**2, left_out_errors(residuals, slack) ** 2
-
-
-def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
-    """Return h of rows in the coordinates of the eigenvectors."""
-    mean = 1 / eigen.weight if eigen.centred else 0.0
-    return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
-
-
-def left_out_errors(residuals: Array, slack: Array) -> Array:
-    """Return residuals over slack, infinite where that is zero."""
-    errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
-    return np.divide(residuals, slack, out=errors, where=slack > 0)
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """What rounding may change leverages by.
-
-    Attributes
-    ----------
-    top, least : float
-        Largest and smallest eigenvalue of G.
-    gram : float
-        g, the relative error of G.
-    unit : float
-        u, that of the products with rows.
-    """
-
-    top: float
-    least: float
-    gram: float
-    unit: float
-
-    @staticmethod
-    def of(eigen: Eigen, dtype: Any) -> "Rounding":
-        """Return that of a decomposition, and of rows of this precision."""
-        gram = FLOAT32_GRAM if eigen.precision == "float32" else EPS
-        least, top = float(eigen.values[0]), float(eigen.values[-1])
-        return Rounding(top, least, gram, float(np.finfo(dtype).eps))
-
-    def slack(
-        self, leverage: Float[Array, "b p"], w: Float[Array, " b"], alphas: Float[Array, " p"]
-    ) -> Float[Array, "b p"]:
-        """Return s = 1 − min(w, 1) h, or zero where rounding hides it.
-
-        In float64 it is the least that s may be, so that errors are at least what they are.
-
-        q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
-        """
-        inside = np.minimum(w, 1.0)[:, None] * leverage
-        slack = 1 - inside
-        with np.errstate(divide="ignore", invalid="ignore"):
-            q = np.fmin(np.maximum(slack, 0.0) / alphas, inside / (self.least + alphas))
-        q *= self.top
-        doubt = self.gram * q + 2 * self.unit * np.sqrt(q) + self.unit
-        double = max(self.gram, self.unit) <= EPS
-        return np.where(slack > TOLD[double] * doubt, slack - DOUBTED[double] * doubt, 0.0)
 
 
 # --- Rows added up as a triangle: QR of √w [1, Z, y], which keeps the digits that ZᵀZ loses ------

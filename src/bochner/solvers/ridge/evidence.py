@@ -173,6 +173,18 @@ def log_evidence(
     return values, slopes
 
 
+def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+    """Log marginal likelihood of y ~ N(0, a²(ZZᵀ + λI)) at the best amplitude a, each target's.
+
+    −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
+    """
+    w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
+    left = np.maximum(eigen.unexplained(alphas), np.finfo(float).tiny)
+    log_q = np.log(left) - np.log(alphas)[:, None]
+    logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
+    return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]
+
+
 def maximise_evidence(
     eigen: Eigen, noise: float | None = None, amplitude: float | None = None
 ) -> Evidence:
@@ -272,7 +284,7 @@ def _noiseless(eigen: Eigen, target: _Target) -> Found:
 
 
 def _unresolved(eigen: Eigen, target: _Target, noise: float) -> Found:
-    """Take the amplitude of no noise where that given is too small to be told from none.
+    """Take the amplitude of no noise where the given noise is too small to be resolved.
 
     σ²/λ at the smallest λ that is resolved would be an amplitude in proportion to the noise.
     """
@@ -314,20 +326,11 @@ def _outcome(eigen: Eigen, alpha: float, alphas: Array) -> EvidenceOutcome:
 
 @dataclass(frozen=True, eq=False)
 class KernelScore:
-    """Minus the log marginal likelihood, summed over targets, and its gradient.
-
-    Attributes
-    ----------
-    value : float
-    by_kernel : (m, m)
-        ∂value/∂K, symmetric.
-    by_log_alpha : float
-        ∂value/∂log λ.
-    """
+    """Minus the log marginal likelihood, summed over targets, and its gradient."""
 
     value: float
-    by_kernel: Float[Array, "m m"]
-    by_log_alpha: float
+    by_kernel: Float[Array, "m m"]  # ∂value/∂K, symmetric
+    by_log_alpha: float  # ∂value/∂log λ
 
 
 @one_thread()  # a descent asks often, and for few rows: threads would wait for one another

@@ -1,60 +1,142 @@
-"""Leave-one-out errors of all rows from those of a sample, and how far they may be off.
+"""Leave-one-out errors of ridge regressions, in closed form: of all rows, or from a sample of them.
 
-With e_i the leave-one-out error of a row and r_i its residual, L the mean of e² and R that of r²,
-known of all rows from their moments and of the sample S from its rows:
+The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
+coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s, s = 1 − min(w, 1) h the
+slack. A row of weight w > 1 stands for w equal rows, and one of them is left out; a row of weight
+below one is left out whole.
+
+Where the fit passes through the rows, h is near one. Rounding changes it by about
+g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u that of the
+products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Where it is not,
+nothing is known of the row without itself: its slack is set to zero and its error to infinity.
+
+From the sample S of m rows, with L the mean of e² and R that of the squared residuals r², which the
+moments give for all rows:
 
     L ≈ L_S R/R_S,
     variance ≈ (1 − f) Σ (e² − b r²)²/m² + f Σ (e² − L_S)²/m²   over the m rows of S, b = L_S/R_S,
 
-f the share of the rows that is in S. e = r/s with s near one for most rows, so that the few rows
-of a heavy-tailed target that make most of L_S make most of R_S too. The second term is what the
-mean of all rows misses the expected error of a new row by. In means a row of weight w counts as w
-rows; in variances as one where w is below one.
+f the share of the rows that is in S. s is near one for most rows, so that the few rows of a
+heavy-tailed target that make most of L_S make most of R_S too. The second term is what the mean of
+all rows misses the expected error of a new row by. In means a row of weight w counts as w rows; in
+variances as one where w is below one.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import eigsh
 
-from bochner._core.blas import cholesky
+from bochner._core.blas import cholesky, product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.eigen import (
     EPS,
     FLOAT32_FLOOR,
     FLOAT32_GRAM,
     Eigen,
-    Rounding,
-    Sums,
-    left_out_errors,
-    squared_rows,
+    SummedProducts,
+    floor,
+    penalties,
 )
-from bochner.solvers.ridge.solution import LEVEL
+from bochner.solvers.ridge.solution import LEVEL, pooled
 
-#: RSS is told from rounding if it is so many times that of P.
+#: RSS is above rounding if it is so many times the rounding of P.
 CLEAR = 1e3
+
+#: A slack is above rounding if it is more than so many times its first-order bound, in float32 and
+#: in float64. Rounding was measured to be up to five times as large as that bound.
+RESOLVED = (50.0, 500.0)
+
+#: Of a slack in float64 so many times that bound is taken off: on a plateau of errors the least is
+#: then where rounding takes no part, and not where it happened to fall. In float32 the bound is too
+#: far above what rounding makes.
+WITHHELD = (0.0, 10.0)
+
+#: Rows about the means of the moments: features, targets, weights.
+Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]
 
 TINY = float(np.finfo(float).tiny)
 
 
+def _squared_rows(
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
+) -> Iterator[tuple[Float[Array, " b"], Iterator[tuple[Array, Array]]]]:
+    """Give for each block its weights, and for each target r² and e², (b, p)."""
+    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    vectors = eigen.vectors[:, kept]
+    for Z, y, w in blocks:
+        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
+        weights = np.ones(len(y)) if w is None else w
+        yield weights, _squares(A, y, weights, kept, alphas, eigen)
+
+
+def _squares(
+    A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
+) -> Iterator[tuple[Array, Array]]:
+    inverse = 1 / (eigen.values[kept, None] + alphas)
+    slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), w, alphas)
+    for target, c in enumerate(eigen.projected[kept].T):
+        residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
+        yield residuals**2, left_out_errors(residuals, slack) ** 2
+
+
+def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
+    """Return h of rows in the coordinates of the eigenvectors."""
+    mean = 1 / eigen.weight if eigen.centred else 0.0
+    return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
+
+
+def left_out_errors(residuals: Array, slack: Array) -> Array:
+    """Return residuals over slack, infinite where that is zero."""
+    errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
+    return np.divide(residuals, slack, out=errors, where=slack > 0)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding may change leverages by."""
+
+    top: float  # largest and smallest eigenvalue of G
+    least: float  # largest and smallest eigenvalue of G
+    gram: float  # g, the relative error of G
+    unit: float  # u, that of the products with rows
+
+    @staticmethod
+    def of(eigen: Eigen, dtype: Any) -> "Rounding":
+        """Return that of a decomposition, and of rows of this precision."""
+        gram = FLOAT32_GRAM if eigen.precision == "float32" else EPS
+        least, top = float(eigen.values[0]), float(eigen.values[-1])
+        return Rounding(top, least, gram, float(np.finfo(dtype).eps))
+
+    def slack(
+        self, leverage: Float[Array, "b p"], w: Float[Array, " b"], alphas: Float[Array, " p"]
+    ) -> Float[Array, "b p"]:
+        """Return s = 1 − min(w, 1) h, or zero where rounding hides it.
+
+        In float64 it is the least that s may be, so that errors are at least what they are.
+
+        q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
+        """
+        inside = np.minimum(w, 1.0)[:, None] * leverage
+        slack = 1 - inside
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = np.fmin(np.maximum(slack, 0.0) / alphas, inside / (self.least + alphas))
+        q *= self.top
+        doubt = self.gram * q + 2 * self.unit * np.sqrt(q) + self.unit
+        double = max(self.gram, self.unit) <= EPS
+        return np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
+
+
 class LeftOutErrors(NamedTuple):
-    """Leave-one-out errors along a path of penalties.
+    """Leave-one-out errors along a path of penalties."""
 
-    Attributes
-    ----------
-    each : (p, t)
-        Mean squared errors of each target.
-    deviation : (p,)
-        Standard error of their pooled mean, for the expected squared error of a new row.
-    rows : int
-        Rows that were left out.
-    """
-
-    each: Float[Array, "p t"]
+    each: Float[Array, "p t"]  # mean squared errors of each target
+    #: Standard error of their pooled mean, for the expected squared error of a new row.
     deviation: Float[Array, " p"]
-    rows: int
+    rows: int  # rows that were left out
 
 
 class _Sums:
@@ -89,25 +171,44 @@ class _Sums:
         return np.sqrt(np.maximum((1 - share) * within + share * among, 0.0)) / W
 
 
+def leave_one_out(
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
+) -> tuple[Float[Array, " p"], int]:
+    """Return the mean squared leave-one-out error of these rows at every penalty, and their number.
+
+    Several targets: the mean of their relative errors, in units of their mean variance. The rows
+    are among those of ``eigen``, about its means: with a sample of them the mean is an unbiased
+    estimate of that of all. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less
+    than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
+    """
+    sums = _summed(eigen, blocks, alphas)
+    return pooled(sums.errors / max(sums.weight, TINY), eigen.power / eigen.weight), sums.rows
+
+
+def _summed(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]) -> "_Sums":
+    power = eigen.power / eigen.weight
+    varies = power > 0
+    units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
+    sums = _Sums(len(alphas), units)
+    with np.errstate(invalid="ignore"):  # infinite errors have no deviation
+        for w, targets in _squared_rows(eigen, blocks, alphas):
+            sums.add(w, targets)
+    return sums
+
+
 def left_out_path(
-    eigen: Eigen,
-    blocks: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]],
-    alphas: Float[Array, " p"],
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
 ) -> LeftOutErrors:
     """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
 
     ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
     are exact. Time O(b D (D + p)) a block.
     """
-    power = eigen.power / eigen.weight
-    varies = power > 0
-    units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
-    sums = _Sums(len(alphas), units)
-    with np.errstate(invalid="ignore"):  # infinite errors have no deviation
-        for w, targets in squared_rows(eigen, blocks, alphas):
-            sums.add(w, targets)
-        share = min(1.0, sums.weight / eigen.weight)
-        deviation = sums.deviation(share) * (power[varies].mean() if varies.any() else 1.0)
+    sums = _summed(eigen, blocks, alphas)
+    with np.errstate(invalid="ignore"):
+        power = eigen.power[eigen.power > 0] / eigen.weight
+        deviation = sums.deviation(min(1.0, sums.weight / eigen.weight))
+        deviation = deviation * (power.mean() if len(power) else 1.0)
     each = sums.errors / max(sums.weight, TINY)
     if 0 < sums.rows < eigen.rows:
         each *= _of_all(eigen, sums, alphas)
@@ -126,6 +227,53 @@ def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Arra
     return np.take_along_axis(ratio, first, axis=0)
 
 
+# --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
+#
+# A ridge regression of m rows at the penalty λ acts as one of infinitely many rows does at
+#
+#     κ = λ/(m s),   s = tr (I − H)/m,
+#
+# H its hat matrix: the eigenvalues of a sample are those of the population, spread out (Bach 2024,
+# High-dimensional analysis of double descent, section 3). At equal κ the fits of m and of n rows
+# have the same bias, and each row's noise, and bias as noise, costs both
+#
+#     e_m = b(κ)/(1 − δ/m),   e_n = b(κ)/(1 − δ/n),   δ = Σ μ²/(μ + κ)² of the population's μ.
+#
+# The sample tells δ: as Σ μ/(μ + κ) = tr H, differentiating κ by λ gives 1 − δ/m = s²/v with
+# v = tr (I − H)²/m, so that
+#
+#     e_n(λ') ≈ e_m(λ) (s²/v)/(1 − (m/n)(1 − s²/v)),   λ' = κ (n − tr H) = λ (n − tr H)/(m − tr H).
+#
+# Least squares on D < m features has δ = D. The sum of squares tr H², which is δ where D is far
+# below m, is m itself where D ≥ m and λ = 0: all error would be taken for noise.
+
+
+def extrapolate(
+    eigen: Eigen, errors: Float[Array, " p"], alphas: Float[Array, " p"], ratio: float
+) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
+    """Return the errors of fits to ``ratio`` ≥ 1 times as many rows, and the penalties they have.
+
+    ``errors`` are leave-one-out errors of all rows of ``eigen`` at ``alphas``.
+    """
+    free = max(eigen.count - eigen.centred, 1.0)
+    left, squared = eigen.left_over(alphas), eigen.left_over(alphas, 2)
+    slack = left**2 / (free * squared)
+    more = (ratio - 1) * free
+    return errors * slack / (1 - (1 - slack) / ratio), alphas * (left + more) / left
+
+
+def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
+    """Return the penalty here that stands for a per-row penalty of ``ratio`` times as many rows.
+
+    That is the λ of equal κ, or the smallest that G resolves.
+    """
+    alphas = penalties(eigen)
+    _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
+    wanted = np.log(share * ratio * eigen.weight)
+    less = np.interp(wanted, np.log(others), np.log(others / alphas))
+    return max(float(np.exp(wanted - less)), floor(eigen))
+
+
 # --- Whether float32 products will limit an answer, judged from the first rows of a sweep --------
 
 #: Step of the penalty whose gain is looked at.
@@ -133,7 +281,7 @@ STEP = 2.0
 
 
 def limited(
-    sums: Sums,
+    sums: SummedProducts,
     n: int,
     alpha: float | str,
     rows: Iterable[tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"]]],
@@ -142,7 +290,7 @@ def limited(
 
     A given penalty is compared with that of all n rows, 1e-6 n/rows ‖G‖. One to be chosen by
     leave-one-out lies below it where the errors still fall there and are not level. The other
-    criteria are not foretold.
+    criteria are not predicted.
 
     Parameters
     ----------
@@ -171,7 +319,7 @@ def limited(
 
 
 def _loo_error(
-    sums: Sums, rows: list[tuple[Array, Array, Array]], alpha: float, top: float
+    sums: SummedProducts, rows: list[tuple[Array, Array, Array]], alpha: float, top: float
 ) -> float:
     """Leave-one-out mean squared error of the rows, as :func:`leave_one_out`, by Cholesky."""
     gram = FLOAT32_GRAM if sums.precision == "float32" else EPS

@@ -8,23 +8,15 @@ import numpy as np
 from bochner._core.checks import nonnegative
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.solvers.ridge.eigen import (
-    Eigen,
-    Sums,
-    decompose,
-    evidence_of,
-    floor,
-    gcv_of,
-    path_of,
-    penalties,
-    pooled,
-)
+from bochner.solvers.ridge.eigen import Eigen, SummedProducts, decompose, floor, penalties
+from bochner.solvers.ridge.evidence import evidence_of
 from bochner.solvers.ridge.leave_one_out import left_out_path
 from bochner.solvers.ridge.solution import (
     Outcome,
     Path,
     Solution,
     best_of,
+    pooled,
 )
 
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence", "kfold"]
@@ -35,7 +27,7 @@ CRITERIA = ("loo", "gcv", "evidence", "kfold")
 #: Errors of each target along the path, (p, t), or None where they were not computed.
 Errors = Float[Array, "p t"] | None
 
-#: From the worst: of several targets the worst outcome is told.
+#: From the worst: of several targets the worst outcome is reported.
 WORST_FIRST = (
     Outcome.FLOAT32_LIMITED,
     Outcome.SINGULAR,
@@ -44,6 +36,39 @@ WORST_FIRST = (
     Outcome.LEAST_NORM,
     Outcome.SOLVED,
 )
+
+
+def path_of(
+    eigen: Eigen,
+    alphas: Float[Array, " p"],
+    loo: Float[Array, " p"] | None = None,
+    loo_rows: int = 0,
+    kfold: Float[Array, " p"] | None = None,
+    loo_error: Float[Array, " p"] | None = None,
+) -> Path:
+    """Return all criteria along the path; those that moments alone give cost O(p D t)."""
+    evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
+    return Path(
+        alphas,
+        np.full(len(alphas), np.nan) if loo is None else loo,
+        pooled(gcv_of(eigen, alphas), eigen.power),
+        evidence.sum(axis=1),
+        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
+        loo_rows,
+        kfold,
+        loo_error,
+    )
+
+
+def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
+    """Return (RSS/W)/(1 − (1 + d_λ)/n)² of each target, n the count of rows.
+
+    Infinite where no degree of freedom is left.
+    """
+    free = eigen.left_over(alphas)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gcv = (eigen.count / free) ** 2 * eigen.residual_power(alphas) / eigen.weight
+    return np.where(free > 0, gcv, np.inf)
 
 
 def as_alpha(alpha: Any) -> Alpha:
@@ -212,7 +237,7 @@ def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str, shared: 
 LEAST_LEFT = 1e-9
 
 
-class Fold(Sums, Protocol):
+class FoldMoments(SummedProducts, Protocol):
     """Moments that can be taken out of others."""
 
     @property
@@ -224,7 +249,10 @@ class Fold(Sums, Protocol):
 
 
 def kfold_errors(
-    total: Fold, folds: Sequence[Fold], alphas: Float[Array, " p"], centred: bool = True
+    total: FoldMoments,
+    folds: Sequence[FoldMoments],
+    alphas: Float[Array, " p"],
+    centred: bool = True,
 ) -> Float[Array, "p t"] | None:
     """Return the mean squared error of each target at every penalty, each fold left out in turn.
 
@@ -261,7 +289,7 @@ def kfold_errors(
 
 
 def _errors(
-    eigen: Eigen, others: Fold, fold: Fold, alphas: Float[Array, " p"]
+    eigen: Eigen, others: FoldMoments, fold: FoldMoments, alphas: Float[Array, " p"]
 ) -> Float[Array, "p t"]:
     """Weighted sum of squared errors on the fold, in the coordinates of the eigenvectors."""
     V = eigen.vectors

@@ -60,13 +60,25 @@ class Outcome(Enum):
         return self.value
 
 
+# What differences between errors mean nothing. Rounding of float64 products, which differs between
+# processors, moves a leave-one-out error by less than 1e-6 of itself, and by less than 1e-10 of the
+# variance where it is next to nothing: the square of 1e-5, a hundred times what rounding leaves of
+# residuals at the smallest penalties. What decides a choice lies a hundred times above rounding.
+
+#: Errors below this share of the targets' variance are rounding.
+NO_ERROR = 1e-10
+
+#: Errors within this share of one another are equal: of one fit, by products in float64; of several
+#: fits that are compared, by products in float64; and by products in float32.
+SAME_ROUNDED, SAME, SAME_FLOAT32 = 1e-6, 1e-4, 1e-3
+
 #: Errors that fall by less than this share of themselves a step of the path, or for half the
 #: penalty, are level: while they flatten, the twenty steps down to the end of a float64 path bring
 #: less than one in a hundred.
 LEVEL = 5e-4
 
 
-def best_of(values: Float[Array, " p"], criterion: str, share: float = 1e-4) -> int:
+def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> int:
     """Return the index of the best of a criterion, in rising order of alpha.
 
     Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
@@ -77,7 +89,15 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = 1e-4) -> 
         return int(np.argmax(values))
     errors = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
     largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
-    return int(np.flatnonzero(errors <= (1 + share) * errors.min() + 1e-10 * largest)[-1])
+    return int(np.flatnonzero(errors <= (1 + share) * errors.min() + NO_ERROR * largest)[-1])
+
+
+def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
+    """Mean over targets of relative errors, in units of the mean power: no target dominates."""
+    varies = power > 0
+    if not np.any(varies):
+        return errors.mean(axis=1)
+    return np.mean(errors[:, varies] / power[varies], axis=1) * power[varies].mean()
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ on to log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K �
 O(m² d) for all of them.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,22 +19,18 @@ from bochner.data.sample import RowSample
 from bochner.kernels import Kernel
 from bochner.kernels.distances import squared
 from bochner.kernels.stationary import Radial
-from bochner.selection.columns import rounded
 from bochner.selection.descent import (
-    Clock,
-    Dials,
-    Objective,
-    Point,
+    Budget,
+    Descended,
+    Hyperparameters,
     descend,
+    family_of,
+    go_on,
 )
-from bochner.selection.rescaled import family_of
-from bochner.selection.tuning import Diary, Tuning
+from bochner.selection.record import Recorder, Tuning
+from bochner.selection.rows import rounded
+from bochner.solvers.ridge.criteria import Criterion, LogEvidence
 from bochner.solvers.ridge.evidence import kernel_evidence
-
-Note = Callable[[Objective], Callable[[Dials, float], None]]
-
-#: Names whose lengthscale the evidence is not asked for: found in another way, or there is none.
-UNASKED = ("auto", "linear")
 
 #: Rows that the evidence is of, at most: an evaluation takes a tenth to a third of a second.
 ROWS = 1024
@@ -67,6 +62,9 @@ MOST_CELLS = 1 << 20
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
 
+#: What is minimised.
+EVIDENCE = LogEvidence()
+
 
 def lengthscales_by_evidence(
     start: Kernel,
@@ -94,30 +92,32 @@ def lengthscales_by_evidence(
     (a Matérn kernel without a closed form takes ten times as long).
     """
     family_of(start)
-    sample, diary = sample.lowest(ROWS), Diary(Clock.of(None), "evidence")
+    sample, budget = sample.lowest(ROWS), Budget.of(None)
     y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
     if len(sample) < FEWEST or not y.shape[1]:
-        return Tuning(start, float("nan"), criterion="evidence")
-    rows = _Rows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
-    one, note = _Evidence(start, rows, 1), diary.descent("one factor")
-    first = [_best_of(one, [Dials(np.log([c]), s) for s in rows.shares], note) for c in FACTORS]
-    best = _descended(one, first, ONE, note)
-    d = rows.X.shape[1]
+        return Tuning(start, criterion=EVIDENCE.name)
+    rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
+    recorder, one = Recorder(EVIDENCE, budget), OnProcess(start, rows, 1)
+    note, first = recorder.noting("one factor"), []
+    for factor in FACTORS:
+        starts = [Hyperparameters(np.log([factor]), share) for share in rows.shares]
+        tried = [descend(one, at, 1, budget, note) for at in starts]
+        first.append(min(tried, key=lambda found: found.value))
+    best, d = go_on(first, ONE, budget, note), rows.X.shape[1]
+    recorder.compare(1, one.kernel(best.at), best.value)
     if d > 1 and not is_sparse(rows.X) and isinstance(start, Radial):
-        each, note = _Evidence(start, rows, d), diary.descent("one a column")
-        starts = [point.dials for point in (*first, best)]
+        note, each = recorder.noting("one a column"), OnProcess(start, rows, d)
+        starts = [found.at for found in (*first, best)]
         starts += [replace(starts[0], share=share) for share in rows.shares[QUIET]]
-        wide = [replace(dials, lengths=np.repeat(dials.lengths, d)) for dials in starts]
-        many = _descended(each, [_best_of(each, [dials], note, TRY) for dials in wide], MANY, note)
-        best = many if many.value < best.value - (d - 1) / rows.count else best
-    found = _written(_Evidence(start, rows, len(best.dials.lengths)).kernel(best.dials))
-    share = float(np.exp(best.dials.share))
-    return Tuning(found, share, criterion="evidence", path=tuple(diary.steps))
-
-
-def _written(kernel: Any) -> Any:
-    """Return the kernel at lengthscales of the digits that are the same on every processor."""
-    return kernel.replace(lengthscale=rounded(kernel.lengthscale))
+        starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
+        tried = [descend(each, at, TRY, budget, note) for at in starts]
+        many, least = go_on(tried, MANY, budget, note), (d - 1) / rows.count
+        gain = best.value - many.value
+        recorder.compare(d, each.kernel(many.at), many.value, gain, least)
+        best = many if gain > least else best
+    found: Any = best.of.kernel(best.at)
+    found = found.replace(lengthscale=rounded(found.lengthscale))
+    return recorder.found(found, float(np.exp(best.at.share)))
 
 
 def _doubles(X: Array) -> Array:
@@ -128,7 +128,7 @@ def _doubles(X: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class ProcessRows:
     """What the evidence is of."""
 
     X: Array
@@ -145,7 +145,7 @@ class _Rows:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Logarithms of penalties a row to start from: the one that is given, or several."""
+        """Logarithms of per-row penalties to start from: the one that is given, or several."""
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
@@ -153,22 +153,23 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Evidence:
-    """Minus the log evidence a row, as a function of factors of the lengthscales and of λ.
+class OnProcess(Descended):
+    """Minus the log evidence per row, as a function of factors of the lengthscales and of λ.
 
     ``width`` is 1, or d: the number of factors.
     """
 
     start: Any
-    rows: _Rows
+    rows: ProcessRows
     width: int
+    criterion: Criterion = EVIDENCE
 
-    def __call__(self, dials: Dials) -> tuple[float, Float[Array, " q"]]:
-        """Return the value and its gradient in the dials' vector."""
+    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
+        """Return the value and its gradient in the at' vector."""
         rows, m = self.rows, self.rows.count
-        alpha = float(np.exp(dials.share) * rows.w.sum())
-        kernel, held = self.kernel(dials), (rows.noise, rows.amplitude)
-        K, slope = self._pairs(kernel, dials)
+        alpha = float(np.exp(at.share) * rows.w.sum())
+        kernel, held = self.kernel(at), (rows.noise, rows.amplitude)
+        K, slope = self._pairs(kernel, at)
         score = kernel_evidence(
             K, rows.y, rows.w, alpha, centred=rows.centred, noise=held[0], amplitude=held[1]
         )
@@ -178,12 +179,11 @@ class _Evidence:
             by_lengths = _by_column(score.by_kernel * slope, rows.X / kernel.lengthscale)
         return score.value / m, np.append(by_lengths, score.by_log_alpha) / m
 
-    def _pairs(self, kernel: Any, dials: Dials) -> tuple[Array, Array]:
+    def _pairs(self, kernel: Any, at: Hyperparameters) -> tuple[Array, Array]:
         """Return K, and ∂K/∂log c of a common factor c, or κ'(s)."""
         if self.width == 1:
             up, down = (
-                self.kernel(replace(dials, lengths=dials.lengths + h))(self.rows.X)
-                for h in (STEP, -STEP)
+                self.kernel(replace(at, lengths=at.lengths + h))(self.rows.X) for h in (STEP, -STEP)
             )
             return kernel(self.rows.X), (up - down) / (2 * STEP)
         X = self.rows.X / kernel.lengthscale
@@ -192,34 +192,18 @@ class _Evidence:
         slope = np.divide(up - down, 2 * STEP * s, out=np.zeros_like(s), where=s > 0)
         return kernel.profile(s), slope
 
-    def kernel(self, dials: Dials) -> Any:
-        """Return the kernel at these dials."""
-        scales = self.start.lengthscale * np.exp(dials.lengths)
+    def kernel(self, at: Hyperparameters) -> Any:
+        scales = self.start.lengthscale * np.exp(at.lengths)
         if self.width == 1 and not isinstance(self.start.lengthscale, tuple):
             return self.start.replace(lengthscale=float(scales[0]))
         return self.start.replace(lengthscale=tuple(scales.tolist()))
 
-    def bounds(self, dials: Dials) -> list[tuple[float, float]]:
-        """Return how far each dial may turn."""
+    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
         shares, weight = self.rows.shares, self.rows.w.sum()
         limits = (np.log(LEAST / weight), np.log(MOST / weight))
         share = (shares[0],) * 2 if len(shares) == 1 else limits
-        return [*((x - FAR, x + FAR) for x in dials.lengths), share]
+        return [*((x - FAR, x + FAR) for x in at.lengths), share]
 
 
 def _by_column(R: Float[Array, "m m"], X: Float[Array, "m d"]) -> Float[Array, " d"]:
     return -4 * (R.sum(axis=1) @ (X * X) - np.einsum("ij,ij->j", X, R @ X))
-
-
-def _best_of(evidence: Any, starts: Sequence[Dials], note: Note, evaluations: int = 1) -> Point:
-    """Return the best of descents of a few steps."""
-    clock = Clock.of(None)
-    tried = (descend(evidence, dials, evaluations, clock, note(evidence)) for dials in starts)
-    return min(tried, key=lambda point: point.value)
-
-
-def _descended(evidence: Any, tried: Sequence[Point], evaluations: int, note: Note) -> Point:
-    """Go on from the best."""
-    start = min(tried, key=lambda point: point.value)
-    end = _best_of(evidence, [start.dials], note, evaluations)
-    return min(start, end, key=lambda point: point.value)

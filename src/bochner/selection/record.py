@@ -1,0 +1,216 @@
+"""The record of a search: the kernel found, each evaluation on the way, and what was compared."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Array
+from bochner._core.text import axes_for, columns
+from bochner.kernels import Kernel
+from bochner.selection.descent import Budget, Note
+from bochner.selection.rows import Scale
+from bochner.selection.trials import Trial
+from bochner.solvers.ridge.criteria import CRITERIA, Criterion
+
+
+@dataclass(frozen=True)
+class TuningStep:
+    """One evaluation on the way.
+
+    Attributes
+    ----------
+    stage : str
+        "median distance" and "half-octaves" of a named kernel; "one lengthscale", "one a column",
+        "more rows", "trial" and "scale" of a tuned one; "one factor" and "one a column" of a
+        process. Values compare within a stage.
+    kernel : Kernel
+    share : float
+        Per-row penalty, alpha/W.
+    value : float
+        Relative error (leave-one-out, times what the prior of the lengthscales makes of it, or of
+        rows held out; 1 is the error of the mean), or minus the log evidence and log prior per row.
+    best : float
+        Least value of the stage so far.
+    seconds : float
+        Since the start.
+    """
+
+    stage: str
+    kernel: Kernel
+    share: float
+    value: float
+    best: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class KernelComparison:
+    """What was compared with what is simpler, by the same measure.
+
+    Attributes
+    ----------
+    tuned : int
+        Lengthscales that were tuned: none, one for all columns, or one a column.
+    kernel : Kernel
+        The best of those.
+    error : float
+        Its value of ``measure``.
+    gain : float
+        By how much that is below the value of what was taken before; NaN for the first.
+    deviation : float
+        What the gain must exceed: its standard deviation, or a penalty for more numbers.
+    taken : bool
+        Whether it does.
+    measure : str
+        Relative squared error on rows that neither was tuned on, the penalty chosen by other rows;
+        or minus the log evidence, or the log density, per row.
+    """
+
+    tuned: int
+    kernel: Kernel
+    error: float
+    gain: float
+    deviation: float
+    taken: bool
+    measure: str = "error on rows held out"
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
+        what = names.get(self.tuned, f"{self.tuned} lengthscales tuned")
+        measured = f"{what}: {self.measure} {self.error:.3g}"
+        if np.isnan(self.gain):
+            return measured
+        kept = "taken" if self.taken else "not taken"
+        return f"{measured}, {self.gain:.2g} below where {self.deviation:.2g} is asked: {kept}"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The kernel of a fit, and how it was found.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    share : float
+        Per-row penalty at which it was best: alpha of n rows is about n times this. NaN where the
+        kernel was given.
+    error : float
+        Relative squared error on rows held out: 1 is the error of the mean. What is chosen by
+        these rows is judged on others of them. NaN where none were held out.
+    criterion : {"loo", "evidence"}
+    path : tuple of TuningStep
+        Each evaluation, in order; empty where the kernel was given.
+    estimator : estimator or None
+        Of :func:`bochner.tune`: with this kernel, not fitted.
+    compared : tuple of KernelComparison
+        Choices between kernels on equal terms, such as the step from no lengthscale tuned to one,
+        and from there to one a column.
+    """
+
+    kernel: Kernel
+    share: float = float("nan")
+    error: float = float("nan")
+    criterion: str = "loo"
+    path: tuple[TuningStep, ...] = ()
+    estimator: Any = field(default=None, repr=False, compare=False)
+    compared: tuple[KernelComparison, ...] = ()
+
+    @property
+    def tried(self) -> tuple[tuple[Scale, float], ...]:
+        """Lengthscales that were tried, and their values; see :attr:`path`."""
+        values = {step.kernel.get_params()["lengthscale"]: step.value for step in self.path}
+        return tuple(values.items())
+
+    @property
+    def stages(self) -> dict[str, list[TuningStep]]:
+        """The path by stage."""
+        names = dict.fromkeys(step.stage for step in self.path)
+        return {name: [step for step in self.path if step.stage == name] for name in names}
+
+    def __str__(self) -> str:
+        """Return the stages as a table, what was compared, and the kernel found."""
+        if not self.path:
+            return f"{self.kernel!r}: nothing else was tried"
+        lines = [("stage", "steps", "first", "best", "seconds")]
+        for name, steps in self.stages.items():
+            first, last = steps[0].value, steps[-1]
+            numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
+            lines.append((name, str(len(steps)), *numbers))
+        compared = "".join(f"{comparison}\n" for comparison in self.compared)
+        return f"{columns(lines)}\n{compared}{self.kernel!r}, alpha = {self.share:.2g} n"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw each evaluation and the best so far over the seconds; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        MissingDependency
+            If matplotlib is not installed.
+        """
+        ax = axes_for("Tuning", ax)
+        for name, steps in self.stages.items():
+            seconds = [step.seconds for step in steps]
+            (line,) = ax.plot(seconds, [step.best for step in steps], label=name)
+            ax.plot(seconds, [step.value for step in steps], ".", color=line.get_color())
+        ax.set_xlabel("seconds")
+        ax.set_ylabel(CRITERIA[self.criterion].label)
+        ax.legend()
+        return ax
+
+
+class Recorder:
+    """Writes down the steps of a search, and what is compared."""
+
+    def __init__(self, criterion: Criterion, budget: Budget) -> None:
+        self.criterion, self.budget = criterion, budget
+        self._steps: list[TuningStep] = []
+        self._compared: list[KernelComparison] = []
+
+    def noting(self, stage: str) -> Note:
+        """Return what is called with each evaluation of a descent."""
+        return lambda found: self.step(
+            stage,
+            found.of.kernel(found.at),
+            float(np.exp(found.at.share)),
+            self.criterion.shown(found.value),
+        )
+
+    def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
+        """Write down an evaluation."""
+        before = [step.best for step in self._steps if step.stage == stage]
+        best = min(before[-1], float(value)) if before else float(value)
+        found = TuningStep(stage, kernel, share, float(value), best, self.budget.passed)
+        self._steps.append(found)
+
+    def trials(self, stage: str, units: Array) -> Callable[[Trial], None]:
+        """Return what is called with each trial."""
+        return lambda trial: self.step(
+            stage, trial.candidate.kernel(units), trial.candidate.share, trial.error
+        )
+
+    def compare(
+        self,
+        tuned: int,
+        kernel: Kernel,
+        value: float,
+        gain: float = np.nan,
+        least: float = np.nan,
+        measure: str | None = None,
+    ) -> None:
+        """Write down a comparison with what is simpler; the first has no gain, and is taken."""
+        taken = bool(np.isnan(gain) or gain > least)
+        measure = self.criterion.label if measure is None else measure
+        found = KernelComparison(tuned, kernel, value, gain, least, taken, measure)
+        self._compared.append(found)
+
+    def found(self, kernel: Kernel, share: float, error: float = float("nan")) -> Tuning:
+        """Return the record."""
+        steps, compared = tuple(self._steps), tuple(self._compared)
+        return Tuning(kernel, share, error, self.criterion.name, steps, compared=compared)

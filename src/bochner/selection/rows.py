@@ -1,0 +1,286 @@
+"""Rows that a search looks at: in units of their columns, with their median distance.
+
+Means and deviations are those of dense and sparse rows alike; lengthscales are written with as many
+digits as are the same on every processor. Random frequencies tell, before any fit, which columns
+matter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core import native
+from bochner._core.arrays import is_sparse
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+
+Scale = float | tuple[float, ...]
+
+#: Significant digits of a lengthscale that was found: far above rounding, and as many as it merits.
+DIGITS = 4
+
+#: Cells that are looked at together.
+CELLS = 1 << 20
+
+#: Pairs of rows that a median distance is of: so many, or as many as have these cells together,
+#: but no fewer than the last.
+PAIRS, MOST_CELLS, FEWEST_PAIRS = 20_000, 20_000_000, 500
+
+#: Pairs of a median distance that a descent starts from.
+FEW_PAIRS = 4096
+
+#: A column whose deviation is a smaller share of its largest number is constant.
+CONSTANT = 1e-12
+
+
+def significant(x: float) -> float:
+    """Return a number at as many digits as a lengthscale merits, the same on every processor."""
+    return float(f"{x:.{DIGITS}g}")
+
+
+def rounded(scale: Scale) -> Scale:
+    """Return one lengthscale or many at so many digits."""
+    return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
+
+
+def column_means(X: Array, w: Float[Array, " n"]) -> Float[Array, " d"]:
+    """Return weighted means; sparse rows stay sparse."""
+    return np.asarray(X.T @ w).reshape(-1) / w.sum()
+
+
+def column_spread(X: Array, w: Float[Array, " n"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Return the largest magnitude of each column, and its weighted deviation as a share of that.
+
+    σ² = Σ w (x − μ)²/W in two passes. Cells that a sparse matrix does not hold are zeros, and add
+    μ² times their weight: nothing is made dense, nothing cancels. O(nnz).
+    """
+    if is_sparse(X):
+        return _sparse_spread(X, w)
+    parts = [_dense_spread(X[:, columns], w) for columns in _slices(*X.shape)]
+    sizes, shares = zip(*parts, strict=True)
+    return np.concatenate(sizes), np.concatenate(shares)
+
+
+def _slices(n: int, d: int) -> Iterator[slice]:
+    step = max(1, CELLS // max(n, 1))
+    return (slice(start, start + step) for start in range(0, d, step))
+
+
+def _dense_spread(X: Array, w: Array) -> tuple[Array, Array]:
+    size = np.maximum(np.abs(X).max(axis=0), 1e-300).astype(np.float64)
+    scaled = X / size
+    return size, np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
+
+
+def _sparse_spread(X: Any, w: Float[Array, " n"]) -> tuple[Array, Array]:
+    X = X.tocsr()
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    size = np.maximum(abs(X).max(axis=0).toarray().reshape(-1), 1e-300).astype(np.float64)
+    column, weight = X.indices, np.repeat(w, np.diff(X.indptr))
+    scaled = X.data / size[column]
+    mean = _sums(column, weight * scaled, size) / w.sum()
+    square = _sums(column, weight * (scaled - mean[column]) ** 2, size)
+    held = np.bincount(column, minlength=X.shape[1])
+    absent = np.where(held < len(w), w.sum() - _sums(column, weight, size), 0.0)
+    return size, np.sqrt((square + absent * mean**2) / w.sum())
+
+
+def _sums(column: Array, values: Array, like: Array) -> Float[Array, " d"]:
+    return np.bincount(column, weights=values, minlength=len(like))
+
+
+# --- The median distance -------------------------------------------------------------------------
+
+
+def median_distance(
+    X: Array,
+    w: Float[Array, " n"],
+    units: tuple[float | Array, ...],
+    seed: int,
+    order: int = 2,
+    most: int = PAIRS,
+) -> float:
+    """Return the weighted median of the positive distances between rows, or 1 if there is none.
+
+    Columns are divided by each of ``units``, one number or one a column. Of order 2 the distance is
+    Euclidean, of order 1 a sum over columns. Copies of a row say nothing of scale.
+    """
+    pairs = _pairs(X.shape[0], X.shape[1], seed, most)
+    step = max(1, CELLS // X.shape[1])
+    blocks = (pairs[:, start : start + step] for start in range(0, pairs.shape[1], step))
+    lengths = np.concatenate([_lengths(X[i] - X[j], units, order) for i, j in blocks])
+    kept = lengths > 0
+    if not np.any(kept):
+        return 1.0
+    lengths, weights = lengths[kept], (w[pairs[0]] * w[pairs[1]])[kept]
+    rising = np.argsort(lengths, kind="stable")
+    below = np.cumsum(weights[rising])
+    middle = [np.searchsorted(below, 0.5 * below[-1], side) for side in ("left", "right")]
+    return float(lengths[rising[np.minimum(middle, len(rising) - 1)]].mean())
+
+
+def _pairs(n: int, d: int, seed: int, most: int) -> Array:
+    """Return all pairs of few rows, otherwise so many at random; fewer of very wide rows."""
+    most = min(most, max(FEWEST_PAIRS, MOST_CELLS // d))
+    if n <= 200 and n * (n - 1) // 2 <= most:
+        return np.stack(np.triu_indices(n, 1))
+    return stream(seed, "pairs").integers(n, size=(2, most))
+
+
+def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Array, " p"]:
+    D = abs(D).astype(np.float64)
+    for unit in units:
+        D = D.multiply(1 / np.reshape(unit, (1, -1))).tocsr() if is_sparse(D) else D / unit
+    powers = D.power(order) if is_sparse(D) else D**order
+    return np.asarray(powers.sum(axis=1)).reshape(-1) ** (1 / order)
+
+
+def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
+    """Return weighted standard deviations in a unit; of constant columns the largest, or 1."""
+    size, shares = column_spread(X, w)
+    constant, found = shares <= CONSTANT, shares * (size / unit)
+    other = max(float(found[~constant].max()), 1e-300) if np.any(~constant) else 1.0
+    return np.where(constant, other, found)
+
+
+# --- Rows in units of their columns --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRows:
+    """Rows that a criterion is computed on, centred and in units of their columns."""
+
+    X: Array
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    units: Float[Array, " d"]  # what columns were divided by
+
+    @staticmethod
+    def of(X: Array, y: Array, w: Array, units: Array, dtype: Any = np.float64) -> "TuningRows":
+        """Return checked rows in their units; dense rows are centred, which no kernel here sees."""
+        if is_sparse(X):
+            return TuningRows(X.multiply(1 / units).tocsr().astype(dtype), y, w, units)
+        scaled = (X - w @ X / w.sum()) / units
+        return TuningRows(np.ascontiguousarray(scaled, dtype=dtype), y, w, units)
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    @property
+    def count(self) -> float:
+        """Rows, a row of weight w as w of them."""
+        return max(float(self.w.sum()), len(self.w))
+
+    def take(self, rows: Array) -> "TuningRows":
+        """Return these rows."""
+        X = self.X[rows]
+        return replace(
+            self, X=X if is_sparse(X) else np.ascontiguousarray(X), y=self.y[rows], w=self.w[rows]
+        )
+
+    def first(self, n: int) -> "TuningRows":
+        """Return the first n rows, or all."""
+        return self if len(self) <= n else self.take(np.arange(n))
+
+    def log_median(self, seed: int, logs: Array | float = 0.0, order: int = 2) -> float:
+        """Return the log of the median distance, columns divided by their e^logs."""
+        scale = np.exp(np.broadcast_to(logs, self.X.shape[1]))
+        found = median_distance(self.X, self.w, (scale,), seed, order, FEW_PAIRS)
+        return round(float(np.log(found)), 6)
+
+
+def rows_of(sample: RowSample) -> TuningRows:
+    """Return the rows in float64, in units of their columns' deviations.
+
+    These are rounded as lengthscales are, so that all processors divide by the same numbers.
+    """
+    units = np.array([significant(unit) for unit in deviations(sample.X, sample.w)])
+    return TuningRows.of(sample.X, sample.y, sample.w, units)
+
+
+# --- Which columns matter, before any fit: random frequencies, scored by the targets
+#
+# A frequency ω explains the share |Σ w y e^{iω·x}|² of the targets' variance (Sinha and Duchi 2016,
+# *Learning kernels with random features*, score frequencies by the same sum). Drawn in one, two or
+# three columns at a time, those that pass what chance gives tell in which directions the target
+# varies and how fast:
+#
+#     E|∂_k f|² ≈ Σ_ω ω_k² |f̂(ω)|².
+#
+# A kernel of all columns at one lengthscale sees nothing where few of many columns matter.
+
+#: Frequencies tried, columns that each is in, and their sizes in units of 1/deviation.
+TRIED, COLUMNS, SIZES = 6144, (1, 2, 3), (0.5, 1.0, 2.0)
+
+#: A frequency whose cosine varies less than this is constant on the rows.
+LEAST_VARIANCE = 1e-3
+
+#: Columns below this share of the largest slope are taken to have it.
+LEAST_SLOPE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Relevance:
+    """Mean squared slope along each column, and the part of the variance it was seen in."""
+
+    #: E|∂_k f|² of what was explained, in units of the columns; zeros where nothing was.
+    slopes: Float[Array, " d"]
+    explained: float  # the largest share of variance that one frequency explains
+
+    @property
+    def lengthscales(self) -> Float[Array, " d"]:
+        """2/√slope of each column in units of the deviations: where a descent may start."""
+        top = float(self.slopes.max())
+        return 2 / np.sqrt(np.maximum(self.slopes, LEAST_SLOPE * top))
+
+    def __bool__(self) -> bool:
+        """Whether anything was explained beyond chance."""
+        return bool(np.any(self.slopes > 0))
+
+
+def screen(rows: TuningRows, seed: int, tried: int = TRIED) -> Relevance:
+    """Return the relevance of columns; O(n · tried)."""
+    W = _sparse_frequencies(rows.X.shape[1], tried, seed)
+    scores = _explained(rows, W)
+    # For pure noise a score times n/2 is exponential: the largest of all passes this once in 20.
+    chance = 2 * np.log(20 * tried) / len(rows)
+    beyond = np.maximum(scores - chance, 0.0)
+    slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
+    return Relevance(slopes, float(scores.max()))
+
+
+def _sparse_frequencies(d: int, tried: int, seed: int) -> Float[Array, "d m"]:
+    rng = stream(seed, "screening")
+    W = rng.standard_normal((d, tried)) * np.array(SIZES)[np.arange(tried) // 3 % 3]
+    each = np.array(COLUMNS)[np.arange(tried) % 3]
+    order = rng.random((d, tried)).argsort(axis=0)
+    return np.where(order < each, W, 0.0)
+
+
+def _explained(rows: TuningRows, W: Float[Array, "d m"]) -> Float[Array, " m"]:
+    """Return the largest share of a target's variance that each cosine and sine explain."""
+    w = rows.w / rows.w.sum()
+    y = rows.y - w @ rows.y
+    y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
+    Z = _cosines(rows.X, W, column_means(rows.X, rows.w))
+    mean, right = w @ Z, w[:, None] * y
+    variance = w @ Z**2 - mean**2
+    products = right.T @ Z
+    shares = products**2 / np.maximum(variance, LEAST_VARIANCE)
+    shares = np.where(variance > LEAST_VARIANCE, shares, 0.0).max(axis=0)
+    m = W.shape[1]
+    return shares[:m] + shares[m:]
+
+
+def _cosines(X: Array, W: Float[Array, "d m"], mean: Float[Array, " d"]) -> Float[Array, "n 2m"]:
+    """Return cosines and sines of rows about their mean; sparse rows are not made dense."""
+    if is_sparse(X):
+        P = X @ W - mean @ W
+        return np.hstack([np.cos(P), np.sin(P)])
+    T = np.ascontiguousarray(W / (2 * np.pi))
+    return native.cos_sin(np.ascontiguousarray(X - mean), T, 1.0)

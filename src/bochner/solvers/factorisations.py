@@ -1,0 +1,277 @@
+"""Decompositions of large symmetric matrices in steps of a second: Ctrl-C comes between them.
+
+A call of LAPACK cannot be interrupted, and takes minutes for 20,000 rows. These give the same
+numbers, to rounding, in the same time, panel by panel.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal, solve_triangular
+from scipy.linalg.blas import dgemv, dsymv, dsyr2k
+from scipy.linalg.lapack import dsytrd
+
+from bochner._core.blas import cholesky, eigvalsh, subtract_product
+from bochner._core.shapes import Array, Float
+
+#: Matrices of so many rows are decomposed at once: that takes one to two seconds.
+AT_ONCE = 2048
+
+#: So many rows of a larger matrix become tridiagonal in one last step.
+LAST = 512
+
+#: Columns that become tridiagonal in one step, columns that are factored, and rows of a slab.
+PANEL, COLUMNS, SLAB = 48, 128, 1024
+
+
+def slabs(n: int) -> Iterator[slice]:
+    """Give the rows to be worked on in one step: all, while they are few."""
+    return _slices(n, n if n <= AT_ONCE else SLAB)
+
+
+def _slices(n: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def symmetric(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """Return (A + Aᵀ)/2."""
+    half = np.empty_like(A)
+    for rows in slabs(len(A)):
+        half[rows] = (A[rows] + A[:, rows].T) / 2
+    return half
+
+
+def eigenvalues(A: Float[Array, "m m"]) -> Float[Array, " m"]:
+    """Return the eigenvalues of a symmetric matrix, rising."""
+    if len(A) <= AT_ONCE:
+        return eigvalsh(A, check_finite=False)
+    unit = float(max(A.max(), -A.min())) or 1.0  # squares of huge and tiny numbers are no numbers
+    diagonal, off = _tridiagonal(A / unit)
+    values = eigvalsh_tridiagonal(diagonal, off, check_finite=False, lapack_driver="sterf")
+    return unit * values
+
+
+def _tridiagonal(A: Float[Array, "m m"]) -> tuple[Float[Array, " m"], Float[Array, " k"]]:
+    """Return the diagonals of QᵀAQ by Householder reflections, in panels.
+
+    Dongarra, Sorensen and Hammarling (1989): within a panel the matrix stays as it is, and the
+    reflections so far are A − V Wᵀ − W Vᵀ; after it the rest is updated at once.
+    """
+    rest, first, found = np.array(A, order="F"), 0, []
+    while (left := len(rest) - first) > LAST:
+        if 8 * first > len(rest):  # what is done is carried along for a while, and then dropped
+            rest, first = np.array(rest[first:, first:], order="F"), 0
+        count = min(PANEL, left - 2)
+        diagonal, off, rest = _panel(rest, first, count)
+        found.append((diagonal, off))
+        first += count
+    _, diagonal, off, _, _ = dsytrd(rest[first:, first:], lower=1)
+    diagonals, offs = zip(*found, (diagonal, off), strict=True)
+    return np.concatenate(diagonals), np.concatenate(offs)
+
+
+def _panel(
+    A: Float[Array, "s s"], first: int, count: int
+) -> tuple[Float[Array, " k"], Float[Array, " k"], Float[Array, "s s"]]:
+    """Return the diagonals of so many columns, and the matrix after them, its lower half."""
+    V, W = (np.zeros((len(A), count), order="F") for _ in range(2))
+    diagonal, off = np.empty(count), np.empty(count)
+    for k, j in enumerate(range(first, first + count)):
+        # One BLAS throughout: alternating, threads wait for one another at full speed.
+        column = dgemv(-1.0, W, V[j], 1.0, dgemv(-1.0, V, W[j], 1.0, A[:, j]))[j:]
+        diagonal[k] = column[0]
+        v = np.zeros(len(A))
+        v[j + 1 :], factor, off[k] = _reflection(column[1:])
+        w = dsymv(1.0, A, v, lower=1)
+        w = dgemv(-1.0, V, dgemv(1.0, W, v, trans=1), 1.0, w)
+        w = dgemv(-1.0, W, dgemv(1.0, V, v, trans=1), 1.0, w)
+        w[: j + 1] = 0.0
+        V[:, k], W[:, k] = v, factor * (w - 0.5 * factor * (w @ v) * v)
+    return diagonal, off, dsyr2k(-1.0, V, W, beta=1.0, c=A, lower=1, overwrite_c=1)
+
+
+def _reflection(x: Float[Array, " s"]) -> tuple[Float[Array, " s"], float, float]:
+    """Return v, τ and β with (I − τ v vᵀ) x = β e₁ and v₁ = 1."""
+    length = float(np.linalg.norm(x))
+    if length == abs(x[0]):  # the others are zero
+        return np.eye(1, len(x))[0], 0.0, float(x[0])
+    beta = -np.copysign(length, x[0])
+    v = x / (x[0] - beta)
+    v[0] = 1.0
+    return v, float((beta - x[0]) / beta), float(beta)
+
+
+def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """Return lower triangular L with L Lᵀ = A; A is overwritten."""
+    if len(A) <= AT_ONCE:
+        return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+    L = np.asfortranarray(A)
+    for c in _slices(len(L), COLUMNS):
+        L[c.start :, c] -= L[c.start :, : c.start] @ L[c, : c.start].T
+        L[c, c] = cholesky(L[c, c], lower=True, check_finite=False)
+        L[c.stop :, c] = solve_triangular(L[c, c], L[c.stop :, c].T, lower=True).T
+        L[: c.start, c] = 0.0
+    return L
+
+
+def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
+    """Return L⁻¹ B."""
+    if len(L) <= AT_ONCE:
+        return solve_triangular(L, B, lower=True, check_finite=False)
+    X = np.empty(B.shape, order="F")
+    for c in _slices(B.shape[1], COLUMNS):
+        X[:, c] = solve_triangular(L, B[:, c], lower=True, check_finite=False)
+    return X
+
+
+# --- Pivots: which rows represent all rows -------------------------------------------------------
+#
+# Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1) takes each next
+# pivot i with probability proportional to the residual diagonal d_i, then subtracts what row i
+# explains. The accelerated form (Epperly, Tropp and Webber 2024, Algorithm 2) proposes a block of
+# pivots at once and accepts each with probability (current d_i)/(d_i at the block's start): the
+# same law as one at a time, in matrix products. The blocked form takes all of them.
+
+Mode = Literal["accelerated", "blocked", "simple"]
+
+#: How pivots are taken.
+MODES: tuple[Mode, ...] = ("accelerated", "blocked", "simple")
+
+#: Entries of the factor up to which it is float64 (64 MB).
+MOST_DOUBLES = 1 << 23
+
+#: Shares of the trace below which the residual is rounding.
+TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+
+
+@dataclass(frozen=True, eq=False)
+class PivotedCholesky:
+    """Outcome of a pivoted Cholesky factorisation K ≈ F Fᵀ."""
+
+    pivots: Float[Array, " r"]  # rows chosen, in order
+    residual_trace: float  # tr(K − F Fᵀ) ≥ 0: it bounds every error of the approximation
+    trace: float  # tr K
+
+
+def randomly_pivoted_cholesky(
+    columns: Callable[[Array], Float[Array, "n b"]],
+    diagonal: Float[Array, " n"],
+    rank: int,
+    rng: np.random.Generator,
+    tolerance: float | None = None,
+    mode: Mode = "accelerated",
+    corner: Callable[[Array], Float[Array, "b b"]] | None = None,
+) -> PivotedCholesky:
+    """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky.
+
+    Parameters
+    ----------
+    columns : callable
+        ``columns(rows)`` gives K[:, rows], (n, b).
+    diagonal : (n,)
+        The diagonal of K, not negative.
+    rank : int
+        Pivots asked for.
+    rng : numpy.random.Generator
+        Source of the proposals.
+    tolerance : float, optional
+        Stop when the residual trace is below this share of the trace. Default: what the precision
+        of the factor carries, 1e-12 in float64 and 1e-6 in float32.
+    mode : {"accelerated", "blocked", "simple"}, default "accelerated"
+        "simple" takes one pivot at a time; "accelerated" has the same law, in matrix products
+        (16 times as fast for 4,000 rows); "blocked" takes all that are proposed together, also
+        those that others of the block have explained: another law, no faster and less accurate on
+        clustered rows, for comparison.
+    corner : callable, optional
+        ``corner(rows)`` gives K[rows][:, rows], (b, b): cheaper than picking it from whole columns,
+        which is the default.
+
+    Returns
+    -------
+    PivotedCholesky
+        With min(rank, numerical rank) pivots.
+
+    Notes
+    -----
+    Time O(n r²) and r columns of K; memory n r numbers. The factor is float64 up to 2²³ of them
+    and float32 above: it steers the choice only. With r ≥ q/ε + q log(1/(εη)) pivots, η the share
+    of the trace outside the q largest eigenvalues, the expected residual trace is at most (1 + ε)
+    times the sum of the eigenvalues after the q-th (Chen et al. 2023).
+    """
+    corner = corner or (lambda rows: columns(rows)[rows])
+    residual = np.maximum(np.array(diagonal, np.float64), 0.0)
+    trace = float(residual.sum())
+    n, rank = len(residual), min(rank, len(residual))
+    dtype = np.dtype(np.float64 if n * rank <= MOST_DOUBLES else np.float32)
+    tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+    factor = np.empty((n, rank), dtype, order="F")
+    pivots = np.empty(rank, np.intp)
+    done, block = 0, 1 if mode == "simple" else max(16, min(256, rank // 8))
+    while done < rank and residual.sum() > tolerance * trace:
+        proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
+        chances = rng.random(len(proposed)) if mode == "accelerated" else np.zeros(len(proposed))
+        H = _left(corner(proposed), factor[proposed, :done])
+        chosen, L = accept(H, residual[proposed], proposed, chances)
+        if not len(chosen):
+            residual[proposed] = 0.0  # rounding was all that was left of them
+            continue
+        chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
+        new = _new_columns(columns(chosen), factor[:, :done], chosen, L)
+        factor[:, done : done + len(chosen)] = new
+        pivots[done : done + len(chosen)] = chosen
+        residual = np.maximum(residual - np.einsum("ij,ij->i", new, new), 0.0)
+        residual[chosen] = 0.0
+        done += len(chosen)
+    return PivotedCholesky(pivots[:done], float(residual.sum()), trace)
+
+
+def _left(K: Float[Array, "b b"], factor: Float[Array, "b r"]) -> Float[Array, "b b"]:
+    """Return the residual matrix of these rows, in float64."""
+    return np.asarray(K, np.float64) - (factor @ factor.T).astype(np.float64)
+
+
+def accept(
+    H: Float[Array, "b b"],
+    start: Float[Array, " b"],
+    proposed: Array,
+    chances: Float[Array, " b"],
+) -> tuple[Array, Float[Array, "a a"]]:
+    """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
+
+    A row may be proposed twice: each time is another chance to be accepted, as the law requires.
+
+    Parameters
+    ----------
+    H : (b, b)
+        Residual matrix of the rows proposed.
+    start : (b,)
+        Residual diagonal that they were proposed by.
+    proposed : (b,) int
+        Row numbers, with repetitions.
+    chances : (b,)
+        Uniform on [0, 1); zeros accept every row that is not yet explained.
+    """
+    accepted: list[int] = []
+    L = np.zeros_like(H)
+    current = np.diag(H).copy()
+    for i, chance in enumerate(chances):
+        if current[i] <= 1e-6 * start[i] or chance * start[i] >= current[i]:
+            continue
+        k = len(accepted)
+        column = (H[:, i] - L[:, :k] @ L[i, :k]) / np.sqrt(current[i])
+        L[:, k] = column
+        current = current - column**2
+        current[proposed == proposed[i]] = 0.0
+        accepted.append(i)
+    return proposed[accepted], L[np.ix_(accepted, range(len(accepted)))]
+
+
+def _new_columns(K: Array, factor: Array, chosen: Array, corner: Array) -> Array:
+    """Return the next columns of the factor: (K[:, S] − F F_Sᵀ) L⁻ᵀ."""
+    left = np.ascontiguousarray(K, factor.dtype).T
+    if factor.shape[1]:
+        subtract_product(left, factor[chosen], factor)
+    corner = corner.astype(factor.dtype)
+    return solve_triangular(corner, left, lower=True, overwrite_b=True, check_finite=False).T
