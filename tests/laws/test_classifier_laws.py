@@ -19,10 +19,10 @@ from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
 from bochner.features.nystrom.landmarks import Pivoted
 from bochner.kernels import Gaussian
-from bochner.models import _engine, _feature_blocks
+from bochner.models import _feature_blocks
 from bochner.models._alike import fold_numbers
+from bochner.models.convex import classification
 from bochner.models.convex.calibration import agreeing, calibrate
-from bochner.models.convex.penalty import sampled
 from bochner.solvers.convex.optimum import Convergence
 
 KERNEL = Gaussian(lengthscale=0.7)
@@ -275,12 +275,12 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
     assert model.kernel_ == model.metric_.kernel
 
 
-def test_kinks_take_no_sweep_for_moments(monkeypatch):
+def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
     monkeypatch.setattr(_feature_blocks, "free_bytes", lambda: 0)
     swept = []
-    monkeypatch.setattr(_engine, "sweep", lambda *_: swept.append(1))
+    monkeypatch.setattr(classification, "moments_of", lambda *_: swept.append(1))
     bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
     assert not swept
 
@@ -486,14 +486,16 @@ def test_sample_keeps_rows_of_rare_classes_and_weighs_all_as_all_rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 1))
     codes = (rng.uniform(size=20_000) < 0.01).astype(float)
-    rows = sampled(bo.Blocks.from_arrays(X, codes), seed=0, n_classes=2)
+    rows = classification.class_sample(bo.Blocks.from_arrays(X, codes), seed=0, n_classes=2)
     rare = rows.codes == 1
     assert rare.sum() == codes.sum()
     assert len(rare) < 5000
     assert rows.w[rare].sum() == codes.sum()
     assert rows.w[~rare].sum() == pytest.approx((codes == 0).sum())
     assert 1 < rows.inflation < 1.2  # all slopes that matter are those of the rare class
-    even = sampled(bo.Blocks.from_arrays(X, 1.0 * (X[:, 0] > 0)), seed=0, n_classes=2)
+    even = classification.class_sample(
+        bo.Blocks.from_arrays(X, 1.0 * (X[:, 0] > 0)), seed=0, n_classes=2
+    )
     assert even.inflation == pytest.approx(20_000 / 4096, rel=0.05)
 
 

@@ -1,10 +1,8 @@
 """Row 3b: learners with scikit-learn's interface."""
 
-from bochner.models.convex.logistic import LogisticRegression
+from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM
-from bochner.models.convex.regressor import KernelRegressor
-from bochner.models.convex.svc import SVC
-from bochner.models.convex.svr import SVR
+from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.displays import (
     CalibrationDisplay,
     PathDisplay,

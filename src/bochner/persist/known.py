@@ -24,6 +24,7 @@ from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
 from bochner.kernels import dotproduct
 from bochner.models import _base, _fitting
 from bochner.models.convex.calibration import Calibration
+from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process import (
     cross,
     intervals,
@@ -36,7 +37,7 @@ from bochner.models.sgd import strategies
 from bochner.models.unsupervised.clustering import KernelCost
 from bochner.selection import metric, record
 from bochner.solvers import sgd
-from bochner.solvers.convex import losses, optimum, penalty_path
+from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
 from bochner.sums.moments import Moments
 
@@ -111,7 +112,13 @@ MAPS: tuple[type, ...] = (
 SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
 
 _LOSSES: tuple[type, ...] = (
+    class_losses.CrammerSinger,
+    class_losses.Hinge,
+    class_losses.Logistic,
+    class_losses.Multinomial,
+    class_losses.SquaredHinge,
     losses.Absolute,
+    losses.BelowZero,
     losses.EpsilonInsensitive,
     losses.Gamma,
     losses.Huber,
@@ -124,6 +131,7 @@ _LOSSES: tuple[type, ...] = (
 _FITTED: tuple[type, ...] = (
     Calibration,
     Certificate,
+    ConvexFit,
     _base.Inputs,
     _fitting.Chosen,
     _fitting.FeatureSpec,

@@ -14,7 +14,7 @@ a is fitted to decision values of rows that the classifier had not seen: out of 
 fit starting from the fit to all rows, on the same features.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,9 +24,6 @@ from scipy.optimize import minimize
 from scipy.special import log_expit, log_softmax
 
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
-from bochner.models._alike import N_FOLDS, fold_numbers
-from bochner.models._feature_blocks import FeatureBlock, Features, weights_of
 
 #: Slopes above zero, so that h rises.
 LEAST_SLOPE = 1e-3
@@ -91,7 +88,7 @@ def calibrate(
 def _likelihood(
     a: Float[Array, " j"], b: Float[Array, "n t j"], targets: Float[Array, "n K"], w: Array
 ) -> tuple[float, Float[Array, " j"], Float[Array, "j j"]]:
-    """Return minus the mean log-likelihood, its slope and its curvature in the slopes a.
+    """Return minus the mean log-likelihood, its gradient and Hessian in the slopes a.
 
     With a tenth of a row's worth of belief that the slopes are 1: pieces that no row reaches.
     """
@@ -101,20 +98,20 @@ def _likelihood(
     p = np.exp(logs)
     mean = np.einsum("nk,nkj->nj", p, b)
     slope = np.einsum("nk,nkj->j", w[:, None] * (p - targets), b)
-    bent = np.einsum("nk,nki,nkj->ij", w[:, None] * p, b, b) - (w[:, None] * mean).T @ mean
+    curvature = np.einsum("nk,nki,nkj->ij", w[:, None] * p, b, b) - (w[:, None] * mean).T @ mean
     value = float(-w @ (targets * logs).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
     total = float(w.sum())
-    bent = (bent + PRIOR * np.eye(len(a))) / total
-    return value / total, (slope + PRIOR * (a - 1)) / total, bent
+    curvature = (curvature + PRIOR * np.eye(len(a))) / total
+    return value / total, (slope + PRIOR * (a - 1)) / total, curvature
 
 
 def _polished(a: Float[Array, " j"], fitted: Callable[..., Any]) -> Float[Array, " j"]:
     """Take Newton steps to the least: the digits that a quasi-Newton method leaves."""
     for _ in range(POLISH):
-        value, slope, bent = fitted(a)
+        value, slope, curvature = fitted(a)
         free = (a > LEAST_SLOPE) | (slope < 0)
         step = np.zeros(len(a))
-        step[free] = np.linalg.solve(bent[np.ix_(free, free)], slope[free])
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
         while fitted(np.maximum(a - step, LEAST_SLOPE))[0] > value + 1e-14 * abs(value):
             step /= 2
         a = np.maximum(a - step, LEAST_SLOPE)
@@ -142,54 +139,3 @@ def agreeing(p: Float[Array, "n K"], decided: Array) -> Float[Array, "n K"]:
     top = p[rows].max(axis=1)
     p[rows, decided[rows]] = np.nextafter(top, 2.0)
     return p
-
-
-# --- Folds ---------------------------------------------------------------------------------------
-
-
-class Rest:
-    """All rows of the features, those of one fold with weight zero.
-
-    Parameters
-    ----------
-    features : Features
-    held : (n,) bool
-        The rows of the fold.
-    """
-
-    def __init__(self, features: Features, held: Array) -> None:
-        self._features = features
-        self._held = held
-
-    @property
-    def cached(self) -> bool:
-        """Whether the features are kept in memory."""
-        return self._features.cached
-
-    @property
-    def n_features(self) -> int:
-        """D."""
-        return self._features.n_features
-
-    def __iter__(self) -> Iterator[FeatureBlock]:
-        for block, held in self.blocks():
-            yield block._replace(w=np.where(held, 0.0, weights_of(block)))
-
-    def blocks(self) -> Iterator[tuple[FeatureBlock, Array]]:
-        """Give the blocks as they are, and which of their rows are in the fold."""
-        for block in self._features:
-            yield block, self._held[block.start : block.start + len(block.Z)]
-
-
-def folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
-    """Return the rows without each of the folds that has some and leaves some of every class.
-
-    Without rows of a class its intercept is any number.
-    """
-    codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
-    w = np.concatenate([weights_of(block) for block in features])
-    numbers = fold_numbers(blocks, w, seed)
-    inside = np.zeros((N_FOLDS, n_classes), np.int64)
-    np.add.at(inside, (numbers, codes), w > 0)
-    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
-    return [Rest(features, numbers == fold) for fold in np.flatnonzero(serves)]

@@ -1,49 +1,53 @@
-"""Classifiers by convex losses: what SVC and LogisticRegression share, as functions.
+"""Classification by convex losses: choose, minimise; and the penalty by rows that were left out.
 
-A model here has the parameters ``C``, ``precision``, ``fit_intercept``, ``tol``, ``max_iter``,
-``warm_start``, ``class_weight`` and what :func:`bochner.models._engine.choose` reads.
+On a sample of m rows, those of rare classes kept before others, the learner's own loss is minimised
+for penalties on a grid of half decades, walked downhill, each fit starting from its neighbour's
+end. A row stands for r rows of its class, so that the noise of the sample is that of all rows times
+
+    r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
+
+and as the best penalty grows with the variance of the noise, all rows take alpha = alpha_m/r̄: C
+stays what it was where all classes are thinned alike.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from bochner._core.checks import integer, positive, warn_user
+from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Block, Blocks
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput, InvalidType
-from bochner.features.draw import as_method
-from bochner.models import _engine
-from bochner.models._feature_blocks import Features, weights_of
-from bochner.models._inputs import indicators
-from bochner.models._state import INPUTS, forget
-from bochner.models.convex import iterated
-from bochner.models.convex.calibration import (
-    Calibration,
-    Rest,
-    calibrate,
-    folds_of,
-)
-from bochner.models.convex.iterated import check_steps
-from bochner.models.convex.penalty import (
-    FIRST,
-    Learned,
-    Sampled,
-    chosen_kernel,
-    chosen_penalty,
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import IID, FeatureMap, Fourier, Orthogonal
+from bochner.features.method import Request
+from bochner.features.rules import draw_map
+from bochner.kernels import Kernel
+from bochner.models._alike import N_FOLDS, fold_numbers, row_marks
+from bochner.models._base import Inputs
+from bochner.models._feature_blocks import FeatureBlock, Features, Kept, weights_of
+from bochner.models._fitting import (
+    Chosen,
+    FeatureSpec,
+    choose,
+    count_rows,
+    indicators,
+    moments_of,
     sampled,
 )
-from bochner.selection.width import as_tolerance
+from bochner.models.convex.calibration import Calibration, calibrate
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, in_units, warned
+from bochner.selection.search import NAMED, choose_lengthscale
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath, walk
 from bochner.solvers.convex.problem import forward
+from bochner.sums.executor import LOCAL, Executor
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
 #: need no more than float32: where it would blur coefficients, features hardly move decisions.
@@ -52,198 +56,476 @@ SMALL = 1e8
 #: Rows that probabilities are calibrated on, at most: four numbers are fitted.
 CALIBRATION_ROWS = 50_000
 
+#: Rows of the sample, beside those kept of rare classes: a class has this number's share of all
+#: classes, halved, where there are as many.
+MOST = 4096
 
-class Fitted(NamedTuple):
-    """What a fit was made of, its weights in a unit, and the minimum for those."""
+#: So many folds are left out as hold this many rows beside those of the largest class.
+ENOUGH = 200
 
-    features: Features
-    blocks: Blocks
-    found: Optimum
-    unit: float
+#: The first penalty as a share of Σ w |z|², in steps of the path, as all are counted; the steps
+#: that a walk goes to; and one at which the penalty leaves the constant.
+FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
+
+#: A lengthscale is left for another if that lowers the loss by this much, over the square root of
+#: the number of rows left out: less may be chance.
+CHANCE = 0.3
+
+#: Features that lengthscales are compared on, and half-octaves that they go at most.
+TRIED_FEATURES, OCTAVES = 512, 6
+
+#: Cells m·D·t of a fit, at most, for lengthscales to be compared.
+MOST_CELLS = 1 << 24
 
 
-def fit(model: Any, blocks: Blocks, loss: Loss) -> Fitted:
-    """Choose what is open, sweep the features until the loss is least; return them.
+class Learned(NamedTuple):
+    """What a classifier minimises."""
 
-    Sets ``solution_``, ``path_``, ``n_iter_`` and ``feature_dtype_`` beside what
-    ``engine.choose`` sets. Weights are counted in a unit near the largest.
+    loss: Loss
+    n_classes: int
+    fit_intercept: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of the problem."""
+        return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
+
+    def targets(self, codes: Array) -> Float[Array, "m t"]:
+        """Return −1 and +1 of the classes' codes, or ones in their columns for a joint loss."""
+        if self.loss.joint:
+            return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+        return indicators(codes, self.n_classes)
+
+    @property
+    def compared(self) -> "Learned":
+        """What penalties are compared by: in the place of a slow loss its like."""
+        if not isinstance(self.loss, CrammerSinger):
+            return self
+        return self._replace(loss=SquaredHinge() if self.loss.squared else Hinge())
+
+
+def fit_classifier(
+    spec: ConvexSpec,
+    blocks: Blocks,
+    inputs: Inputs,
+    before: ConvexFit | None = None,
+    probability: bool = False,
+    asked: tuple[str, ...] = (),
+    where: Executor = LOCAL,
+) -> ConvexFit:
+    """Choose what is open, and pass over the features until the loss is least.
+
+    Parameters
+    ----------
+    spec : ConvexSpec
+        ``alpha`` is a number or "auto".
+    blocks : Blocks
+        Their y are codes of classes.
+    inputs : Inputs
+    before : ConvexFit, optional
+        Whose features and coefficients serve again.
+    probability : bool
+        Whether probabilities are calibrated.
+    asked : tuple of str
+        What must be the same for a warm start.
+    where : Executor
     """
-    alpha = penalty(model)
-    check_steps(model)
-    blocks, unit = iterated.in_units(blocks)
-    learned = Learned(_compared(loss), len(model.classes_), bool(model.fit_intercept))
-    start = _started(model)
-    # Once, where it is asked for first: the seed is drawn while things are chosen.
-    rows = cache(lambda: sampled(blocks, model.seed_, learned.n_classes))
-    near = _choose(model, blocks, None if alpha is None else alpha / unit, learned, start, rows)
-    model.path_ = None
-    if alpha is None:
-        alpha = unit
-        if (tried := chosen_penalty(model.map_, rows(), learned, near)) is not None:
+    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
+    blocks, unit = in_units(blocks)
+    seed = spec.features.seed if before is None else before.chosen.seed
+    # Once, where it is asked for first.
+    rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
+    chosen, near = (
+        _chosen(spec, blocks, unit, learned, rows, where)
+        if before is None
+        else (
+            before.chosen,
+            FIRST,
+        )
+    )
+    path, start = None, None if before is None else before.solution
+    alpha = spec.alpha if isinstance(spec.alpha, float) else unit
+    if not isinstance(spec.alpha, float):
+        tried = chosen_penalty(chosen.map, rows(), learned.compared, near)
+        if tried is not None:
             path, end = tried
-            model.path_, start, alpha = path, start or end, unit * path.alpha
-    features = Features(model.map_, blocks, model.feature_dtype_)
+            start, alpha = start or end, unit * path.alpha
+    features = features_of(chosen, blocks)
     for _ in features:  # one pass keeps them, where they fit
         pass
-    found = minimise(
+    streamed = not (features.cached or spec.loss.nonsmooth)
+    found = _minimum(
+        spec,
+        learned,
         features,
-        loss,
         alpha / unit,
-        fit_intercept=model.fit_intercept,
-        start=start,
-        moments=None if features.cached or loss.nonsmooth else _moments(model, blocks),
-        targets=encoder(len(model.classes_), loss),
-        tol=model.tol,
-        max_iter=model.max_iter,
+        start,
+        moments_of(chosen, blocks, "float32", where) if streamed else None,
     )
-    model.solution_ = found.scaled(unit)
-    model.n_iter_ = max(1, len(model.solution_.history))
-    if not model.solution_.outcome.good:
-        warn_user(str(model.solution_.outcome))
-    return Fitted(features, blocks, found, unit)
+    steps = max(1, len(found.history))
+    fit = ConvexFit(inputs, chosen, spec.loss, found.scaled(unit), steps, path, asked=asked)
+    warned(fit)
+    if not probability:
+        return fit
+    calibration = _calibrated(spec, learned, features, blocks, seed, found, unit)
+    return replace(fit, calibration=calibration)
 
 
-def penalty(model: Any) -> float | None:
-    """Return alpha = 1/C, None where C is chosen; an infinite C is no penalty."""
-    if isinstance(model.C, str):
-        if model.C == "auto":
-            return None
-        raise InvalidInput(
-            f'{type(model).__name__}: C must be "auto" or a positive number; got {model.C!r}.'
-        )
-    if isinstance(model.C, float) and math.inf == model.C:
-        return 0.0
-    return 1 / positive(model.C, type(model).__name__, "C")
-
-
-def encoder(n_classes: int, loss: Loss) -> Callable[[Array], Array]:
-    """Return what turns codes into −1 and +1, or into ones in their columns for a joint loss."""
-    if loss.joint:
-        return lambda codes: (codes[:, None] == np.arange(n_classes)).astype(np.float64)
-    return lambda codes: indicators(codes, n_classes)
-
-
-def _started(model: Any) -> Optimum | None:
-    """Return where a warm start begins: the solution before, if it is of the same kind."""
-    if not isinstance(model.warm_start, bool | np.bool_):
-        raise InvalidType(
-            f"{type(model).__name__}: warm_start must be True or False; got {model.warm_start!r}."
-        )
-    asked = _asked(model)
-    before = getattr(model, "solution_", None) if model.warm_start else None
-    same = before is not None and model.fitted_for_ == asked
-    if not same:
-        forget(model, but=INPUTS)
-    model.fitted_for_ = asked
-    return before if same else None
-
-
-def _asked(model: Any) -> tuple[str, ...]:
-    """Return what must be the same for the features and coefficients of before to serve again."""
-    names = ("kernel", "method", "n_features", "metric", "random_state", "precision")
-    asked = [getattr(model, name) for name in (*names, "n_features_in_")]
-    return tuple(map(repr, (*asked, model.classes_.tolist())))
-
-
-def _choose(
-    model: Any,
-    blocks: Blocks,
-    alpha: float | None,
+def _minimum(
+    spec: ConvexSpec,
     learned: Learned,
+    rows: Any,
+    alpha: float,
     start: Optimum | None,
-    rows: Callable[[], Sampled],
-) -> int:
-    """Choose what is open unless a start has it; return the step of the penalty to look near."""
-    found = FIRST
+    moments: Any = None,
+) -> Optimum:
+    return minimise(
+        rows,
+        learned.loss,
+        alpha,
+        fit_intercept=learned.fit_intercept,
+        start=start,
+        moments=moments,
+        targets=learned.targets,
+        tol=spec.tol,
+        max_iter=spec.max_iter,
+    )
+
+
+def _chosen(
+    spec: ConvexSpec,
+    blocks: Blocks,
+    unit: float,
+    learned: Learned,
+    rows: Callable[[], "ClassSample"],
+    where: Executor,
+) -> tuple[Chosen, int]:
+    """Choose what is open; also return the step of the penalty to look near."""
+    ask, near = spec.features, FIRST
+    alpha = spec.alpha if isinstance(spec.alpha, float) else None
 
     def search(kernel: Any, sample: RowSample) -> Any:
-        nonlocal found
-        open_ = as_tolerance(model.n_features) is not None
-        width = _engine.SEARCHED if open_ else integer(model.n_features, "bochner", "n_features", 1)
-        chosen, found = chosen_kernel(
-            kernel, sample, rows(), learned, width, model.seed_, as_method(model.method)
-        )
-        return chosen
-
-    if start is not None:
+        nonlocal near
+        found, near = chosen_kernel(kernel, sample, rows(), learned.compared, ask)
         return found
+
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
-    share = _engine.share_of(model, blocks, alpha / 2 if alpha else None)
-    by_loss = alpha is None and isinstance(model.kernel, str) and not _engine.learns_metric(model)
-    _engine.choose(
-        model,
+    share = ask.share(blocks, alpha / unit / 2 if alpha else None)
+    by_loss = alpha is None and isinstance(ask.kernel, str) and not ask.learns_metric
+    chosen, _ = choose(
+        ask,
         blocks,
         n_classes=learned.n_classes,
         share=share,
         search=search if by_loss else None,
+        where=where,
     )
-    small = _engine.count_rows(blocks) * model.map_.n_features**2 <= SMALL
-    double = small if model.precision == "auto" else model.precision == "float64"
-    model.feature_dtype_ = "float64" if double else "float32"
-    return found
+    small = count_rows(blocks) * chosen.n_features**2 <= SMALL
+    double = small if ask.precision == "auto" else ask.precision == "float64"
+    return replace(chosen, precision="float64" if double else "float32"), near
 
 
-def _compared(loss: Loss) -> Loss:
-    """Return the loss that penalties are compared by: in the place of a slow one its like."""
-    if isinstance(loss, CrammerSinger):
-        return SquaredHinge() if loss.squared else Hinge()
-    return loss
+# --- probabilities -------------------------------------------------------------------------------
 
 
-def _moments(model: Any, blocks: Blocks) -> Any:
-    return _engine.sweep(model.map_, blocks, model.feature_dtype_, "float32")
+class Rest:
+    """All rows of the features, those of one fold with weight zero.
+
+    Parameters
+    ----------
+    features : Features
+    held : (n,) bool
+        The rows of the fold.
+    """
+
+    def __init__(self, features: Features, held: Array) -> None:
+        self._features = features
+        self._held = held
+        self.n_features = features.n_features
+
+    @property
+    def cached(self) -> bool:
+        """Whether the features are kept in memory."""
+        return self._features.cached
+
+    def __iter__(self) -> Iterator[FeatureBlock]:
+        for block, held in self.blocks():
+            yield block._replace(w=np.where(held, 0.0, weights_of(block)))
+
+    def blocks(self) -> Iterator[tuple[FeatureBlock, Array]]:
+        """Give the blocks as they are, and which of their rows are in the fold."""
+        for block in self._features:
+            yield block, self._held[block.start : block.start + len(block.Z)]
 
 
-# --- after the fit -------------------------------------------------------------------------------
-
-
-def decisions(model: Any, X: Array) -> Float[Array, "n t"]:
-    """Return φ(X) β + b, a column for each problem."""
-    check_is_fitted(model)
-    theta = model.solution_.theta
-    return np.concatenate([forward(Z, theta) for Z in _engine.features_of(model, X)])
-
-
-def chosen(f: Float[Array, "n t"]) -> Array:
-    """Return the codes decided for."""
-    return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
-
-
-def decided(model: Any, X: Array) -> Array:
-    """Return the classes decided for, (n,)."""
-    codes = chosen(decisions(model, X))
-    return model.classes_[codes]
-
-
-def calibrated(model: Any, fitted: Fitted, loss: Loss) -> Calibration:
+def _calibrated(
+    spec: ConvexSpec,
+    learned: Learned,
+    features: Features,
+    blocks: Blocks,
+    seed: int,
+    start: Optimum,
+    unit: float,
+) -> Calibration:
     """Return the calibration on decision values of rows held out, fold by fold."""
-    rests = folds_of(fitted.features, fitted.blocks, model.seed_, len(model.classes_))
-    parts = [_held_out(model, rest, loss, fitted.found) for rest in rests]
-    if not parts:
+    fs, ys, ws = [], [], []
+    for rest in _folds_of(features, blocks, seed, learned.n_classes):
+        found = _minimum(spec, learned, rest, start.alpha, start)
+        for block, held in rest.blocks():
+            fs.append(forward(np.ascontiguousarray(block.Z[held]), found.theta))
+            ys.append(np.asarray(block.y)[held])
+            ws.append(weights_of(block)[held])
+    if not fs:
         raise InvalidInput(
-            f"{type(model).__name__}: probability=True needs some different rows of each class, to "
+            f"{spec.who}: probability=True needs some different rows of each class, to "
             "hold some out; too few came. Set probability=False."
         )
-    f, codes, w = map(np.concatenate, zip(*parts, strict=True))
+    f, codes, w = map(np.concatenate, (fs, ys, ws))
     step = -(-len(f) // CALIBRATION_ROWS)
-    return calibrate(f[::step], codes[::step], fitted.unit * w[::step])
+    return calibrate(f[::step], codes[::step], unit * w[::step])
 
 
-def _held_out(model: Any, rest: Rest, loss: Loss, start: Optimum) -> tuple[Array, Array, Array]:
-    """Fit to the rest, from the fit to all; return decisions, codes and weights of the fold."""
-    found = minimise(
-        rest,
-        loss,
-        start.alpha,
-        fit_intercept=model.fit_intercept,
-        start=start,
-        targets=encoder(len(model.classes_), loss),
-        tol=model.tol,
-        max_iter=model.max_iter,
-    )
-    fs, ys, ws = [], [], []
-    for block, held in rest.blocks():
-        fs.append(forward(np.ascontiguousarray(block.Z[held]), found.theta))
-        ys.append(np.asarray(block.y)[held])
-        ws.append(weights_of(block)[held])
-    return np.concatenate(fs), np.concatenate(ys), np.concatenate(ws)
+def _folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
+    """Return the rows without each of the folds that has some and leaves some of every class.
+
+    Without rows of a class its intercept is any number.
+    """
+    codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
+    w = np.concatenate([weights_of(block) for block in features])
+    numbers = fold_numbers(blocks, w, seed)
+    inside = np.zeros((N_FOLDS, n_classes), np.int64)
+    np.add.at(inside, (numbers, codes), w > 0)
+    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
+    return [Rest(features, numbers == fold) for fold in np.flatnonzero(serves)]
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSample:
+    """Rows to choose by.
+
+    Attributes
+    ----------
+    X : (m, d)
+    codes : (m,)
+    w : (m,)
+        Their weights, times the rows of their class that each stands for.
+    inflation : float
+        r̄.
+    folds : tuple of (m,) bool
+        Rows that each fold leaves out; none where rows are too few.
+    distinct : int
+        Different rows that are left out.
+    """
+
+    X: Array
+    codes: Float[Array, " m"]
+    w: Float[Array, " m"]
+    inflation: float
+    folds: tuple[Array, ...]
+    distinct: int
+
+
+def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL) -> ClassSample:
+    """Return the rows to choose by, all of them where they are few; two passes at most."""
+    rows = sampled(blocks, seed, where=where).lowest(MOST)
+    stands = np.ones(len(rows))
+    if count_rows(blocks) > MOST:
+        rows, stands = _with_rare(rows, blocks, seed, n_classes, where)
+    codes, w = rows.y[:, 0], stands * rows.w
+    shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
+    squares = (1 - shares[codes.astype(np.int64)]) ** 2
+    inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
+    folds, distinct = _folds(rows.X, codes, seed, n_classes)
+    return ClassSample(rows.X, codes, w, inflation, folds, distinct)
+
+
+def _with_rare(
+    rows: RowSample, blocks: Blocks, seed: int, n_classes: int, where: Executor
+) -> tuple[RowSample, Float[Array, " m"]]:
+    """Return the rows with more of rare classes, and how many each stands for; one pass."""
+    most = MOST // (2 * n_classes)
+    many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
+    rare = tuple(np.flatnonzero(many < most).tolist())
+    weights, kept = where.sum(RareRows(rare, n_classes, most, seed), blocks)
+    common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
+    for held in kept.values():
+        common = common.merge(held)
+    codes = common.y[:, 0].astype(np.int64)
+    have = np.bincount(codes, common.w, minlength=n_classes)
+    return common, (weights / np.where(have > 0, have, 1.0))[codes]
+
+
+@dataclass(frozen=True)
+class RareRows:
+    """The weight of each class, and ``most`` rows of each of some classes."""
+
+    classes: tuple[int, ...]
+    n_classes: int
+    most: int
+    seed: int
+
+    def zero(self) -> tuple[Float[Array, " K"], dict[int, RowSample]]:
+        return np.zeros(self.n_classes), {}
+
+    def add(
+        self, total: tuple[Array, dict[int, RowSample]], block: Block
+    ) -> tuple[Array, dict[int, RowSample]]:
+        codes = to_numpy(block.y).astype(np.int64)
+        w = np.ones(len(codes)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        weights = np.bincount(codes, w, minlength=self.n_classes)
+        parts = (k for k in self.classes if np.any(codes == k))
+        samples = {
+            k: RowSample.of(block._replace(w=np.where(codes == k, w, 0.0)), self.seed)
+            for k in parts
+        }
+        return self.merge(total, (weights, samples))
+
+    def merge(
+        self, a: tuple[Array, dict[int, RowSample]], b: tuple[Array, dict[int, RowSample]]
+    ) -> tuple[Array, dict[int, RowSample]]:
+        kept = dict(a[1])
+        for k, part in b[1].items():
+            kept[k] = (kept[k].merge(part) if k in kept else part).lowest(self.most)
+        return a[0] + b[0], dict(sorted(kept.items()))
+
+
+def _folds(
+    X: Array, codes: Float[Array, " m"], seed: int, n_classes: int
+) -> tuple[tuple[Array, ...], int]:
+    """Return the folds that have some rows and leave some of every class, and how many they are."""
+    marks, codes = row_marks(X, seed), codes.astype(np.int64)
+    different = np.unique(marks)
+    numbers = np.searchsorted(different, marks) % N_FOLDS
+    folds = [numbers == k for k in range(N_FOLDS)]
+    left = [np.bincount(codes[~fold], minlength=n_classes).min() for fold in folds]
+    serve = [fold for fold, many in zip(folds, left, strict=True) if fold.any() and many > 0]
+    first = np.unique(marks, return_index=True)[1]
+    beside = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
+    serve = serve if beside > 1 else []
+    serve = serve[: max(1, -(-N_FOLDS * ENOUGH // max(beside, 1)))]
+    return tuple(serve), len(np.unique(marks[np.logical_or.reduce(serve)])) if serve else 0
+
+
+# --- losses of rows left out ---------------------------------------------------------------------
+
+
+class _LeftOut:
+    """Loss of the rows left out, on one map's features, for penalties by their step; remembered."""
+
+    def __init__(self, phi: FeatureMap, rows: ClassSample, learned: Learned) -> None:
+        single = len(rows.w) * phi.n_features**2 > SMALL
+        Z = to_numpy(phi(rows.X)).astype(np.float32 if single else np.float64)
+        squares = (Z.astype(np.float64) ** 2).sum(axis=1)
+        self._Z, self._rows, self._learned = Z, rows, learned
+        self.largest = float(rows.w @ squares) or 1.0
+        self._ends: list[dict[int, Optimum]] = [{} for _ in rows.folds]
+        self.tried: dict[int, float] = {}
+
+    def __call__(self, step: int) -> float:
+        if step not in self.tried:
+            lost = [self._lost(held, step, ends) for held, ends in self._folds()]
+            self.tried[step] = float(np.sum(lost))
+        return self.tried[step]
+
+    def alpha(self, step: int) -> float:
+        """Return the penalty of a step."""
+        return self.largest * FACTOR**step
+
+    def end(self, step: int) -> Optimum:
+        """Return the minimum without the first fold."""
+        return self._ends[0][step]
+
+    def _folds(self) -> Any:
+        return zip(self._rows.folds, self._ends, strict=True)
+
+    def _lost(self, held: Array, step: int, ends: dict[int, Optimum]) -> float:
+        rows, learned = self._rows, self._learned
+        near = min(ends, key=lambda other: abs(other - step), default=None)
+        found = ends[step] = minimise(
+            Kept(FeatureBlock(self._Z, rows.codes, np.where(held, 0.0, rows.w), 0)),
+            learned.loss,
+            self.alpha(step),
+            fit_intercept=learned.fit_intercept,
+            start=None if near is None else ends[near],
+            targets=learned.targets,
+            tol=TOL,
+        )
+        f = forward(np.ascontiguousarray(self._Z[held]), found.theta)
+        lost = learned.loss.value(learned.targets(rows.codes[held]), f)
+        return float((rows.w[held, None] * lost).sum())
+
+
+def chosen_penalty(
+    phi: FeatureMap, rows: ClassSample, learned: Learned, near: int = FIRST
+) -> tuple[HeldOutPath, Optimum] | None:
+    """Return penalties for all rows and what rows left out lost, and a minimum at the best.
+
+    None where no rows can be left out.
+    """
+    if not rows.folds:
+        return None
+    error = _LeftOut(phi, rows, learned)
+    best = walk(error, near, NEAREST, FARTHEST)
+    steps = sorted(error.tried)
+    errors = np.array([error(step) for step in steps]) / max(error(CONSTANT), 1e-300)
+    alphas = np.array([error.alpha(step) for step in steps]) / rows.inflation
+    return HeldOutPath(alphas, errors), error.end(best)
+
+
+# --- lengthscales --------------------------------------------------------------------------------
+
+
+def chosen_kernel(
+    name: str, sample: RowSample, rows: ClassSample, learned: Learned, ask: FeatureSpec
+) -> tuple[Any, int]:
+    """Return the search for the kernel of this name, and the step of its best penalty.
+
+    From the lengthscale that is best for ridge regression, by octaves while the loss of rows left
+    out falls by more than chance.
+    """
+    width, seed = ask.width_to_search, ask.seed
+    found = choose_lengthscale(name, sample, width, seed, None, ask.method)
+    width = min(width, TRIED_FEATURES)
+    small = len(rows.w) * width * learned.columns <= MOST_CELLS
+    if name in ("linear", "auto") or not small or not rows.folds:
+        return found, FIRST
+    best: dict[int, tuple[float, int]] = {}
+
+    def error(octaves: int, near: int) -> float:
+        if octaves not in best:
+            kernel = _scaled(name, found.kernel, 2.0**octaves)
+            left_out = _LeftOut(_quick(kernel, rows.X.shape[1], width, seed), rows, learned)
+            step = walk(left_out, near, NEAREST, FARTHEST)
+            best[octaves] = left_out(step), step
+        return best[octaves][0]
+
+    here, lower = 0, 1 - CHANCE / rows.distinct**0.5
+    least = error(0, FIRST)
+    for direction in (1, -1):
+        while abs(here + direction) <= OCTAVES and (
+            error(here + direction, best[here][1]) < lower * least
+        ):
+            here += direction
+            least = error(here, 0)
+        if here:
+            break
+    kernel = found.kernel if not here else _scaled(name, found.kernel, 2.0**here)
+    return replace(found, kernel=kernel), best[here][1]
+
+
+def _scaled(name: str, kernel: Kernel, factor: float) -> Kernel:
+    scale: Any = kernel.get_params()["lengthscale"]
+    longer = tuple(factor * s for s in scale) if isinstance(scale, tuple) else factor * scale
+    return NAMED[name](longer)
+
+
+def _quick(kernel: Kernel, n_inputs: int, width: int, seed: int) -> FeatureMap:
+    """Return the map that lengthscales are compared on, as for ridge regression."""
+    ask = Request(n_inputs, max(2, width - width % 2), seed, ("lengthscale",))
+    try:
+        return draw_map(Fourier(Orthogonal()), kernel, ask)
+    except UnsupportedKernel:
+        return draw_map(Fourier(IID()), kernel, ask)

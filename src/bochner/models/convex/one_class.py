@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import OutlierMixin
 
 from bochner._core.arrays import from_numpy
 from bochner._core.checks import finite
@@ -17,24 +15,23 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.models.convex import iterated
-from bochner.selection.search import accepts_sparse
+from bochner.models._base import Inputs
+from bochner.models._feature_blocks import weights_of
+from bochner.models._fitting import joined
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.width import Tolerance
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import BelowZero
-from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.problem import Problem, State, optimum
 from bochner.solvers.convex.smoothing import from_multipliers, valued
+from bochner.sums.executor import LOCAL, Executor
 
 #: What blocks of other sizes make of scores, as a share of the largest: whitened features have
 #: errors far above those of the numbers they are made of.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
-class OneClassSVM(OutlierMixin, BaseEstimator):
+class OneClassSVM(OutlierMixin, ConvexEstimator):
     """Support of a distribution: which rows are like those seen, through features.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
@@ -81,8 +78,6 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
     unique unless rows fill the outside exactly; then it is the middle of those that are best.
     """
 
-    solution_: Optimum
-
     def __init__(
         self,
         kernel: Kernel | str = "gaussian",
@@ -106,7 +101,6 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
     def fit(
         self,
         X: Float[Array, "n d"],
@@ -120,27 +114,18 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
-        return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
-
-    @all_or_nothing
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        note_columns(self, blocks, reset=True)
-        return self._fit(blocks)
-
-    def _fit(self, blocks: Blocks) -> Self:
-        nu = _as_nu(self.nu)
-        features = iterated.prepare(self, blocks)
-        _, w = iterated.rows_of(features)
-        drift = nu * float(w.sum())
-        problem = Problem(features, np.zeros_like(w), w, BelowZero(), 1.0, True, drift)
-        found = solve(problem, _start(problem, nu), tol=self.tol, max_iter=self.max_iter)
-        found = valued(problem, _at_quantile(found, w, nu, ROUNDING[self.feature_dtype_]))
-        self.solution_ = optimum(problem, found)
-        iterated.warn(self.solution_.outcome)
+        self.fit_ = self._fit(*self._blocks_of(X, None, sample_weight))
         return self
 
-    @all_or_nothing
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
+        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
+        return self
+
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+        nu = _as_nu(self.nu)
+        return fit_one_class(self._convex_spec(BelowZero(), 1.0, True), nu, blocks, inputs)
+
     def fit_predict(
         self, X: Float[Array, "n d"], y: object = None, sample_weight: Array | None = None
     ) -> Array:
@@ -151,8 +136,8 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
 
     def decision_function(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
-        check_is_fitted(self)
-        return _engine.joined(list(self._decisions(predict_blocks_of(self, X))))
+        rows = self._rows_to_predict(X)
+        return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
     def score_samples(self, X: Float[Array, "n d"]) -> Array:
         """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
@@ -160,23 +145,18 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
 
     def predict(self, X: Float[Array, "n d"]) -> Array:
         """Return +1 for rows inside and −1 for those outside, (n,)."""
-        check_is_fitted(self)
-        return _engine.joined(list(self.predict_blocks(predict_blocks_of(self, X))))
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
-        for X, fitted in iterated.fitted_blocks(self, blocks):
+        for X, fitted in self._fitted.predictions(blocks):
             yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
-
-    def _decisions(self, blocks: Blocks) -> Iterator[Array]:
-        for X, fitted in iterated.fitted_blocks(self, blocks):
-            yield iterated.shaped(fitted, (), like=X)
 
     # --- what was learned ------------------------------------------------------------------------
 
     @property
     def offset_(self) -> Float[Array, " 1"]:
-        """ρ."""
+        """ρ, (1,)."""
         return -self.solution_.intercept
 
     @property
@@ -184,19 +164,20 @@ class OneClassSVM(OutlierMixin, BaseEstimator):
         """β."""
         return self.solution_.coef.T
 
-    @property
-    def n_iter_(self) -> int:
-        """Newton steps taken."""
-        return len(self.solution_.history)
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
-        return set_kernel_params(self, params)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
-        return tags
+def fit_one_class(
+    spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> ConvexFit:
+    """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
+    chosen = spec.chosen(blocks, where=where)
+    features = features_of(chosen, blocks)
+    w = np.concatenate([weights_of(block) for block in features])[:, None]
+    drift = nu * float(w.sum())
+    problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
+    found = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    found = valued(problem, _at_quantile(found, w, nu, ROUNDING[chosen.precision]))
+    solution = optimum(problem, found)
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution, len(solution.history)))
 
 
 def _as_nu(nu: object) -> float:

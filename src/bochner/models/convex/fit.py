@@ -1,0 +1,303 @@
+"""Fits by convex losses: what is asked, what is found, and rows in units in which squares exist."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.checks import integer, positive, warn_user
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.models._base import Inputs, KernelEstimator, require_switch, required_targets
+from bochner.models._feature_blocks import Features, weights_of
+from bochner.models._fitting import Chosen, FeatureSpec, choose
+from bochner.models.convex.calibration import Calibration
+from bochner.solvers.convex.losses import Absolute, Loss
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.penalty_path import HeldOutPath
+from bochner.solvers.convex.problem import best_constant, forward
+from bochner.sums.executor import LOCAL, Executor
+
+#: Numbers below the least of these have no unit: its inverse would be infinite.
+UNITS = (-1000, 1000)
+
+#: Least spread of targets, as a share of the largest, that a unit follows.
+NARROW = 2.0**-26
+
+#: Weights above this are no numbers of copies.
+MOST_COPIES = 2.0**40
+
+
+@dataclass(frozen=True)
+class ConvexSpec:
+    """What a user asks of a fit by a convex loss, checked.
+
+    Attributes
+    ----------
+    features : FeatureSpec
+    loss : Loss
+    alpha : float or str
+        The penalty, or how it is chosen.
+    fit_intercept : bool
+    tol : float
+    max_iter : int
+    """
+
+    features: FeatureSpec
+    loss: Loss
+    alpha: float | str
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+
+    @staticmethod
+    def of(
+        features: FeatureSpec, loss: Loss, alpha: float | str, centred: object, tol: Any, steps: Any
+    ) -> "ConvexSpec":
+        """Check what the user passed."""
+        who = features.who
+        tol, steps = positive(tol, who, "tol"), integer(steps, who, "max_iter", 1)
+        return ConvexSpec(features, loss, alpha, require_switch(who, centred), tol, steps)
+
+    @property
+    def who(self) -> str:
+        """The class of the learner, as messages name it."""
+        return self.features.who
+
+    def chosen(self, blocks: Blocks, alpha: float | None = None, where: Executor = LOCAL) -> Chosen:
+        """Choose what is open and draw the map, of a learner of numbers.
+
+        ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width
+        are then chosen for it.
+        """
+        share = self.features.share(blocks, alpha)
+        chosen, _ = choose(self.features, blocks, share=share, where=where)
+        return chosen.in_precision(self.features.precision, blocks.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexFit:
+    """A fit by a convex loss: what was chosen, and where the objective is least.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    chosen : Chosen
+    loss : Loss
+        With its numbers, in the units of y.
+    solution : Optimum
+    n_iter : int
+        Steps of the last descent.
+    path : HeldOutPath or None
+        Penalties that were compared.
+    target_shape : tuple of int
+        Of one row of y: () or (t,).
+    calibration : Calibration or None
+        Of a classifier's probabilities.
+    stopping_errors : (s,) or None
+        What rows left out lost after each step of a descent that was stopped early.
+    asked : tuple of str
+        What must be the same for a warm start.
+    """
+
+    inputs: Inputs
+    chosen: Chosen
+    loss: Loss
+    solution: Optimum
+    n_iter: int
+    path: HeldOutPath | None = None
+    target_shape: tuple[int, ...] = ()
+    calibration: Calibration | None = None
+    stopping_errors: Float[Array, " s"] | None = None
+    asked: tuple[str, ...] = ()
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+        """Give the rows of one block after the other, and φ(X) β + b."""
+        linear = self.chosen.linear(self.solution.coef)
+        for block in blocks.with_rows(self.chosen.block_rows):
+            yield block.X, linear(block.X) + self.solution.intercept
+
+    def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
+        """Return φ(X) β + b of all rows, in the precision of the features."""
+        theta, chosen = self.solution.theta, self.chosen
+        rows = blocks.with_rows(chosen.block_rows)
+        return np.concatenate([forward(to_numpy(chosen.features(b.X)), theta) for b in rows])
+
+
+def warned(fit: ConvexFit) -> ConvexFit:
+    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    if not fit.solution.outcome.good:
+        warn_user(str(fit.solution.outcome))
+    return fit
+
+
+class ConvexEstimator(KernelEstimator):
+    """An estimator whose fitted value is a :class:`ConvexFit`."""
+
+    fit_: ConvexFit
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+    method: Any
+
+    def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
+        features = self._feature_spec(self.method)
+        return ConvexSpec.of(features, loss, alpha, centred, self.tol, self.max_iter)
+
+    @property
+    def solution_(self) -> Optimum:
+        """Coefficients, objective, outcome, and what every step did."""
+        return self._fitted.solution
+
+    @property
+    def path_(self) -> HeldOutPath | None:
+        """Penalties that were compared, and what the rows left out lost."""
+        return self._fitted.path
+
+    @property
+    def n_iter_(self) -> int:
+        """Steps taken."""
+        return self._fitted.n_iter
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+
+def unit_of(largest: float) -> float:
+    """Return the power of two next below a number: dividing by it is exact. One for zero."""
+    return 2.0 ** np.clip(math.frexp(largest)[1] - 1, *UNITS) if largest > 0 else 1.0
+
+
+def in_units(blocks: Blocks) -> tuple[Blocks, float]:
+    """Return the blocks with weights divided by a power of two, and that unit.
+
+    Weights below one by what brings the largest between a half and one: their squares are then
+    numbers. Others count copies of rows, of which errors leave one out, and stay.
+    """
+    if next(iter(blocks)).w is None:
+        return blocks, 1.0
+    largest = max(float(to_numpy(block.w).max()) for block in blocks)
+    if 1 <= largest <= MOST_COPIES:
+        return blocks, 1.0
+    unit, weigh = 2 * unit_of(largest), blocks.weigh
+    return blocks.reweighted(lambda y: 1 / unit if weigh is None else weigh(y) / unit), unit
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Rows whose weights and targets are in units, powers of two, in which squares are numbers.
+
+    A loss of degree p (``Loss.degree``) is s⁻ᵖ times what it was, and with β in units of s too the
+    penalty is alpha s²⁻ᵖ.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    weight : float
+        Unit of the weights.
+    units : (t,) float64
+        s, of each target.
+    spread : (t,) float64
+        Mean of |y − median| of each target, in its unit.
+    degree : int
+    """
+
+    blocks: Blocks
+    weight: float
+    units: Float[Array, " t"]
+    spread: Float[Array, " t"]
+    degree: int
+
+    @property
+    def value(self) -> Float[Array, " t"]:
+        """What one is worth of an objective in these units."""
+        with np.errstate(over="ignore"):
+            return np.minimum(self.weight * self.units**self.degree, np.finfo(np.float64).max)
+
+    def penalty(self, alpha: float) -> Any:
+        """Return a penalty in these units: a number, or one for each target."""
+        return one_or_each(alpha / self.weight * self.units ** (2 - self.degree))
+
+    def original(self, alpha: Any) -> Any:
+        """Return what a penalty in these units is in units of one."""
+        return one_or_each(alpha * self.weight / self.units ** (2 - self.degree))
+
+    def original_path(self, path: HeldOutPath) -> HeldOutPath:
+        """Return a path in units of one, of the first target."""
+        return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
+
+    def repeated(self, times: int) -> "Scaled":
+        """Return the same for a target that is so many columns."""
+        units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
+        return replace(self, units=units, spread=spread)
+
+
+def one_or_each(numbers: Any) -> Any:
+    """Return one number where all are equal, else all."""
+    numbers = np.atleast_1d(numbers)
+    return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
+
+
+def scaled(who: str, blocks: Blocks, degree: int) -> Scaled:
+    """Return the rows in units; targets stay what they are for losses without a degree."""
+    blocks, weight = in_units(blocks)
+    ys, ws = [], []
+    for block in blocks:
+        y = to_numpy(required_targets(who, block.y)).astype(np.float64)
+        w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        ys.append(y.reshape(len(y), -1)[w > 0])
+        ws.append(w[w > 0])
+    y, w = np.concatenate(ys), np.concatenate(ws)[:, None]
+    largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
+    y = y / largest
+    median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
+    spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
+    finer = np.array([unit_of(max(s, NARROW)) for s in spread])
+    if not degree:
+        return Scaled(blocks, weight, np.ones(len(spread)), largest * spread, 0)
+    units, recode = largest * finer, blocks.recode
+    one = units[0] if len(units) == 1 else units
+
+    def divided(y: Array) -> Array:
+        return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
+
+    return Scaled(blocks.recoded(divided), weight, units, spread / finer, degree)
+
+
+def spread_of(blocks: Blocks) -> float:
+    """Return the mean of |y − median| in the first rows: what an absolute error weighs."""
+    y = next(iter(blocks)).y
+    y = np.zeros(1) if y is None else to_numpy(y).astype(np.float64)
+    return float(np.abs(y - np.median(y, axis=0)).mean()) or 1.0
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def features_of(chosen: Chosen, blocks: Blocks) -> Features:
+    """Return the features of all rows, kept by the first pass where they fit."""
+    return Features(chosen.map, blocks, chosen.precision)
+
+
+def targets_of(
+    who: str, features: Features
+) -> tuple[Float[Array, "n t"], Float[Array, "n 1"], tuple[int, ...]]:
+    """Return targets, weights and the shape of a row of y by the first pass.
+
+    Targets of rows without weight are those of some other: they may be anything.
+    """
+    ys, ws = [], []
+    for block in features:
+        ys.append(required_targets(who, block.y))
+        ws.append(weights_of(block))
+    y, w = np.concatenate(ys).astype(np.float64), np.concatenate(ws)[:, None]
+    shape, y = tuple(y.shape[1:]), y.reshape(len(y), -1)
+    return np.where(w > 0, y, y[w[:, 0] > 0][0]), w, shape
+
+
+def shaped(fitted: Float[Array, "b t"], shape: tuple[int, ...], like: Array) -> Array:
+    """Return predictions in the shape of y and the array library of X."""
+    return from_numpy(np.ascontiguousarray(fitted.reshape(len(fitted), *shape)), like=like)

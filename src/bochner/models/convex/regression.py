@@ -1,0 +1,305 @@
+"""Regression by convex losses: choose, minimise; penalties by rows that were left out."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.errors import InvalidInput
+from bochner.models._alike import N_FOLDS, left_out, row_marks
+from bochner.models._base import Inputs
+from bochner.models._feature_blocks import FeatureBlock, Kept
+from bochner.models._fitting import Chosen, sampled
+from bochner.models.convex.fit import (
+    ConvexFit,
+    ConvexSpec,
+    Scaled,
+    features_of,
+    scaled,
+    spread_of,
+    targets_of,
+    warned,
+)
+from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.losses import (
+    LOG_LINK,
+    Absolute,
+    EpsilonInsensitive,
+    Gamma,
+    Loss,
+    Poisson,
+    Quantile,
+    SquaredEpsilonInsensitive,
+    huber_scale,
+    hubers,
+)
+from bochner.solvers.convex.penalty_path import HeldOutPath, path_of, stopped_early, take_steps
+from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
+from bochner.sums.executor import LOCAL, Executor
+
+#: epsilon="auto", as a share of the mean distance of y from its median.
+AUTO_EPSILON = 0.05
+
+#: Least spread of targets, in their units, that penalties start from.
+NARROW_SPREAD = 1e-3
+
+#: Rows that penalties of SVR are compared on, and from how many on one fold of five is enough.
+PATH_ROWS, ONE_FOLD = 4096, 1000
+
+#: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
+HUBER_SCALES = 1.35
+
+#: Scales below this share of the standard deviation mean that half of y is one number.
+SPIKE = 1e-3
+
+#: Rounds of fit and scale, at most, and the relative change of the scale that ends them.
+SCALE_ROUNDS, SCALE_CHANGE = 30, 1e-6
+
+
+# --- support vectors -----------------------------------------------------------------------------
+
+
+def fit_svr(
+    spec: ConvexSpec,
+    epsilon: float | str,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+) -> ConvexFit:
+    """Fit a support vector regression; its loss gets its ``epsilon`` here.
+
+    Parameters
+    ----------
+    spec : ConvexSpec
+        ``alpha`` is a number or "auto".
+    epsilon : float or "auto"
+    blocks : Blocks
+    inputs : Inputs
+    where : Executor
+    """
+    rows = scaled(spec.who, blocks, spec.loss.degree)
+    tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
+    loss = epsilon_insensitive(spec.loss, tube)
+    alpha: Any = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
+    path, ridge = None, None
+    if alpha is not None:
+        ridge = (spread_of(rows.blocks) if loss.nonsmooth else 0.5) * float(np.mean(alpha))
+    chosen = spec.chosen(rows.blocks, ridge, where)
+    if alpha is None:
+        path, alpha = _svr_path(spec, loss, rows, chosen, where)
+    features = features_of(chosen, rows.blocks)
+    y, w, shape = targets_of(spec.who, features)
+    problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
+    found = solve(problem, tol=spec.tol, max_iter=spec.max_iter)
+    solution = optimum(problem, found, rows.units, rows.original(alpha))
+    steps = len(solution.history)
+    final = loss.in_units(1 / rows.units)
+    return warned(ConvexFit(inputs, chosen, final, solution, steps, path, shape))
+
+
+def epsilon_insensitive(loss: Loss, epsilon: Float[Array, " t"]) -> Loss:
+    """Return a loss of this kind, with an epsilon for each target."""
+    given = tuple(epsilon.tolist()) if len(epsilon) > 1 else float(epsilon[0])
+    squared = isinstance(loss, SquaredEpsilonInsensitive)
+    return SquaredEpsilonInsensitive(given) if squared else EpsilonInsensitive(given)
+
+
+def _svr_path(
+    spec: ConvexSpec, loss: Loss, rows: Scaled, chosen: Chosen, where: Executor
+) -> tuple[HeldOutPath | None, float]:
+    """Return what rows left out lost on the path, and the best penalty in the rows' units."""
+    sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
+    marks = row_marks(sample.X, chosen.seed)
+    different = np.unique(marks)
+    if len(different) < 2:
+        return None, 1.0
+    folds = 1 if len(different) >= ONE_FOLD else min(N_FOLDS, len(different))
+    numbers = np.asarray(np.searchsorted(different, marks))[:, None] % N_FOLDS
+    Z = to_numpy(chosen.features(sample.X))
+    kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
+    problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, spec.fit_intercept)
+    # As if all rows were active, of squares or over the spread: medians may be any in an interval.
+    spread = float(np.maximum(rows.spread, NARROW_SPREAD).mean())
+    curvature = 2.0 if rows.degree == 2 else 1 / spread
+    largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
+    path, _ = path_of(problem, np.equal(numbers, np.arange(folds)), spec.max_iter, largest)
+    return rows.original_path(path), path.alpha
+
+
+# --- any loss ------------------------------------------------------------------------------------
+
+
+def fit_regressor(
+    spec: ConvexSpec,
+    blocks: Blocks,
+    inputs: Inputs,
+    *,
+    stops_early: bool = False,
+    finds_scale: bool = False,
+    one_level: bool = False,
+    where: Executor = LOCAL,
+) -> ConvexFit:
+    """Fit a regression by any convex loss.
+
+    Parameters
+    ----------
+    spec : ConvexSpec
+        ``alpha`` is a number, "holdout" or "kfold".
+    blocks : Blocks
+    inputs : Inputs
+    stops_early : bool
+        Whether the number of steps is the regulariser.
+    finds_scale : bool
+        Whether the threshold of Huber's loss follows the scale of the noise.
+    one_level : bool
+        Whether a quantile is a number and no sequence of one: predictions are (n,).
+    where : Executor
+    """
+    asked = spec.loss
+    rows = scaled(spec.who, blocks, asked.degree)
+    chosen = spec.chosen(rows.blocks, _like_ridge(spec, stops_early, rows), where)
+    features = features_of(chosen, rows.blocks)
+    y, w, shape = targets_of(spec.who, features)
+    y, shape = _columns(spec.who, asked, y, shape, one_level)
+    rows = rows.repeated(y.shape[1] // len(rows.units))
+    _check_targets(asked, y, w)
+    loss = asked.in_units(rows.units)
+    problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
+    if finds_scale:
+        problem = replace(problem, loss=_first_huber(problem))
+    found = _Found(problem, rows, spec, chosen.seed)
+    ended = found.stopped() if stops_early else found.descended(finds_scale)
+    problem = ended.problem
+    return warned(
+        ConvexFit(
+            inputs,
+            chosen,
+            problem.loss.in_units(1 / rows.units) if finds_scale else asked,
+            optimum(problem, ended.state, rows.units, rows.original(problem.alpha)),
+            ended.n_iter,
+            None if ended.path is None else rows.original_path(ended.path),
+            shape,
+            stopping_errors=ended.errors,
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Ended:
+    """A problem with its penalty and loss, where its descent ended, and how both were found."""
+
+    problem: Problem
+    state: State
+    n_iter: int
+    path: HeldOutPath | None = None
+    errors: Float[Array, " s"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """How a problem without penalty is solved."""
+
+    problem: Problem
+    rows: Scaled
+    spec: ConvexSpec
+    seed: int
+
+    def descended(self, finds_scale: bool) -> _Ended:
+        """Return the minimum, at the penalty that is given or chosen."""
+        spec, at, path = self.spec, None, None
+        if isinstance(spec.alpha, str):
+            out = self._left_out(N_FOLDS if spec.alpha == "kfold" else 1)
+            path, at = path_of(self.problem, out, spec.max_iter)
+            alpha: Any = path.alpha
+        else:
+            alpha = self.rows.penalty(spec.alpha)
+        problem = replace(self.problem, alpha=alpha)
+        found = solve(problem, at, tol=spec.tol, max_iter=spec.max_iter)
+        if finds_scale:
+            return self._with_scale(problem, found, path)
+        return _Ended(problem, found, len(found.steps), path)
+
+    def _with_scale(self, problem: Problem, at: State, path: HeldOutPath | None) -> _Ended:
+        """Fit and estimate the scale of the noise in turns, until both stay."""
+        least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
+        old, steps = np.full(len(least), np.inf), len(at.steps)
+        for _ in range(SCALE_ROUNDS):
+            scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
+            if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
+                break
+            problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
+            at = solve(problem, at, tol=self.spec.tol, max_iter=self.spec.max_iter)
+            steps += len(at.steps)
+        return _Ended(problem, at, steps, path)
+
+    def stopped(self) -> _Ended:
+        """Return what as many steps give on all rows as are best for those left out."""
+        given = self.spec.alpha
+        alpha = 0.0 if isinstance(given, str) else self.rows.penalty(given)
+        problem = replace(self.problem, alpha=alpha)
+        trial = stopped_early(problem, self._left_out(1)[:, 0], self.spec.max_iter)
+        state = take_steps(problem, trial.best).state
+        return _Ended(problem, state, max(trial.best, 1), errors=trial.errors.mean(axis=1))
+
+    def _left_out(self, folds: int) -> Float[Array, "n k"]:
+        w = self.problem.w[:, 0]
+        return left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
+
+
+def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: Scaled) -> float | None:
+    """Return a given penalty as that of squares, where the two compare."""
+    if isinstance(spec.alpha, str) or stops_early or isinstance(spec.loss, LOG_LINK):
+        return None
+    spread = spread_of(rows.blocks) if spec.loss.nonsmooth else 1.0
+    return spread * float(np.mean(rows.penalty(spec.alpha)))
+
+
+def _columns(
+    who: str, loss: Loss, y: Float[Array, "n t"], shape: tuple[int, ...], one_level: bool
+) -> tuple[Float[Array, "n t"], tuple[int, ...]]:
+    """Return y with a column for each quantile, and the shape of a row of predictions."""
+    levels = loss.level if isinstance(loss, Quantile) else 0.5
+    if not isinstance(levels, tuple):
+        return y, shape
+    if y.shape[1] > 1 and len(levels) > 1:
+        raise InvalidInput(
+            f"{who}: several quantiles need one target; got {len(levels)} quantiles "
+            f"and {y.shape[1]} targets. Fit the targets one by one, or ask for one quantile."
+        )
+    if y.shape[1] > 1 or (len(levels) == 1 and one_level):
+        return y, shape
+    return np.repeat(y, len(levels), axis=1), (len(levels),)
+
+
+def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
+    """Refuse targets that a log link cannot have."""
+    there = y[w[:, 0] > 0]
+    if isinstance(loss, Poisson) and np.any(there < 0):
+        raise InvalidInput(
+            f'KernelRegressor: loss="poisson" needs y of 0 or above; got {there.min():g}. '
+            'For targets of both signs take loss="squared" or "huber".'
+        )
+    if isinstance(loss, Gamma) and np.any(there <= 0):
+        raise InvalidInput(
+            f'KernelRegressor: loss="gamma" needs y above 0; got {there.min():g}. For zeros take '
+            'loss="poisson", for targets of both signs "squared" or "huber".'
+        )
+    if isinstance(loss, Poisson) and np.any(there.max(axis=0) <= 0):
+        raise InvalidInput(
+            'KernelRegressor: loss="poisson" needs a y above 0 in some row; all are 0, so the mean '
+            "has no logarithm."
+        )
+
+
+def _first_huber(problem: Problem) -> Loss:
+    """Return the loss whose thresholds suit the spread of y itself."""
+    y = problem.y
+    w = np.broadcast_to(problem.w, y.shape)
+    r = y - best_constant(Absolute(), y, w)
+    scale = huber_scale(r, problem.w, HUBER_SCALES)
+    deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
+    some = np.where(scale > SPIKE * deviation, scale, deviation)
+    return hubers(HUBER_SCALES * np.where(some > 0, some, 1.0))

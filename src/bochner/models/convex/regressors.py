@@ -1,0 +1,407 @@
+"""Support vector regression, and regression by any convex loss, at any number of rows."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import Tags
+
+from bochner._core.checks import nonnegative, one_of, positive
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.errors import InvalidInput
+from bochner.features import Method
+from bochner.kernels import Kernel
+from bochner.models._base import Inputs
+from bochner.models._fitting import joined
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
+from bochner.models.convex.regression import fit_regressor, fit_svr
+from bochner.selection.width import Tolerance
+from bochner.solvers.convex.losses import (
+    LOG_LINK,
+    EpsilonInsensitive,
+    Loss,
+    Quantile,
+    SquaredEpsilonInsensitive,
+    by_name,
+)
+from bochner.solvers.convex.problem import best_constant
+
+_LOSSES = {
+    "epsilon_insensitive": EpsilonInsensitive(),
+    "squared_epsilon_insensitive": SquaredEpsilonInsensitive(),
+}
+
+
+class ConvexRegressor(MultiOutputMixin, RegressorMixin, ConvexEstimator):
+    """A regressor by a convex loss."""
+
+    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table.
+        y : (n,) or (n, t)
+            One column for several quantiles.
+        sample_weight : (n,), optional
+            Finite, not negative. A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        self.fit_ = self._fit(*self._blocks_of(X, y, sample_weight))
+        return self
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
+        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
+        return self
+
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+        raise NotImplementedError
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def predict(self, X: Float[Array, "n d"]) -> Array:
+        """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the predictions of one block of rows after the other."""
+        for X, fitted in self._fitted.predictions(blocks):
+            yield shaped(self._predicted(fitted), self.target_shape_, like=X)
+
+    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        return f
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def target_shape_(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self._fitted.target_shape
+
+    @property
+    def coef_(self) -> Float[Array, " D"]:
+        """β, (D,) or (t, D)."""
+        coef = self.solution_.coef.T
+        return coef if self.target_shape_ else coef[0]
+
+    @property
+    def intercept_(self) -> Any:
+        """b, a number or (t,)."""
+        intercept = self.solution_.intercept
+        return intercept if self.target_shape_ else float(intercept[0])
+
+
+class SVR(ConvexRegressor):
+    """Support vector regression through features.
+
+    Minimises ½‖β‖² + C Σ wᵢ max(0, |yᵢ − φ(xᵢ)·β − b| − epsilon) where φ(x)·φ(y) ≈ k(x, y): the
+    problem of scikit-learn's ``SVR`` with the kernel φ(x)·φ(y), for any number of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
+    method : Method or str, default "auto"
+        How features are made; see :func:`bochner.draw`.
+    n_features : int, "auto" or Tolerance, default 1024
+        D.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+        rows; see :class:`bochner.KernelRidge`.
+    C : "auto" or float, default "auto"
+        Weight of the loss against the penalty, above zero; a number means what it does in
+        scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
+        sample of some thousand lose the least.
+    epsilon : "auto" or float, default "auto"
+        Errors up to this cost nothing; zero or above, in the units of y. "auto" is a twentieth of
+        the mean distance of y from its median.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
+        The squared one is smooth, and faster to fit.
+    precision : {"auto", "float32", "float64"}, default "auto"
+        Of the features; "auto" is float64 where the fit is small.
+    fit_intercept : bool, default True
+        Whether b is fitted (unpenalised) or zero.
+    tol : float, default 1e-6
+        The objective is at most this share above its least value.
+    max_iter : int, default 200
+        Newton steps at most.
+    random_state : int, Generator, RandomState or None, default None
+        Seed of features and samples.
+
+    Attributes
+    ----------
+    kernel_, map_, choice_, search_
+        The kernel with its numbers, φ, and how both were chosen.
+    solution_ : Optimum
+        Coefficients, duality gap, outcome, and what every step did.
+    C_, epsilon_ : float or (t,)
+        Those used, in the units of y; one for each target where these differ.
+    path_ : HeldOutPath or None
+        With C="auto": the penalties 1/C that were compared, of the first target, and what rows
+        left out lost.
+    coef_ : (D,) or (t, D)
+    intercept_ : float or (t,)
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : (d,) of str
+        Where the rows had names.
+
+    Notes
+    -----
+    Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
+    fitted as y is, for every s.
+
+    Time O(steps (n D + a D²)), a the rows near the edge of the tube, few at the end; see
+    :mod:`bochner.solvers.convex.smoothing`. Features are kept where a quarter of the free memory
+    holds them, and recomputed in every step otherwise.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        method: Method | str = "auto",
+        n_features: int | str | Tolerance = 1024,
+        metric: str | None = None,
+        C: float | str = "auto",
+        epsilon: float | str = "auto",
+        loss: str = "epsilon_insensitive",
+        precision: str = "auto",
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.method = method
+        self.n_features = n_features
+        self.metric = metric
+        self.C = C
+        self.epsilon = epsilon
+        self.loss = loss
+        self.precision = precision
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+        loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
+        C, epsilon = _number(self.C, "C"), _number(self.epsilon, "epsilon")
+        alpha = C if isinstance(C, str) else 1 / positive(C, "SVR", "C")
+        if not isinstance(epsilon, str):
+            epsilon = nonnegative(epsilon, "SVR", "epsilon")
+        spec = self._convex_spec(loss, alpha, self.fit_intercept)
+        return fit_svr(spec, epsilon, blocks, inputs)
+
+    @property
+    def C_(self) -> Any:
+        """The weight of the loss that was used."""
+        return 1 / self.solution_.alpha
+
+    @property
+    def epsilon_(self) -> Any:
+        """The errors that cost nothing, in the units of y; (t,) where targets differ."""
+        return one_or_each(self._fitted.loss.epsilon)
+
+
+def _number(given: Any, name: str) -> Any:
+    """Return a parameter that is a number, or "auto"."""
+    if isinstance(given, str) and given != "auto":
+        raise InvalidInput(f'SVR: {name} must be "auto" or a number; got {given!r}.')
+    return given
+
+
+class KernelRegressor(ConvexRegressor):
+    """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
+
+    Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y).
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
+    loss : str or Loss, default "squared"
+        "squared" (y − f)²/2; "absolute" |y − f|, the conditional median; "huber", squares up to
+        1.35 standard deviations of the noise, which is estimated along with the fit as in
+        scikit-learn's ``HuberRegressor`` (with early stopping: that of y about its median), and
+        straight from there; "quantile", one for each of
+        ``quantiles``; "poisson" (y ≥ 0) and "gamma" (y > 0), half the deviance with a log link,
+        as in scikit-learn's GLMs, times the number of rows. Or a value: ``Huber(0.5)``,
+        ``CustomLoss(value, slope, curvature)``.
+    quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
+        Levels for loss="quantile". Several are columns of the prediction and never cross: they
+        are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
+    method : Method or str, default "auto"
+        How features are made; see :func:`bochner.draw`.
+    n_features : int, "auto" or Tolerance, default 1024
+        D.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+        rows; see :class:`bochner.KernelRidge`.
+    alpha : float or {"holdout", "kfold"}, default "holdout"
+        The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
+        left out, or of five fifths in turn. The last fit has all rows.
+    early_stopping : bool, default False
+        Whether the number of steps of a descent is the regulariser instead: chosen by a fifth of
+        the rows that is left out, then taken on all. alpha is then added only if it is a number.
+    precision : {"auto", "float32", "float64"}, default "auto"
+        Of the features; "auto" is float64 where the fit is small.
+    fit_intercept : bool, default True
+        Whether b is fitted (unpenalised) or zero.
+    tol : float, default 1e-6
+        The objective is at most about this share above its least value.
+    max_iter : int, default 200
+        Newton steps, or steps of the descent that is stopped early, at most.
+    random_state : int, Generator, RandomState or None, default None
+        Seed of features, samples and folds.
+
+    Attributes
+    ----------
+    kernel_, map_, choice_, search_
+        The kernel with its numbers, φ, and how both were chosen.
+    loss_ : Loss
+        The loss as a value, with its numbers.
+    solution_ : Optimum
+        Coefficients, duality gap, outcome, and what every step did.
+    path_ : HeldOutPath or None
+        Penalties and what the rows left out lost.
+    alpha_ : float or (t,)
+        The penalty used; one for each target where the loss is not quadratic and their units
+        differ.
+    coef_ : (D,) or (t, D)
+    intercept_ : float or (t,)
+    n_iter_ : int
+        Steps taken in the last fit.
+    stopping_errors_ : (s,)
+        With early stopping: what the rows left out lost after each step, as a share of the first.
+    n_features_in_ : int
+    feature_names_in_ : (d,) of str
+        Where the rows had names.
+
+    Notes
+    -----
+    Targets are fitted in a unit near their spread, a power of two, so that s y is fitted as y is
+    for every s, but with losses of a log link and custom ones.
+
+    Time O(steps (n D + a D²)), a the active rows: all for smooth losses, few for
+    others. Five folds share their sweeps, not their Hessians.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        loss: str | Loss = "squared",
+        quantiles: Any = (0.1, 0.5, 0.9),
+        method: Method | str = "auto",
+        n_features: int | str | Tolerance = 1024,
+        metric: str | None = None,
+        alpha: float | str = "holdout",
+        early_stopping: bool = False,
+        precision: str = "auto",
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.quantiles = quantiles
+        self.method = method
+        self.n_features = n_features
+        self.metric = metric
+        self.alpha = alpha
+        self.early_stopping = early_stopping
+        self.precision = precision
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+        loss = by_name(self.loss, self.quantiles)
+        spec = self._convex_spec(loss, _as_alpha(self.alpha), self.fit_intercept)
+        return fit_regressor(
+            spec,
+            blocks,
+            inputs,
+            stops_early=bool(self.early_stopping),
+            finds_scale=self.loss == "huber",
+            one_level=np.ndim(self.quantiles) == 0,
+        )
+
+    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        if isinstance(self.loss_, LOG_LINK):
+            return np.exp(np.minimum(f, 700.0))
+        return np.sort(f, axis=1) if _several_levels(self.loss_) else f
+
+    def score(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> float:
+        """Return the share of the best constant's loss that the model explains, 1 at best.
+
+        For the squared loss this is R², for others its generalisation (D²); the mean over targets.
+        """
+        fitted = np.concatenate([f for _, f in self._fitted.predictions(self._rows_to_predict(X))])
+        fitted = np.sort(fitted, axis=1) if _several_levels(self.loss_) else fitted
+        y = np.broadcast_to(np.asarray(y, np.float64).reshape(len(fitted), -1), fitted.shape)
+        w = np.ones((len(y), 1)) if sample_weight is None else np.asarray(sample_weight)[:, None]
+        w = np.broadcast_to(w / unit_of(float(np.max(w))), y.shape)
+        units = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
+        units, loss = units if self.loss_.degree else units / units, self.loss_.in_units(units)
+        y, fitted = y / units, fitted / units
+        lost = (w * loss.value(y, fitted)).sum(axis=0)
+        best = np.broadcast_to(best_constant(loss, y, w), y.shape)
+        most = (w * loss.value(y, best)).sum(axis=0)
+        return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def loss_(self) -> Loss:
+        """The loss as a value, with its numbers."""
+        return self._fitted.loss
+
+    @property
+    def alpha_(self) -> Any:
+        """The penalty used."""
+        return self.solution_.alpha
+
+    @property
+    def stopping_errors_(self) -> Float[Array, " s"]:
+        """With early stopping: what rows left out lost after each step."""
+        errors = self._fitted.stopping_errors
+        if errors is None:
+            raise AttributeError("stopping_errors_: only a fit with early_stopping=True has them.")
+        return errors
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss in ("poisson", "gamma")
+        return tags
+
+
+def _several_levels(loss: Loss) -> bool:
+    return isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
+
+
+def _as_alpha(alpha: object) -> float | str:
+    if isinstance(alpha, str):
+        if alpha in ("holdout", "kfold"):
+            return alpha
+        raise InvalidInput(
+            f'KernelRegressor: alpha must be "holdout", "kfold" or a number above 0; got {alpha!r}.'
+        )
+    return nonnegative(alpha, "KernelRegressor", "alpha")
