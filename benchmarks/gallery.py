@@ -47,10 +47,10 @@ METHODS: dict[str, tuple[Method, str, str]] = {
     "Maclaurin()": (bo.Maclaurin(), "tab:gray", ":"),
     "TensorSketch()": (bo.TensorSketch(), "tab:gray", "--"),
     "PolySketch()": (bo.PolySketch(), "tab:gray", "-"),
-    "Nystrom(Uniform())": (bo.Nystrom(bo.Uniform()), "tab:green", ":"),
-    "Nystrom(KMeans())": (bo.Nystrom(bo.KMeans()), "tab:green", "-."),
-    "Nystrom(RidgeLeverage())": (bo.Nystrom(bo.RidgeLeverage()), "tab:green", "--"),
-    "Nystrom(Pivoted())": (bo.Nystrom(), "tab:green", "-"),
+    'Nystrom("uniform")': (bo.Nystrom("uniform"), "tab:green", ":"),
+    'Nystrom("kmeans")': (bo.Nystrom("kmeans"), "tab:green", "-."),
+    'Nystrom("ridge-leverage")': (bo.Nystrom("ridge-leverage"), "tab:green", "--"),
+    'Nystrom("rpcholesky")': (bo.Nystrom(), "tab:green", "-"),
 }
 
 DIMENSIONS = (2, 3, 9, 20, 100)
@@ -218,8 +218,8 @@ CAPTURED = (
     "MercerHarmonic()",
     "HermiteMercer()",
     "PolySketch()",
-    "Nystrom(Uniform())",
-    "Nystrom(Pivoted())",
+    'Nystrom("uniform")',
+    'Nystrom("rpcholesky")',
 )
 
 

@@ -10,25 +10,21 @@ from bochner.features import (
     Explicit,
     Fourier,
     Gegenbauer,
-    Given,
     HermiteMercer,
-    KMeans,
     LaplacianEigenfunctions,
     Maclaurin,
     MercerHarmonic,
     NeuralTangentFeatures,
     Nystrom,
     Orthogonal,
-    Pivoted,
     PolySketch,
     Positive,
     Projected,
     ReLU,
-    RidgeLeverage,
     Sign,
     TensorSketch,
-    Uniform,
 )
+from bochner.features.nystrom.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 from bochner.kernels import (
     NNGP,
     AdditiveChi2,
@@ -187,7 +183,7 @@ DENSE_ONLY += ("Custom", "Modulated")
 
 PLACEMENTS = [IID(), Orthogonal(), QMC()]
 FOURIER = [Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
-NYSTROM = [Nystrom(Pivoted()), Nystrom(Uniform())]
+NYSTROM = [Nystrom(RPCholesky()), Nystrom(Uniform())]
 METHODS = [*FOURIER, *NYSTROM, Auto()]
 
 
@@ -230,9 +226,9 @@ LANDMARKS = [
     Nystrom(landmarks)
     for landmarks in (
         Uniform(),
-        Pivoted(),
-        Pivoted(mode="blocked"),
-        Pivoted(mode="simple"),
+        RPCholesky(),
+        RPCholesky(mode="blocked"),
+        RPCholesky(mode="simple"),
         KMeans(),
         RidgeLeverage(),
         RidgeLeverage(alpha=0.1),

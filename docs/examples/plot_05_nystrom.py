@@ -22,7 +22,7 @@ sides = np.linspace(-5, 7, 80)
 grid = np.stack(np.meshgrid(sides, sides), axis=-1).reshape(-1, 2)
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
-methods = {"Pivoted()": bo.Nystrom(), "Uniform()": bo.Nystrom(bo.Uniform())}
+methods = {"rpcholesky": bo.Nystrom(), "uniform": bo.Nystrom("uniform")}
 for (name, method), panel in zip(methods.items(), panels, strict=True):
     phi = bo.draw(kernel, method, n_features=60, X=X, random_state=0)
     left_out = phi.residual(X)

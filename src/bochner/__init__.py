@@ -30,11 +30,9 @@ if TYPE_CHECKING:
         FeatureMap,
         Fourier,
         Gegenbauer,
-        Given,
         Grid,
         HermiteMercer,
         HistogramSampling,
-        KMeans,
         LaplacianEigenfunctions,
         Maclaurin,
         MercerHarmonic,
@@ -42,16 +40,13 @@ if TYPE_CHECKING:
         NeuralTangentFeatures,
         Nystrom,
         Orthogonal,
-        Pivoted,
         PolySketch,
         Positive,
         Projected,
         ReLU,
-        RidgeLeverage,
         Sign,
         Structured,
         TensorSketch,
-        Uniform,
     )
     from bochner.models.convex.classifiers import SVC, LogisticRegression
     from bochner.models.convex.one_class import OneClassSVM
@@ -108,12 +103,10 @@ __all__ = [
     "Fourier",
     "GaussianProcessRegressor",
     "Gegenbauer",
-    "Given",
     "Grid",
     "HermiteMercer",
     "HistogramSampling",
     "Huber",
-    "KMeans",
     "KernelCCA",
     "KernelFeatures",
     "KernelKMeans",
@@ -135,14 +128,12 @@ __all__ = [
     "OneClassSVM",
     "Orthogonal",
     "PathDisplay",
-    "Pivoted",
     "Plan",
     "PolySketch",
     "Positive",
     "Projected",
     "ReLU",
     "ResidualDisplay",
-    "RidgeLeverage",
     "Schema",
     "Sign",
     "SpectrumDisplay",
@@ -150,7 +141,6 @@ __all__ = [
     "TensorSketch",
     "Tolerance",
     "Tuning",
-    "Uniform",
     "WidthDisplay",
     "approximation_residual",
     "certify",
@@ -163,6 +153,7 @@ __all__ = [
     "draw",
     "errors",
     "kernels",
+    "landmarks",
     "load",
     "merge",
     "plan",
@@ -236,8 +227,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "kernels":
-        return import_module("bochner.kernels")
+    if name in {"kernels", "landmarks"}:
+        return import_module(f"bochner.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'bochner' has no attribute {name!r}")
     value = getattr(import_module(_HOME.get(name, "bochner.features")), name)

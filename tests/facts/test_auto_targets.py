@@ -1,4 +1,4 @@
-"""Methods judged by targets: what is foretold of a fit to all rows, and what is taken."""
+"""Methods judged by targets: what is extrapolated to a fit to all rows, and what is taken."""
 
 import naive
 import numpy as np
@@ -7,9 +7,9 @@ from gallery import table
 
 import bochner as bo
 from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Nystrom
-from bochner.features.auto import choose
 from bochner.features.judging import Targets, judge
 from bochner.features.method import Request
+from bochner.features.rules import choose
 from bochner.kernels import Gaussian, Linear
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.leave_one_out import extrapolate, leave_one_out
@@ -24,7 +24,7 @@ def judged(kernel, X, y, method=None, n_features=32, n_rows=None):
     return choose(Auto() if method is None else method, kernel, ask, targets)
 
 
-# ---- what is foretold
+# ---- what is extrapolated
 
 
 def extrapolated(X, y, w, alpha, n):
@@ -39,7 +39,7 @@ def extrapolated(X, y, w, alpha, n):
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0)])
-def test_what_is_predicted_is_the_least_leave_one_out_error_less_what_few_rows_cost(weights):
+def test_what_is_extrapolated_is_the_least_leave_one_out_error_less_what_few_rows_cost(weights):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(25, 3)), rng.normal(size=(25, 1))
     w = rng.uniform(*weights, 25)
@@ -87,7 +87,7 @@ def test_errors_are_extrapolated_below_and_above_as_many_features_as_rows(D):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_quarter_of_the_rows_and_less_foretell_the_error_of_all(seed):
+def test_a_quarter_of_the_rows_and_less_extrapolate_to_the_error_of_all(seed):
     """Means of 1,024 and 4,096 squares: 4.4 % and 2.2 %; four deviations of both are 20 %.
 
     Leave-one-out errors themselves, what 1,024 rows would err, are a third too high.
@@ -123,10 +123,10 @@ def clustered(n=N, d=8):
     ],
     ids=["clusters", "exact", "noise"],
 )
-def test_the_cheapest_of_the_least_foretold_errors_is_taken(kernel, data, kinds):
+def test_the_cheapest_of_the_least_extrapolated_errors_is_taken(kernel, data, kinds):
     X, y = data
     choice = judged(kernel, X, y, n_features=48)
-    asked = [c for c in choice.candidates if c.foretold is not None]
+    asked = [c for c in choice.candidates if c.extrapolated is not None]
     cheapest = min(choice.candidates, key=lambda c: (c.multiplications, c.predicted))
     nearest = min(
         (c for c in asked if not isinstance(c.method, Nystrom)), key=lambda c: c.predicted
@@ -135,14 +135,14 @@ def test_the_cheapest_of_the_least_foretold_errors_is_taken(kernel, data, kinds)
     assert 2 <= len(asked) <= 4
     assert (cheapest in asked) is not (hardly and cheapest.predicted > 3 * nearest.predicted)
     assert choice.method in [c.method for c in asked]
-    least = min(c.foretold for c in asked)
-    close = [c for c in asked if c.foretold <= 1.02 * least]
+    least = min(c.extrapolated for c in asked)
+    close = [c for c in asked if c.extrapolated <= 1.02 * least]
     best = next(c for c in close if c.method == choice.method)
     assert best.multiplications == min(c.multiplications for c in close)
     assert choice.penalty == min(c.penalty for c in asked) > 0
     assert isinstance(choice.method, kinds)
     assert choice.reason.startswith(
-        f"{choice.method}: mean squared error {best.foretold:.3g} of a fit to {N:,} rows, foretold "
+        f"{choice.method}: mean squared error {best.extrapolated:.3g} of a fit to {N:,} rows, extrapolated "
         f"from leave-one-out errors of {N // 2}, against "
     )
 
@@ -162,13 +162,15 @@ def test_maps_too_wide_for_the_rows_are_judged_by_narrower_ones_and_stay_wide():
     for width, asks in ((150, True), (400, True), (402, False)):
         choice = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), width)
         assert choice.map.n_features == width
-        assert (choice.candidates[0].foretold is not None) == asks
-    narrow = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 150).candidates[0].foretold
-    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 400).candidates[0].foretold
+        assert (choice.candidates[0].extrapolated is not None) == asks
+    narrow = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 150).candidates[0].extrapolated
+    wide = judged(Gaussian(4.0), X, y, Auto((Fourier(),)), 400).candidates[0].extrapolated
     assert wide == narrow
 
 
-@pytest.mark.parametrize(("n", "words"), [(N, "foretold from leave-one-out"), (600, "relative")])
+@pytest.mark.parametrize(
+    ("n", "words"), [(N, "extrapolated from leave-one-out"), (600, "relative")]
+)
 def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
     X, y = table(n)
     model = bo.KernelRidge(Gaussian(0.3), n_features=64, random_state=0).fit(X, y)

@@ -22,7 +22,6 @@ from bochner.certificates.pointwise import (
 )
 from bochner.certificates.risk import Smoother, certify_costs, noise_variance, risk
 from bochner.errors import InvalidInput, InvalidType, NotPositive
-from bochner.features.random.gegenbauer import left_out
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -219,15 +218,15 @@ def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
     X = rows(60)
     cut = bo.Gegenbauer(order=1, degree=2)
     one = bo.draw(Gaussian(1.5), cut, n_features=64, X=X, random_state=0)
-    e = left_out(one, X)
+    e = one.left_out(X)
     assert (e > 0).all()
     for kernel, factor in ((2.0 * Gaussian(1.5), 2.0), (Gaussian(1.5) + bo.kernels.Linear(), 1.0)):
         phi = bo.draw(kernel, cut, n_features=64, X=X, random_state=0)
-        np.testing.assert_allclose(left_out(phi, X), factor * e, rtol=1e-9)
+        np.testing.assert_allclose(phi.left_out(X), factor * e, rtol=1e-9)
     known = bo.draw(Gaussian(1.5), bo.Fourier(), n_features=64, X=X, random_state=0)
-    assert (left_out(known, X) == 0).all()
+    assert (known.left_out(X) == 0).all()
     below = bo.draw(Gaussian(1.5), "nystrom", n_features=20, X=X, random_state=0)
-    np.testing.assert_allclose(left_out(below, X), below.residual(X), atol=1e-11)
+    np.testing.assert_allclose(below.left_out(X), below.residual(X), atol=1e-11)
 
 
 # ---- residuals

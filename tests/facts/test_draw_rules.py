@@ -19,14 +19,14 @@ from bochner.features import (
     NeuralTangentFeatures,
     Nystrom,
     Orthogonal,
-    Pivoted,
     ReLU,
     Structured,
-    Uniform,
     draw,
 )
-from bochner.features.auto import Choice, choose
+from bochner.features.auto import Choice
 from bochner.features.method import Request
+from bochner.features.nystrom.landmarks import RPCholesky, Uniform
+from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,
     Cauchy,
@@ -99,7 +99,7 @@ def test_names_stand_for_methods():
         "iid": Fourier(IID()),
         "orthogonal": Fourier(Orthogonal()),
         "qmc": Fourier(QMC()),
-        "nystrom": Nystrom(Pivoted()),
+        "nystrom": Nystrom(RPCholesky()),
         "uniform": Nystrom(Uniform()),
         "auto": Auto(),
     }.items():
@@ -165,10 +165,14 @@ def test_wrong_parts_of_methods_are_refused():
         InvalidInput, match=r"placement must be IID\(\), Orthogonal\(\), Stru.*'iid'"
     ):
         Fourier("iid")
-    with pytest.raises(InvalidInput, match=r'form must be "pair", "phase" or "complex"; got .cos'):
+    with pytest.raises(
+        InvalidInput, match=r"form must be one of 'pair', 'phase', 'complex'; got .cos"
+    ):
         Fourier(IID(), "cos")
-    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\), Uniform\(\), KMeans"):
-        Nystrom("uniform")
+    with pytest.raises(
+        InvalidInput, match=r"landmarks must be 'rpcholesky', 'kmeans', .*; got 'pivots'"
+    ):
+        Nystrom("pivots")
     with pytest.raises(InvalidInput, match=r"QMC.* serves at most 21200 columns; got 30000"):
         draw(Gaussian(), "qmc", n_features=2, n_inputs=30000)
 

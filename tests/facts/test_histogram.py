@@ -194,7 +194,7 @@ def test_what_is_no_histogram_is_refused():
 
 def test_what_sampling_cannot_serve_is_refused():
     with pytest.raises(
-        UnsupportedKernel, match=r"HistogramSampling\(\) requires AdditiveChi2.*Nystrom"
+        UnsupportedKernel, match=r"HistogramSampling requires AdditiveChi2.*Nystrom"
     ):
         draw(Gaussian(), HistogramSampling(), n_features=9, n_inputs=3)
     with pytest.raises(InvalidInput, match=r"at least one feature a column; got 2 for 3 columns"):

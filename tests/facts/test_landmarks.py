@@ -9,9 +9,13 @@ from scipy.stats import binomtest, chi2
 from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar
 
-from bochner.features import KMeans, Nystrom, Pivoted, RidgeLeverage, Uniform, draw
+from bochner.features import Nystrom, draw
 from bochner.features.nystrom.landmarks import (
-    Weighted,
+    KMeans,
+    RidgeLeverage,
+    RPCholesky,
+    Uniform,
+    WeightedRows,
     _chances,
     estimate,
     leverage_rows,
@@ -175,7 +179,7 @@ def exact_leverage(kernel, X, penalty):
 @pytest.mark.parametrize("penalty", [1e-3, 0.1, 10.0])
 def test_leverage_estimated_from_all_rows_is_exact(penalty):
     X, kernel = rows(80), Laplace(lengthscale=2.0)
-    found = estimate(kernel, (X[:30], X[30:]), Weighted(X, np.ones(80)), penalty)
+    found = estimate(kernel, (X[:30], X[30:]), WeightedRows(X, np.ones(80)), penalty)
     assert_close(found, exact_leverage(kernel, X, penalty), factor=1e3)
 
 
@@ -185,7 +189,7 @@ def test_fewer_rows_never_estimate_less(penalty):
     X, kernel = rows(80), Laplace(lengthscale=2.0)
     previous = exact_leverage(kernel, X, penalty)
     for m in (60, 30, 5, 1):
-        found = estimate(kernel, (X,), Weighted(X[:m], np.ones(m)), penalty)
+        found = estimate(kernel, (X,), WeightedRows(X[:m], np.ones(m)), penalty)
         assert (found >= previous - 1e-9).all()
         assert (found <= 1).all()
         previous = np.minimum(found, previous)
@@ -199,7 +203,7 @@ def test_estimates_are_those_of_weighted_rows():
     KS = K[:, index] / np.sqrt(p)
     SKS = KS[index] / np.sqrt(p)[:, None]
     exact = np.diag(K - KS @ np.linalg.inv(SKS + penalty * np.eye(10)) @ KS.T) / penalty
-    found = estimate(kernel, (X,), Weighted(X[index], p), penalty)
+    found = estimate(kernel, (X,), WeightedRows(X[index], p), penalty)
     assert_close(found, np.clip(exact, 0, 1), factor=1e3)
 
 
@@ -350,7 +354,7 @@ def test_kernels_of_the_distance_like_clusters_best():
             errors.append(np.linalg.norm(phi(X) @ phi(X).T - K))
         return np.mean(errors)
 
-    assert error(KMeans()) < 0.8 * error(Pivoted()) < 0.8 * error(Uniform())
+    assert error(KMeans()) < 0.8 * error(RPCholesky()) < 0.8 * error(Uniform())
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(20.0), Matern(1.5, 20.0)])
@@ -366,7 +370,7 @@ def test_of_wide_rows_two_passes_from_random_rows_are_better_than_pivots(kernel)
         phi = draw(kernel, Nystrom(landmarks), n_features=128, X=X, random_state=0)
         return np.linalg.norm(phi(new) @ phi(new).T - K)
 
-    assert error(KMeans(iterations=2, seeds="random")) < 0.98 * error(Pivoted())
+    assert error(KMeans(iterations=2, seeds="random")) < 0.98 * error(RPCholesky())
 
 
 def test_pivots_are_the_same_whoever_gives_the_corner():

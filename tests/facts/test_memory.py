@@ -32,7 +32,7 @@ WIDE = [
 ]
 BOUNDED = [
     (k.Gaussian(), f.Nystrom()),
-    (k.Gaussian(), f.Nystrom(f.Uniform())),
+    (k.Gaussian(), f.Nystrom(bo.landmarks.Uniform())),
     (k.Gaussian(), f.Auto()),
     (k.Gaussian(), f.MercerHarmonic()),
     (k.Gaussian(), f.Compressed(f.Nystrom())),

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 import bochner as bo
 from bochner import models
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Given
+from bochner.features.nystrom.landmarks import Given
 from bochner.kernels import Gaussian
 
 RNG = np.random.default_rng(11)

@@ -62,7 +62,7 @@ MAPS = [
     (KERNELS[2], bo.Fourier()),
     (Columns(Gaussian(0.9), (0, 2)), bo.Fourier()),
     (Matern(0.5), bo.Nystrom()),
-    (Matern(2.5, 2.0), bo.Nystrom(bo.Uniform())),
+    (Matern(2.5, 2.0), bo.Nystrom(bo.landmarks.Uniform())),
 ]
 
 
@@ -177,7 +177,11 @@ def test_kernels_come_back_equal(kernel, path):
 
 @pytest.mark.parametrize(
     "method",
-    [bo.Fourier(bo.QMC(), form="phase"), bo.Nystrom(bo.Pivoted(pool=7)), bo.Auto(budget=2.0)],
+    [
+        bo.Fourier(bo.QMC(), form="phase"),
+        bo.Nystrom(bo.landmarks.RPCholesky(pool=7)),
+        bo.Auto(budget=2.0),
+    ],
     ids=repr,
 )
 def test_methods_come_back_equal(method, path):

@@ -13,7 +13,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw
+from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw, rules
 from bochner.features.map import (
     Concatenate,
     LinearMap,
@@ -24,7 +24,6 @@ from bochner.features.map import (
     sketched,
 )
 from bochner.features.nystrom.nystrom import JITTER
-from bochner.features.rules import leaf_map
 from bochner.kernels import (
     Angular,
     ArcCosine,
@@ -33,6 +32,7 @@ from bochner.kernels import (
     Constant,
     Exp,
     Gaussian,
+    Kernel,
     Linear,
     Mahalanobis,
     Matern,
@@ -57,11 +57,27 @@ class Signed(Method):
     """A method of its own, that serves one kernel only: the Gaussian, by random phases."""
 
 
-@leaf_map.register
-def _(method: Signed, kernel, ask):
-    if not isinstance(kernel, Gaussian):
-        raise UnsupportedKernel(f"Signed serves Gaussian() only; got {kernel!r}.")
-    return leaf_map(PHASES, kernel, ask)
+@pytest.fixture
+def rule(monkeypatch):
+    """Add a row to the table of leaf rules: a method that serves the Gaussian alone."""
+
+    def add(method, drawn):
+        def leaf(value, kernel, ask):
+            if not isinstance(kernel, Gaussian):
+                raise UnsupportedKernel(
+                    f"{method.__name__} serves Gaussian() only; got {kernel!r}."
+                )
+            return drawn(kernel, ask)
+
+        row = (method, Kernel, leaf)
+        monkeypatch.setattr(rules, "LEAF_RULES", (*rules.LEAF_RULES, row))
+
+    return add
+
+
+@pytest.fixture(autouse=True)
+def signed(rule):
+    rule(Signed, lambda kernel, ask: rules.leaf_map(PHASES, kernel, ask))
 
 
 BUILT = [
@@ -118,20 +134,18 @@ def test_exact_parts_need_no_method():
     assert_close(phi(X) @ phi(X).T, kernel(X))
 
 
-def test_rows_reach_the_parts_as_the_parts_see_them():
+def test_rows_reach_the_parts_as_the_parts_see_them(rule):
     seen = []
 
     @dataclass(frozen=True)
     class Looking(Method):
         pass
 
-    @leaf_map.register
-    def _(method: Looking, kernel, ask):
-        if not isinstance(kernel, Gaussian):
-            raise UnsupportedKernel("only Gaussian")
+    def looked(kernel, ask):
         seen.append((ask.n_inputs, ask.X))
-        return leaf_map(PHASES, kernel, ask)
+        return rules.leaf_map(PHASES, kernel, ask)
 
+    rule(Looking, looked)
     X, A = rows(9), np.diag([1.0, 4.0, 9.0])
     for kernel, expected in [
         (Columns(Gaussian(), (2, 0)), X[:, [2, 0]]),
@@ -267,19 +281,17 @@ def test_half_of_a_wider_sketch_is_a_sketch():
 # ---- maps that stay below their kernels
 
 
-def test_products_and_powers_of_maps_below_their_kernels_stay_below():
+def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
     X = rows(60)
 
     @dataclass(frozen=True)
     class Below(Method):
         pass
 
-    @leaf_map.register
-    def _(method: Below, kernel, ask):
-        if not isinstance(kernel, Gaussian):
-            raise UnsupportedKernel("only Gaussian")
+    def below(kernel, ask):
         return draw(kernel, "nystrom", n_features=ask.n_features, X=ask.X, random_state=0)
 
+    rule(Below, below)
     for kernel in (
         (Gaussian(2.0) + Linear()) * (Gaussian(3.0) + 1.0),
         (Gaussian(2.0) + Linear()) ** 2,

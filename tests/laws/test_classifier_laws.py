@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
-from bochner.features.nystrom.landmarks import Pivoted
+from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
 from bochner.models import _feature_blocks
 from bochner.models._alike import fold_numbers
@@ -44,7 +44,7 @@ def options(**changes):
 
 def exact(cls, n=160, **changes):
     """A model whose features have all rows for landmarks, so that they are the kernel."""
-    return cls(KERNEL, **options(method=Nystrom(Pivoted()), n_features=n, **changes))
+    return cls(KERNEL, **options(method=Nystrom(RPCholesky()), n_features=n, **changes))
 
 
 # ---- scikit-learn's answers with exact features

@@ -285,7 +285,7 @@ def test_blocks_pieces_and_merged_models_are_one_fit(method):
 
 
 def given_landmarks(X):
-    return bo.Nystrom(bo.Given(X[:30]))
+    return bo.Nystrom(bo.landmarks.Given(X[:30]))
 
 
 def test_a_row_of_weight_two_is_two_rows():

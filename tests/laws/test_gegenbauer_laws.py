@@ -18,7 +18,7 @@ from bochner._core import native
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features import Gegenbauer, draw
-from bochner.features.random.gegenbauer import GegenbauerMap, draw_directions, left_out
+from bochner.features.random.gegenbauer import GegenbauerMap, draw_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -193,9 +193,9 @@ def test_defaults_that_leave_out_much_say_so():
     X = np.random.default_rng(0).standard_normal((100, 5))
     with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
         phi = draw(Gaussian(), Gegenbauer(), n_features=256, X=X, random_state=0)
-    share = left_out(phi, X).sum() / 100
+    share = phi.left_out(X).sum() / 100
     _, r = angles(phi, X)
-    assert_close(left_out(phi, X), np.diag(Gaussian()(X) - cut_kernel(phi, X)), factor=10)
+    assert_close(phi.left_out(X), np.diag(Gaussian()(X) - cut_kernel(phi, X)), factor=10)
     assert share > 0.01
     with warnings.catch_warnings():
         warnings.simplefilter("error", FeatureWarning)

@@ -30,7 +30,7 @@ def model(kernel, **changes):
 
 
 def given_landmarks(X):
-    return bo.Nystrom(bo.Given(X[:30]))
+    return bo.Nystrom(bo.landmarks.Given(X[:30]))
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -49,7 +49,7 @@ def test_leave_one_out_scores_and_densities_are_those_of_refits_without_the_land
     for i in range(70):
         rest, others = np.arange(70) != i, S[np.any(S != X[i], axis=1)]
         if landmarks is None:
-            kept = bo.Nystrom(bo.Given(others))
+            kept = bo.Nystrom(bo.landmarks.Given(others))
         refit = model(kernel, method=kept, **options).fit(X[rest], y[rest])
         fewer = replace(refit.predictive_, exponents=law.exponents)
         if landmarks is not None:

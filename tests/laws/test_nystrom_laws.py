@@ -15,16 +15,9 @@ from tolerance import assert_close, bernstein_bar, of
 
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import (
-    Given,
-    KMeans,
-    Nystrom,
-    Pivoted,
-    RidgeLeverage,
-    Uniform,
-    draw,
-)
+from bochner.features import Nystrom, draw
 from bochner.features.nystrom import nystrom
+from bochner.features.nystrom.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 from bochner.features.nystrom.nystrom import landmarks_of
 from bochner.kernels import (
     Angular,
@@ -125,7 +118,7 @@ def test_features_are_the_projection_by_brute_force(method):
 @every_kernel
 def test_unexplained_is_the_share_of_the_trace_that_is_left(kernel, mode):
     X = rows(60, seed=5)
-    phi = drawn(kernel, Nystrom(Pivoted(mode=mode)), X=X)
+    phi = drawn(kernel, Nystrom(RPCholesky(mode=mode)), X=X)
     assert abs(phi.unexplained - phi.residual(X).sum() / kernel.diag(X).sum()) < 1e-9
 
 
@@ -199,7 +192,7 @@ def test_twice_the_width_keeps_the_landmarks(landmarks):
     assert_close(wide(X)[:, : D // 2], narrow(X), factor=1e4)
 
 
-@pytest.mark.parametrize("landmarks", [Uniform(), Pivoted(), RidgeLeverage()], ids=repr)
+@pytest.mark.parametrize("landmarks", [Uniform(), RPCholesky(), RidgeLeverage()], ids=repr)
 def test_landmarks_are_different_rows_of_the_data(landmarks):
     X = rows(60, seed=5)[:-1]
     for seed in range(10):
@@ -212,7 +205,7 @@ def test_landmarks_are_different_rows_of_the_data(landmarks):
 def test_few_rows_are_all_taken_once(method):
     X = np.repeat(rows(6)[:5], 8, axis=0)
     phi = drawn(Gaussian(), method, X=X)
-    if isinstance(method.landmarks, Pivoted | KMeans):
+    if isinstance(method.landmarks, RPCholesky | KMeans):
         assert phi.n_features == 5
     if not isinstance(method.landmarks, Given | RidgeLeverage | Uniform):
         assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=ROUNDED / of(np.float64))
@@ -358,7 +351,7 @@ def test_streamed_pivots_have_the_law_of_one_at_a_time():
         kinds = tuple(min(i, 2) for i in sequence)
         law[kinds] = law.get(kinds, 0) + p
     for seed in range(RUNS):
-        S = landmarks_of(Pivoted(), kernel, [(X[:5],), (X[5:],)], 3, random_state=seed).rows
+        S = landmarks_of(RPCholesky(), kernel, [(X[:5],), (X[5:],)], 3, random_state=seed).rows
         kinds = tuple(min(int(s), 2) for s in S[:, 0])
         seen[kinds] = seen.get(kinds, 0) + 1
     assert set(seen) <= set(law)
@@ -369,7 +362,7 @@ def test_streamed_pivots_have_the_law_of_one_at_a_time():
 
 def test_streamed_pivots_find_rare_clusters_and_stop():
     X = np.concatenate([np.zeros((500, 2)), 50 * np.random.default_rng(0).normal(size=(9, 2))])
-    chosen = landmarks_of(Pivoted(), Gaussian(), blocks_of(X, 100), 64, random_state=0)
+    chosen = landmarks_of(RPCholesky(), Gaussian(), blocks_of(X, 100), 64, random_state=0)
     assert len(chosen.rows) == 10
     assert chosen.unexplained < 1e-11
 
@@ -391,16 +384,20 @@ def test_refusals():
         draw(Gaussian(), Nystrom(KMeans()), n_inputs=3)
     with pytest.raises(InvalidInput, match=r"Given\(rows\) must have the 3 columns.*got 2"):
         draw(Gaussian(), Nystrom(Given(X[:, :2])), X=X)
-    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\), Uniform\(\), KMeans"):
-        Nystrom("kmeans")
+    with pytest.raises(
+        InvalidInput, match=r"landmarks must be 'rpcholesky', 'kmeans', .*got 'k-means'"
+    ):
+        Nystrom("k-means")
+    with pytest.raises(InvalidInput, match=r"landmarks must be .* or a value of bochner.landmarks"):
+        Nystrom(7)
     with pytest.raises(InvalidInput, match=r"Given: rows must be at least one row; got none"):
         Given(X[:0])
     with pytest.raises(InvalidInput, match=r"Given: rows must be finite"):
         Given([[np.nan]])
-    with pytest.raises(InvalidInput, match=r"Pivoted: mode must be one of 'accelerated'"):
-        Pivoted(mode="greedy")
-    with pytest.raises(InvalidInput, match=r"Pivoted: pool must be an integer, 1 or above"):
-        Pivoted(pool=0)
+    with pytest.raises(InvalidInput, match=r"RPCholesky: mode must be one of 'accelerated'"):
+        RPCholesky(mode="greedy")
+    with pytest.raises(InvalidInput, match=r"RPCholesky: pool must be an integer, 1 or above"):
+        RPCholesky(pool=0)
     with pytest.raises(InvalidInput, match=r"KMeans: iterations must be an integer, 1 or above"):
         KMeans(iterations=0)
     with pytest.raises(InvalidInput, match=r"KMeans: seeds must be one of 'k-means\+\+', 'random'"):
@@ -418,5 +415,20 @@ def test_refusals_of_streams():
         landmarks_of(Uniform(), Gaussian(), [], 3)
     with pytest.raises(InvalidInput, match=r"count must be an integer, 1 or above; got 0"):
         landmarks_of(Uniform(), Gaussian(), [(rows(5),)], 0)
-    with pytest.raises(InvalidInput, match=r"landmarks must be Pivoted\(\), Uniform\(\), KMeans"):
-        landmarks_of("uniform", Gaussian(), [(rows(5),)], 3)
+    with pytest.raises(
+        InvalidInput, match=r"landmarks_of: landmarks must be 'rpcholesky', 'kmeans'"
+    ):
+        landmarks_of("random", Gaussian(), [(rows(5),)], 3)
+
+
+def test_names_and_rows_stand_for_the_values_of_landmarks():
+    for name, value in {
+        "rpcholesky": RPCholesky(),
+        "kmeans": KMeans(),
+        "uniform": Uniform(),
+        "ridge-leverage": RidgeLeverage(),
+    }.items():
+        assert Nystrom(name) == Nystrom(value)
+        assert Nystrom(name).landmarks == value
+    assert Nystrom() == Nystrom("rpcholesky")
+    assert Nystrom(rows(4)) == Nystrom(rows(4).tolist()) == Nystrom(Given(rows(4)))

@@ -6,7 +6,8 @@ import pytest
 import bochner as bo
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
-from bochner.features import Fourier, Given, KMeans, Nystrom, Uniform
+from bochner.features import Fourier, Nystrom
+from bochner.features.nystrom.landmarks import Given, KMeans, Uniform
 from bochner.features.nystrom.nystrom import COARSE
 from bochner.kernels import Gaussian, Matern, Polynomial
 from bochner.models.ridge import sums

@@ -31,14 +31,21 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "selection": f"{_MATHS} features certificates",
     "models": _MIDDLE,
     "planner": f"{_MIDDLE} models",
+    "landmarks": "features",
     "datasets": "errors",
-    "persist": f"{_MIDDLE} models planner __version__",
+    "persist": f"{_MIDDLE} landmarks models planner __version__",
     "report": f"{_MIDDLE} models planner persist datasets __version__",
     "cli": f"{_MIDDLE} models planner persist datasets report __version__",
 }
 OPTIONAL = {"click", "matplotlib", "narwhals", "pandas", "polars", "pyarrow", "rich", "torch"}
 ROWS = [{"errors", "_native"}, {"_core"}, {"data"}, {"kernels", "solvers", "sums"}, {"features"}]
-ROWS += [{"certificates"}, {"selection"}, {"models"}, {"planner"}, {"datasets", "persist"}]
+ROWS += [
+    {"certificates", "landmarks"},
+    {"selection"},
+    {"models"},
+    {"planner"},
+    {"datasets", "persist"},
+]
 ROWS += [{"report"}, {"cli"}]
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,27 @@ def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
     raise InvalidInput(
         f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
     )
+
+
+def check_fields(value: object, /, **checks: Callable[[Any, str, str], Any]) -> None:
+    """Replace fields of a frozen value by what their checks return: ``check(field, who, name)``."""
+    for name, check in checks.items():
+        object.__setattr__(value, name, check(getattr(value, name), type(value).__name__, name))
+
+
+def optional(check: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str], Any]:
+    """Return the check of a field that may be None."""
+    return lambda value, who, name: None if value is None else check(value, who, name)
+
+
+def counted(value: object, who: str, name: str) -> int:
+    """Return ``value`` as an int, one or above."""
+    return integer(value, who, name, least=1)
+
+
+def word(*choices: str) -> Callable[[object, str, str], str]:
+    """Return the check of a field that is one of these words."""
+    return lambda value, who, name: one_of(value, who, name, choices)
 
 
 # --- Warnings that name the user's line, however deep in the package they arise ------------------

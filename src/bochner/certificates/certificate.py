@@ -37,7 +37,6 @@ from bochner.certificates.sample import (
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
-from bochner.features.random.gegenbauer import left_out
 
 #: Bias up to this share of ε leaves it a matter of noise.
 SMALL = 0.1
@@ -344,7 +343,7 @@ def _left_out(phi: Any, rows: Array, s: Sample) -> Float[Array, " m"] | None:
     """
     if getattr(phi, "below_kernel", False):
         return np.maximum(-np.diagonal(s.E), 0.0)
-    return left_out(phi, double(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
+    return phi.left_out(double(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
 
 
 def _matrix_free(c: Certificate, found: AllRows, confidence: float) -> Certificate:

@@ -23,12 +23,12 @@ from bochner.features import (
     PolySketch,
     Positive,
     TensorSketch,
-    Uniform,
 )
 from bochner.features.auto import contenders, predicted_error, relative_error, width_of
 from bochner.features.draw import as_method
 from bochner.features.map import FeatureMap
 from bochner.features.method import Request
+from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 

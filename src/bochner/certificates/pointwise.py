@@ -16,7 +16,6 @@ from bochner.certificates.sample import double, kernel_of
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
-from bochner.features.random.gegenbauer import left_out
 from bochner.kernels import Kernel
 
 #: Rows whose kernel matrix is decomposed densely: 800 MB, minutes.
@@ -289,7 +288,7 @@ def _require_noise(phi: FeatureMap, X: Array, most: float) -> None:
     e, k = 0.0, 0.0
     for start in range(0, X.shape[0], BLOCK):
         rows = double(X[start : start + BLOCK])
-        rest = left_out(phi, rows)
+        rest = phi.left_out(rows)
         if rest is None:
             raise InvalidInput(
                 "split_half_error requires features whose mean over draws is the kernel; got "

@@ -10,7 +10,6 @@ from bochner.features.mercer.harmonic import MercerHarmonic
 from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
 from bochner.features.method import Method
-from bochner.features.nystrom.landmarks import Given, KMeans, Pivoted, RidgeLeverage, Uniform
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.projections import Compressed, Projected
 from bochner.features.random.gegenbauer import Gegenbauer
@@ -30,11 +29,9 @@ __all__ = [
     "FeatureMap",
     "Fourier",
     "Gegenbauer",
-    "Given",
     "Grid",
     "HermiteMercer",
     "HistogramSampling",
-    "KMeans",
     "LaplacianEigenfunctions",
     "Maclaurin",
     "MercerHarmonic",
@@ -42,15 +39,12 @@ __all__ = [
     "NeuralTangentFeatures",
     "Nystrom",
     "Orthogonal",
-    "Pivoted",
     "PolySketch",
     "Positive",
     "Projected",
     "ReLU",
-    "RidgeLeverage",
     "Sign",
     "Structured",
     "TensorSketch",
-    "Uniform",
     "draw",
 ]

@@ -20,8 +20,8 @@ from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
+from bochner.features.projections import Draw
 from bochner.features.random.networks import NeuralTangentFeatures, ReLU, Sign
-from bochner.features.rules import draw_map
 from bochner.kernels import Gaussian, Kernel, Stationary
 
 #: Pairs of rows that stand for all where there is no formula.
@@ -116,10 +116,10 @@ PROMISING = 3.0
 #: Errors within this factor are taken as equal, and the cheaper method is taken.
 AS_GOOD = 1.1
 
-#: Foretold squared errors within this factor are taken as equal: what is foretold from four rows a
-#: feature is off by so much. The cheaper method is taken. On nine tables (D = 256 and 1024, two
-#: seeds) RMSE is .4 % above that of the best candidate; .27 % at 1.00, .48 % at 1.03.
-FORETOLD_AS_GOOD = 1.02
+#: Extrapolated squared errors within this factor are taken as equal, for extrapolation from four
+#: rows a feature is off by so much. The cheaper method is taken. On nine tables (D = 256 and 1024,
+#: two seeds) RMSE is .4 % above that of the best candidate; .27 % at 1.00, .48 % at 1.03.
+EXTRAPOLATED_AS_GOOD = 1.02
 
 #: Errors of the kernel matrix below this are rounding, of rows in float32 at least.
 ROUNDING = 1e-6
@@ -130,10 +130,10 @@ SAME = 1e-4
 #: What costs more than this share of another is hardly cheaper.
 NO_CHEAPER = 0.9
 
-#: Candidates whose errors are foretold, at most.
+#: Candidates whose errors are extrapolated, at most.
 MOST_JUDGED = 4
 
-#: Rows a feature that errors are foretold from, and rows at least.
+#: Rows a feature that errors are extrapolated from, and rows at least.
 ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
 
 #: Part of the width that maps are judged at where rows are too few for the whole.
@@ -152,7 +152,7 @@ MOST_CELLS = 1 << 24
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Draw every candidate, measure or foretell the errors of the best, keep one in the budget.
+    """Draw every candidate, measure the best, and keep the cheapest of about the least error.
 
     Parameters
     ----------
@@ -167,21 +167,22 @@ class Auto(Method):
     Notes
     -----
     The error is ‖ZZᵀ − K‖_F / ‖K‖_F. It is predicted by a formula where there is one
-    (independent and orthogonal frequencies), else from a thousand pairs of rows; what is predicted
-    within three times the least is measured on all pairs of the sample. Of those within a tenth of
-    the least error the cheapest is taken. When the width holds all rows, Nyström with all of them
-    is the kernel itself and is taken unmeasured. Without rows it is ``Fourier(Orthogonal())``.
+    (independent and orthogonal frequencies), else from a thousand pairs of rows. Candidates with a
+    prediction of at most three times the least are measured on all pairs of the sample. The
+    cheapest of those within a tenth of the least error is taken. If D is at least the number of
+    different rows, Nyström with all of them is the kernel itself and is taken unmeasured. Without
+    rows it is ``Fourier(Orthogonal())``.
 
-    A learner with targets has up to four judged by them: landmarks by pivots and by k-means, of the
-    others the nearest to the kernel, and the cheapest, if it is much cheaper or about as near.
-    Where D features hold little of it, random ones can predict as well as those that hold more;
-    landmarks where rows are dense serve most rows; where noise is low, what a map within a
-    hundredth of the kernel lacks can cost a fifth of the error. Half of the sampled rows is kept
-    out of the landmarks, and from their leave-one-out errors the error of a fit to all rows is
-    foretold (:mod:`bochner.features.judging`); of those within two in a hundred of the least the
-    cheapest is taken. With fewer than four such rows a feature, maps of three eighths of the width
-    are drawn and judged in their place, and the one taken is drawn anew; with fewer than one and a
-    half (a width above 2,730, with the usual sample) the error of the kernel matrix decides.
+    With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
+    and by k-means, the nearest to the kernel of the others, and the cheapest, if it is much cheaper
+    or about as near. The kernel matrix alone does not decide, because where D features approximate
+    it badly, random ones can predict as well as better ones, and where noise is low, features
+    within a hundredth of the kernel can still lose a fifth of the error. Half of the sampled rows
+    are kept out of the landmarks. Their leave-one-out errors are extrapolated to a fit to all rows
+    (:mod:`bochner.features.judging`); the cheapest within 2 % of the least is taken. With fewer
+    than four such rows a feature, maps of three eighths of the width are compared instead, and the
+    one taken is drawn again at the whole width; with fewer than one and a half (a width above
+    2,730, with the usual sample) the error of the kernel matrix decides.
     """
 
     candidates: tuple[Method, ...] | None = None
@@ -193,16 +194,16 @@ class Auto(Method):
 class Candidate:
     """One row of the comparison: a method, what it costs a row, and its relative error.
 
-    ``error`` is None where the prediction alone ruled the method out, its cost, or where targets
-    decided. ``foretold`` is the mean squared error of a fit to all rows, and ``penalty`` what that
-    fit takes as a share of ‖G‖; None where they were not asked for.
+    ``error`` is None where the prediction or the cost alone ruled the method out, or where targets
+    decided. ``extrapolated`` is the mean squared error of a fit to all rows, and ``penalty`` the
+    penalty that this fit takes as a share of ‖G‖; None where they were not computed.
     """
 
     method: Method
     predicted: float
     error: float | None
     multiplications: float
-    foretold: float | None = None
+    extrapolated: float | None = None
     penalty: float | None = None
 
 
@@ -217,9 +218,9 @@ class Choice:
 
     @property
     def penalty(self) -> float | None:
-        """The least penalty foretold for any candidate, as a share of ‖G‖; None without targets.
+        """The least penalty of any candidate, as a share of ‖G‖; None without targets.
 
-        Where noise is low some ask for a small one, and others would with more rows or features.
+        Where noise is low some need a small one, and others would with more rows or features.
         """
         return min((c.penalty for c in self.candidates if c.penalty is not None), default=None)
 
@@ -228,7 +229,9 @@ class Choice:
 Row = tuple[Candidate, FeatureMap]
 
 
-def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
+def best_candidate(
+    method: Auto, kernel: Kernel, ask: Request, draw: Draw, targets: Targets | None
+) -> Choice:
     """Pick among the candidates of ``method``; see :class:`Auto`.
 
     ``targets`` are those of the rows of ``ask``.
@@ -237,7 +240,7 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     if ask.X is None:
         fallback = Fourier(Orthogonal())
-        phi = draw_map(fallback, kernel, ask)
+        phi = draw(fallback, kernel, ask)
         return Choice(phi, fallback, (), f"{fallback}: there were no rows to measure on.")
     if method.candidates is None and (rows := _all_rows(ask.X, ask.n_features)) is not None:
         reason = (
@@ -246,12 +249,12 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
         )
         return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
     if targets is not None and ask.X.shape[0] // 2 >= _fewest(ask.n_features):
-        return _by_targets(method, kernel, ask, ask.X, targets)
-    return _by_kernel(method, kernel, ask, ask.X)
+        return _by_targets(method, kernel, ask, ask.X, draw, targets)
+    return _by_kernel(method, kernel, ask, ask.X, draw)
 
 
 def _fewest(width: int) -> int:
-    """Return how many rows foretell anything of maps of this width."""
+    """Return the least number of rows that errors of maps of this width are extrapolated from."""
     return max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * width))
 
 
@@ -269,11 +272,6 @@ def _all_rows(X: Array, width: int) -> Float[Array, "D d"] | None:
     return rows[different].astype(np.float64) if len(different) <= width else None
 
 
-@draw_map.register
-def _(method: Auto, kernel: Kernel, ask: Request) -> FeatureMap:
-    return choose(method, kernel, ask).map
-
-
 def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
     """Return m of n rows, and the others, from which landmarks may be taken.
 
@@ -284,19 +282,24 @@ def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
 
 
 def _all_drawn(
-    options: tuple[Method, ...], budget: float, kernel: Kernel, ask: Request, kept: Array
+    draw: Draw,
+    options: tuple[Method, ...],
+    budget: float,
+    kernel: Kernel,
+    ask: Request,
+    kept: Array,
 ) -> tuple[list[Row], float]:
     """Return the candidates that serve the kernel, and the multiplications that are allowed."""
-    drawn = [entry for option in options if (entry := _drawn(option, kernel, ask, kept))]
+    drawn = [entry for option in options if (entry := _drawn(draw, option, kernel, ask, kept))]
     if not drawn:
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
     return drawn, budget * min(c.multiplications for c, _ in drawn)
 
 
-def _drawn(option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | None:
+def _drawn(draw: Draw, option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | None:
     """Return a candidate with its predicted error, or None where it does not serve the kernel."""
     try:
-        phi = draw_map(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
+        phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
     except UnsupportedKernel:
         return None
     return Candidate(option, predicted_error(option, phi, kept), None, _cost(phi)), phi
@@ -323,11 +326,11 @@ def _told(error: float | None) -> float:
 # --- by the kernel matrix ------------------------------------------------------------------------
 
 
-def _by_kernel(method: Auto, kernel: Kernel, ask: Request, X: Array) -> Choice:
+def _by_kernel(method: Auto, kernel: Kernel, ask: Request, X: Array, draw: Draw) -> Choice:
     """Pick the cheapest of those whose kernel matrices are about as good as the best."""
     kept, others = _split(ask, X.shape[0], max(2, min(method.sample, X.shape[0] // 4)))
     options, asked = method.candidates or contenders(ask.n_inputs), replace(ask, X=X[others])
-    rows, most = _all_drawn(options, method.budget, kernel, asked, X[kept])
+    rows, most = _all_drawn(draw, options, method.budget, kernel, asked, X[kept])
     rows = _measured(rows, most, X[kept], kernel)
     measured = [row for row in rows if row[0].error is not None]
     best = _cheapest(measured, [_told(row[0].error) for row in measured], AS_GOOD)
@@ -368,10 +371,12 @@ def _reason(best: Candidate, rows: list[Row], m: int) -> str:
 # --- by targets ----------------------------------------------------------------------------------
 
 
-def _by_targets(method: Auto, kernel: Kernel, ask: Request, X: Array, targets: Targets) -> Choice:
-    """Pick the cheapest of those from which about as little error is foretold as from the best.
+def _by_targets(
+    method: Auto, kernel: Kernel, ask: Request, X: Array, draw: Draw, targets: Targets
+) -> Choice:
+    """Pick the cheapest of those whose extrapolated error is about the least.
 
-    All are drawn no wider than the rows can judge; only the one that is kept at the whole width.
+    All are drawn no wider than the rows allow; only the one that is kept at the whole width.
     """
     kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
     options = method.candidates or (*contenders(ask.n_inputs), CENTRES)
@@ -379,23 +384,23 @@ def _by_targets(method: Auto, kernel: Kernel, ask: Request, X: Array, targets: T
     width = ask.n_features if whole else int(NARROWED * ask.n_features)
     some = kept[:: max(1, len(kept) // method.sample)]
     asked = replace(ask, X=X[others], n_features=width)
-    rows, most = _all_drawn(options, method.budget, kernel, asked, X[some])
+    rows, most = _all_drawn(draw, options, method.budget, kernel, asked, X[some])
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     about = X[kept], targets.take(kept)
     rows = [(_judged(c, phi, *about), phi) if c in finalists else (c, phi) for c, phi in rows]
-    judged = [row for row in rows if row[0].foretold is not None]
-    errors = [row[0].foretold for row in judged if row[0].foretold is not None]
-    best, phi = _cheapest(judged, errors, FORETOLD_AS_GOOD)
+    judged = [row for row in rows if row[0].extrapolated is not None]
+    errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
+    best, phi = _cheapest(judged, errors, EXTRAPOLATED_AS_GOOD)
     if not whole:
         wide = replace(ask, n_features=width_of(best.method, ask.n_features))
-        phi = draw_map(best.method, kernel, wide)
-    reason = _foretold_reason(best, rows, len(kept), targets.n_rows)
+        phi = draw(best.method, kernel, wide)
+    reason = _reason_by_targets(best, rows, len(kept), targets.n_rows)
     return _choice((best, phi), rows, reason)
 
 
 def _judged(c: Candidate, phi: FeatureMap, X: Array, targets: Targets) -> Candidate:
     found = judge(phi, X, targets)
-    return replace(c, foretold=found.error, penalty=found.penalty)
+    return replace(c, extrapolated=found.error, penalty=found.penalty)
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
@@ -415,15 +420,15 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
 
 
-def _foretold_reason(best: Candidate, rows: list[Row], m: int, n: int) -> str:
-    judged = [c for c, _ in rows if c.foretold is not None and c is not best]
-    others = ", ".join(f"{c.method} {c.foretold:.3g}" for c in judged)
-    rest = ", ".join(f"{c.method}" for c, _ in rows if c.foretold is None)
+def _reason_by_targets(best: Candidate, rows: list[Row], m: int, n: int) -> str:
+    judged = [c for c, _ in rows if c.extrapolated is not None and c is not best]
+    others = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in judged)
+    rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
     return (
-        f"{best.method}: mean squared error {best.foretold:.3g} of a fit to {n:,} rows, foretold "
-        f"from leave-one-out errors of {m:,}"
+        f"{best.method}: mean squared error {best.extrapolated:.3g} of a fit to {n:,} rows, "
+        f"extrapolated from leave-one-out errors of {m:,}"
         + (f", against {others}; the cheapest within 2 % of the least" if others else "")
-        + (f". Not asked, for their cost or kernel matrix: {rest}." if rest else ".")
+        + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
     )
 
 

@@ -6,7 +6,7 @@ from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
@@ -17,6 +17,7 @@ from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
+from bochner.features.sketch.powers import MOST_EXACT, Expanded
 from bochner.kernels import Kernel
 
 #: Names that stand for methods wherever a method is asked for.
@@ -39,7 +40,7 @@ def as_method(method: Method | str) -> Method:
     found = NAMED.get(method) if isinstance(method, str) else method
     if not isinstance(found, Method):
         raise InvalidInput(
-            "method must be a value such as Fourier(Orthogonal()) or Nystrom(Pivoted()), or one "
+            "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
             f"of {', '.join(map(repr, NAMED))}; got {method!r}."
         )
     return found
@@ -78,3 +79,27 @@ def _request(
         raise InvalidInput("draw: pass X (rows of data) or n_inputs (their number of columns).")
     n_inputs = integer(n_inputs, "draw", "n_inputs", 1)
     return Request(n_inputs, int(n_features), seed_of(random_state), X=X)
+
+
+def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
+    """Return all features of a kernel with finitely many.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If it has infinitely many, or more than 2²⁰.
+    """
+    try:
+        phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
+    except UnsupportedKernel as refused:
+        raise UnsupportedKernel(
+            f"{kernel!r} has no finite features of its own, as Linear, Constant, Polynomial, "
+            "FourierSeries, Polynomials and sums, products and powers of such have."
+        ) from refused
+    except InvalidInput:
+        phi = None
+    if phi is None or phi.n_features > MOST_EXACT or not phi.below_kernel:
+        raise UnsupportedKernel(
+            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} features of its own."
+        )
+    return phi

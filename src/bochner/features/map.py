@@ -1,16 +1,9 @@
-"""float32 rows far from the origin, for maps that multiply rows by frequencies.
-
-An angle ω·x is rounded in proportion to |ω| |x|: rows 10⁶ from the origin, of spread one, have
-angles that are off by a tenth in float32, whatever their differences are. A kernel of x − y knows
-no origin; but a shift of the origin would have to be chosen from rows, and maps of equal seeds
-drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
-their features rounded. Which rows these are depends on each row alone.
-"""
+"""Feature maps: values that turn rows into columns, their combinations, and rows far away."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +17,7 @@ from bochner._core.arrays import (
     moved,
     precision,
     taken,
+    to_numpy,
 )
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
@@ -38,6 +32,170 @@ from bochner.kernels import (
     SkewedChi2,
     Warped,
 )
+
+
+class FeatureMap(ABC):
+    """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` gives Z with Z @ Z.T ≈ K.
+
+    A frozen value drawn from a kernel by :func:`bochner.draw`. It holds all that it needs, knows
+    no data afterwards, and the same rows give the same features for any block size.
+    """
+
+    kernel: Kernel
+
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int:
+        """Columns d that X must have."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Columns D of φ(X)."""
+
+    @property
+    def below_kernel(self) -> bool:
+        """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error.
+
+        False unless a map says so: errors of random features, and of quadrature, have both signs.
+        """
+        return False
+
+    @property
+    def reach(self) -> float:
+        """Radians that features turn along a step of length one; 0 where rows are not turned so."""
+        return 0.0
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
+
+        Not so below the kernel, nor where a series is cut, an integral is a sum, or rows are
+        projected: more features of the kind do not mend that. Of a map made of maps: whether all
+        are, or are below their kernels.
+        """
+        parts = parts_of(self)
+        return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
+
+        The error of a map has two parts. The noise of features that are drawn at random falls like
+        1/√D and averages over rows. The bias stays, however many features of the kind there are:
+        what a series that is cut leaves out, what landmarks do not explain. Where the mean K̃ of
+        Z Zᵀ over draws is below K,
+
+            K − K̃ ⪰ 0,   ‖K − K̃‖_F ≤ Σ e(x_i),   K ⪯ K̃ + (Σ e) I.
+
+        Zero for unbiased maps. Not known of quadrature, of projections, and of products of such.
+        """
+        if self.below_kernel:
+            Z = to_numpy(self.features(X))
+            return rest_of_diagonal(self.kernel, X, (Z * Z).sum(axis=1))
+        return np.zeros(X.shape[0]) if self.unbiased else None
+
+    @abstractmethod
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return φ of checked rows: floating point, two-dimensional, d columns."""
+
+    def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        """Return Z = φ(X), (n, D), in the array library and precision of X.
+
+        Parameters
+        ----------
+        X : (n, d)
+            NumPy array, torch tensor or any array of the standard; SciPy CSR where the first
+            step is a projection. float32 stays float32; other real types become float64.
+
+        Raises
+        ------
+        InvalidInput
+            If X is not two-dimensional, has another number of columns, or is not real.
+        """
+        who = type(self).__name__
+        X = as_matrix(X, who)
+        if X.shape[1] != self.n_inputs:
+            raise InvalidInput(
+                f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
+                f"got {X.shape[1]}."
+            )
+        return self.features(X)
+
+
+class Wrapped(FeatureMap):
+    """A map made of one other: as wide, of as many columns, and below its kernel where that is."""
+
+    inner: FeatureMap
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inner.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inner.n_features
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.inner.below_kernel
+
+
+#: Shares of k(x, x) up to here are rounding of what was subtracted.
+ROUNDING = 1e-12
+
+
+def rest_of_diagonal(kernel: Kernel, X: Array, held: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Return k(x, x) − held, zero where that is rounding."""
+    whole = to_numpy(kernel.diag(X))
+    rest = whole - held
+    return np.where(rest > ROUNDING * whole, rest, 0.0)
+
+
+def parts_of(phi: Any) -> list[FeatureMap]:
+    """Return the maps that a map is made of."""
+    values = [getattr(phi, f.name) for f in fields(phi)] if is_dataclass(phi) else []
+    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
+    return [v for v in flat if isinstance(v, FeatureMap)]
+
+
+def in_double(X: Array) -> tuple[Any, Array]:
+    """Return the functions of X's library, and X in float64."""
+    xp = array_namespace(X)
+    return xp, xp.astype(X, xp.float64, copy=False)
+
+
+def left_over(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Return e(x) = k(x, x) − |φ(x)|² of a map below its kernel, in float64, never below zero."""
+    X = X if is_sparse(X) else in_double(X)[1]
+    Z = phi(X)
+    xp = array_namespace(Z)
+    e = phi.kernel.diag(X) - xp.sum(Z * Z, axis=1)
+    return xp.maximum(e, xp.zeros_like(e))
+
+
+def same_arrays(a: Any, b: Any) -> bool:
+    """Whether two maps are of one kind and hold equal values, so that their features are equal."""
+    if type(a) is not type(b):
+        return False
+    pairs = ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.name != "kernel")
+    return all(_same(x, y) for x, y in pairs)
+
+
+def _same(x: Any, y: Any) -> bool:
+    if isinstance(x, FeatureMap):
+        return isinstance(y, FeatureMap) and same_arrays(x, y)
+    if isinstance(x, tuple):
+        return len(x) == len(y) and all(_same(u, v) for u, v in zip(x, y, strict=True))
+    return bool(np.array_equal(x, y))
+
+
+# --- float32 rows far from the origin ------------------------------------------------------------
+#
+# An angle ω·x is rounded in proportion to |ω| |x|: rows 10⁶ from the origin, of spread one, have
+# angles that are off by a tenth in float32, whatever their differences are. A kernel of x − y knows
+# no origin; but a shift of the origin would have to be chosen from rows, and maps of equal seeds
+# drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
+# their features rounded. Which rows these are depends on each row alone.
 
 #: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
 FAR = 1024.0
@@ -98,82 +256,7 @@ def _chosen(X: Array, far: Array, features: Callable[[Array], Array]) -> Array:
     return xp.where(far[:, None], precise, features(X))
 
 
-# --- Feature maps: values that turn rows into columns, and their combinations --------------------
-
-
-class FeatureMap(ABC):
-    """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` gives Z with Z @ Z.T ≈ K.
-
-    A frozen value drawn from a kernel by :func:`bochner.draw`. It holds all that it needs, knows
-    no data afterwards, and the same rows give the same features for any block size.
-    """
-
-    kernel: Kernel
-
-    @property
-    @abstractmethod
-    def n_inputs(self) -> int:
-        """Columns d that X must have."""
-
-    @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """Columns D of φ(X)."""
-
-    @property
-    @abstractmethod
-    def below_kernel(self) -> bool:
-        """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error."""
-
-    @property
-    def reach(self) -> float:
-        """Radians that features turn along a step of length one; 0 where rows are not turned so."""
-        return 0.0
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
-
-        Not so below the kernel, nor where a series is cut, an integral is a sum, or rows are
-        projected: more features of the kind do not mend that. Of a map made of maps: whether all
-        are, or are below their kernels.
-        """
-        parts = parts_of(self)
-        return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
-
-    @abstractmethod
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return φ of checked rows: floating point, two-dimensional, d columns."""
-
-    def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return Z = φ(X), (n, D), in the array library and precision of X.
-
-        Parameters
-        ----------
-        X : (n, d)
-            NumPy array, torch tensor or any array of the standard; SciPy CSR where the first
-            step is a projection. float32 stays float32; other real types become float64.
-
-        Raises
-        ------
-        InvalidInput
-            If X is not two-dimensional, has another number of columns, or is not real.
-        """
-        who = type(self).__name__
-        X = as_matrix(X, who)
-        if X.shape[1] != self.n_inputs:
-            raise InvalidInput(
-                f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
-                f"got {X.shape[1]}."
-            )
-        return self.features(X)
-
-
-def parts_of(phi: Any) -> list[FeatureMap]:
-    """Return the maps that a map is made of."""
-    values = [getattr(phi, f.name) for f in fields(phi)] if is_dataclass(phi) else []
-    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
-    return [v for v in flat if isinstance(v, FeatureMap)]
+# --- Maps of maps --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +304,7 @@ class LinearMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledMap(FeatureMap):
+class ScaledMap(Wrapped):
     """√c φ: features of c·k."""
 
     kernel: Kernel
@@ -229,23 +312,15 @@ class ScaledMap(FeatureMap):
     inner: FeatureMap
 
     @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
-    @property
     def reach(self) -> float:
         return self.inner.reach
 
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.scale**0.5 * self.inner.features(X)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        inner = self.inner.left_out(X)
+        return None if inner is None else self.scale * inner
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +349,11 @@ class Concatenate(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         columns = [part.features(X) for part in self.parts]
         return array_namespace(columns[0]).concat(columns, axis=1)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        parts = [part.left_out(X) for part in self.parts]
+        known = [part for part in parts if part is not None]
+        return np.sum(known, axis=0) if len(known) == len(parts) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +387,7 @@ class TensorProduct(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class OnInputs(FeatureMap):
+class OnInputs(Wrapped):
     """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
     kernel: Kernel
@@ -318,21 +398,16 @@ class OnInputs(FeatureMap):
     def n_inputs(self) -> int:
         return self.inputs
 
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
     @cached_property
     def reach(self) -> float:
         return self.inner.reach * _stretch(self.kernel)
 
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         turned = lambda X: self.inner.features(inner_inputs(self.kernel, X))
         return with_far_rows(X, self.reach, turned)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        return self.inner.left_out(inner_inputs(self.kernel, X))
 
 
 def _stretch(kernel: Kernel) -> float:
@@ -342,87 +417,26 @@ def _stretch(kernel: Kernel) -> float:
     return 1.0 if isinstance(kernel, Columns) else 0.0
 
 
-@singledispatch
 def inner_inputs(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
     """Return rows as the kernel within a kernel of transformed inputs sees them."""
+    match kernel:
+        case Columns():
+            return kernel.take(X)
+        case Mahalanobis() | Bilinear():
+            return kernel.turn(X)
+        case Warped():
+            return kernel.warp(X)
+        case SkewedChi2():
+            return kernel.logs(X)
     raise NotImplementedError(kernel)
 
 
-@inner_inputs.register
-def _(kernel: Columns, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
-    return kernel.take(X)
-
-
-@inner_inputs.register
-def _(kernel: Mahalanobis | Bilinear, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
-    return kernel.turn(X)
-
-
-@inner_inputs.register
-def _(kernel: Warped, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
-    return kernel.warp(X)
-
-
-@inner_inputs.register
-def _(kernel: SkewedChi2, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
-    return kernel.logs(X)
-
-
-def in_double(X: Array) -> tuple[Any, Array]:
-    """Return the functions of X's library, and X in float64."""
-    xp = array_namespace(X)
-    return xp, xp.astype(X, xp.float64, copy=False)
-
-
-def left_over(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """Return e(x) = k(x, x) − |φ(x)|² of a map below its kernel, in float64, never below zero."""
-    X = X if is_sparse(X) else in_double(X)[1]
-    Z = phi(X)
-    xp = array_namespace(Z)
-    e = phi.kernel.diag(X) - xp.sum(Z * Z, axis=1)
-    return xp.maximum(e, xp.zeros_like(e))
-
-
-def same_arrays(a: Any, b: Any) -> bool:
-    """Whether two maps are of one kind and hold equal values, so that their features are equal."""
-    if type(a) is not type(b):
-        return False
-    pairs = ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.name != "kernel")
-    return all(_same(x, y) for x, y in pairs)
-
-
-def _same(x: Any, y: Any) -> bool:
-    if isinstance(x, FeatureMap):
-        return isinstance(y, FeatureMap) and same_arrays(x, y)
-    if isinstance(x, tuple):
-        return len(x) == len(y) and all(_same(u, v) for u, v in zip(x, y, strict=True))
-    return bool(np.array_equal(x, y))
-
-
-# --- Maps made of maps: rows multiplied by a function, and products too wide to be written out ---
-
-#: Rows that are sketched together: they stay in a core's own cache.
-BLOCK = 512
-
-
 @dataclass(frozen=True, eq=False)
-class ModulatedMap(FeatureMap):
+class ModulatedMap(Wrapped):
     """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
 
     kernel: Modulated | Normalised
     inner: FeatureMap
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if not isinstance(self.kernel, Normalised):
@@ -439,21 +453,16 @@ def _rounded(Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> Float[Array, "n 
     return xp.astype(Z, xp.float32 if single else xp.float64, copy=False)
 
 
+#: Rows that are sketched together: they stay in a core's own cache.
+BLOCK = 512
+
+
 @dataclass(frozen=True, eq=False)
 class SketchedProduct(FeatureMap):
     """D random numbers of φ₁(x) ⊗ φ₂(x): a product of kernels at any width.
 
     z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with H the Hadamard matrix of
     signs, random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
-
-    Attributes
-    ----------
-    left, right : FeatureMap
-        φ₁ and φ₂, padded with zeros to a power of two.
-    signs : (D₁,) and (D₂,) int8
-        s₁ and s₂.
-    rows : (2, D) int64
-        i and j. Each walks through all rows before it repeats one.
 
     Notes
     -----
@@ -464,11 +473,11 @@ class SketchedProduct(FeatureMap):
     """
 
     kernel: Kernel
-    left: FeatureMap
-    right: FeatureMap
-    left_signs: Float[Array, " D1"]
-    right_signs: Float[Array, " D2"]
-    rows: Float[Array, "2 D"]
+    left: FeatureMap  # φ₁, padded with zeros to a power of two
+    right: FeatureMap  # φ₂, as well
+    left_signs: Float[Array, " D1"]  # s₁, int8
+    right_signs: Float[Array, " D2"]  # s₂
+    rows: Float[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
 
     @property
     def n_inputs(self) -> int:
@@ -477,8 +486,6 @@ class SketchedProduct(FeatureMap):
     @property
     def n_features(self) -> int:
         return self.rows.shape[1]
-
-    below_kernel = False  # unbiased, so errors have both signs
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         left, right = self.left.features(X), self.right.features(X)

@@ -1,4 +1,4 @@
-"""Methods: values that say how features are made."""
+"""Methods: values that say how features are made; and requests: what a map is asked to be."""
 
 from abc import ABC
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
@@ -8,9 +8,10 @@ import numpy as np
 
 from bochner._core.random import stream
 from bochner._core.shapes import Array
+from bochner.errors import InvalidInput
 
 
-class Method(ABC):  # noqa: B024  what a method does is a rule of the table
+class Method(ABC):  # noqa: B024  what a method draws is a row of the table in `rules`
     """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
 
     A frozen value; ``str`` leaves out what is at its default.
@@ -27,6 +28,11 @@ class Method(ABC):  # noqa: B024  what a method does is a rule of the table
         less, or find out for themselves how many features serve.
         """
         return n_features * (1 + n_columns)
+
+    @property
+    def granularity(self) -> int:
+        """The number that the width of a map of this method is a multiple of."""
+        return 1
 
 
 def _brief(value: Any) -> str:
@@ -47,18 +53,15 @@ def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-# --- What a map is asked to be, and the random streams of its parts ------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a map is asked to be: inputs d, width D, the seed's path, and rows if there are any."""
+    """What a map is asked to be, and the random streams of its parts."""
 
-    n_inputs: int
-    n_features: int
+    n_inputs: int  # d
+    n_features: int  # D
     seed: int
-    path: tuple[str, ...] = ()
-    X: Array | None = None
+    path: tuple[str, ...] = ()  # of the part of the kernel that is drawn
+    X: Array | None = None  # rows of data, if there are any
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Return the generator of this part of the kernel."""
@@ -67,3 +70,9 @@ class Request:
     def part(self, name: str, n_features: int) -> "Request":
         """Return the request for a part of the kernel: its own width and stream."""
         return replace(self, n_features=n_features, path=(*self.path, name))
+
+    def rows(self, who: str, what: str) -> Array:
+        """Return the rows, or say what the method takes from them."""
+        if self.X is None or self.X.shape[0] == 0:
+            raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
+        return self.X

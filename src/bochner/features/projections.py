@@ -1,22 +1,24 @@
 """What the deterministic maps need of rows: mean and covariance in one pass, a box, a few rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from bochner._core.arrays import dense, is_numpy, moved
 from bochner._core.blas import add_gram, mirror, product
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import check_fields, counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, left_over, with_far_rows
+from bochner.features.map import FeatureMap, Wrapped, left_over, with_far_rows
 from bochner.features.method import Method, Request
-from bochner.features.rules import draw_map
 from bochner.features.widths import is_stationary
 from bochner.kernels import Columns, CoordinateWise, Kernel, Power, Product, Scaled, Stationary, Sum
+
+#: ``draw_map`` of the rules: the map of a kernel by a method.
+Draw = Callable[[Method, Kernel, Request], FeatureMap]
 
 #: Cells of a block of rows that is made dense, in float64.
 CELLS = 1 << 22
@@ -26,13 +28,6 @@ MOST_COLUMNS = 2048
 
 #: Numbers up to this can be squared and summed.
 LARGEST = 1e150
-
-
-def required_rows(ask: Request, who: str, what: str) -> Array:
-    """Return the rows of the request, or say what the method wants them for."""
-    if ask.X is None or ask.X.shape[0] == 0:
-        raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
-    return ask.X
 
 
 def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
@@ -154,11 +149,11 @@ class Compressed(Method):
                 "Compressed: method must be a value such as HermiteMercer() or Nystrom(); got "
                 f"{self.method!r}."
             )
-        object.__setattr__(self, "width", integer(self.width, "Compressed", "width", least=1))
+        check_fields(self, width=counted)
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedMap(FeatureMap):
+class CompressedMap(Wrapped):
     """φ(x) = Vᵀ φ′(x)."""
 
     kernel: Kernel
@@ -167,16 +162,8 @@ class CompressedMap(FeatureMap):
     directions: Float[Array, "D' D"]
 
     @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
     def n_features(self) -> int:
         return self.directions.shape[1]
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
 
     @cached_property
     def _rounded(self) -> dict[np.dtype, Array]:
@@ -193,10 +180,10 @@ class CompressedMap(FeatureMap):
         return left_over(self, X)
 
 
-@draw_map.register
-def _(method: Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
-    X = required_rows(ask, "Compressed", "its directions")
-    inner = draw_map(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
+def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
+    """Draw the wider map, and the directions that carry most of it on the rows."""
+    X = ask.rows("Compressed", "its directions")
+    inner = draw(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
     if inner.n_features <= ask.n_features:
         return inner
     _, axes = principal_axes(gram(inner, X))
@@ -257,13 +244,11 @@ class Projected(Method):
                 "Projected: method must be a value such as Fourier() or MercerHarmonic(); got "
                 f"{self.method!r}."
             )
-        least = integer(self.n_components, "Projected", "n_components", least=1)
-        object.__setattr__(self, "n_components", least)
-        one_of(self.how, "Projected", "how", ("pca", "jl"))
+        check_fields(self, n_components=counted, how=word("pca", "jl"))
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedMap(FeatureMap):
+class ProjectedMap(Wrapped):
     """φ(x) = φ′(Px)."""
 
     kernel: Kernel
@@ -276,18 +261,11 @@ class ProjectedMap(FeatureMap):
     def n_inputs(self) -> int:
         return self.projection.shape[0]
 
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
     @cached_property
     def reach(self) -> float:
         return self.inner.reach * float(np.linalg.norm(self.projection, 2))
 
-    # The kernel of projected rows is another: only where nothing is lost, and not then.
-    below_kernel = False
-
-    unbiased = False  # the kernel of projected rows is another
+    below_kernel = unbiased = False  # the kernel of projected rows is another
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))
@@ -297,26 +275,16 @@ class ProjectedMap(FeatureMap):
 # --- The kernel of projected rows ---------------------------------------------------------------
 
 
-@singledispatch
 def rotatable(kernel: Kernel) -> bool:
     """Whether the kernel is one of distances or inner products, as far as its structure tells."""
-    lengthscale = getattr(kernel, "lengthscale", None)
-    return not isinstance(lengthscale, tuple)
-
-
-@rotatable.register
-def _(kernel: CoordinateWise | Columns) -> bool:
-    return False
-
-
-@rotatable.register
-def _(kernel: Scaled | Power) -> bool:
-    return rotatable(kernel.kernel)
-
-
-@rotatable.register
-def _(kernel: Sum | Product) -> bool:
-    return rotatable(kernel.left) and rotatable(kernel.right)
+    match kernel:
+        case CoordinateWise() | Columns():
+            return False
+        case Scaled() | Power():
+            return rotatable(kernel.kernel)
+        case Sum() | Product():
+            return rotatable(kernel.left) and rotatable(kernel.right)
+    return not isinstance(getattr(kernel, "lengthscale", None), tuple)
 
 
 def in_unit_lengthscales(kernel: Kernel, d: int) -> tuple[Kernel, Float[Array, " d"]]:
@@ -334,8 +302,8 @@ def in_unit_lengthscales(kernel: Kernel, d: int) -> tuple[Kernel, Float[Array, "
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-@draw_map.register
-def _(method: Projected, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:
+    """Draw features of combinations of the columns, and measure what they distort."""
     plain, scales = in_unit_lengthscales(kernel, ask.n_inputs)
     if not rotatable(plain):
         raise UnsupportedKernel(
@@ -345,7 +313,7 @@ def _(method: Projected, kernel: Kernel, ask: Request) -> FeatureMap:
         )
     P = _projection(method, plain, scales, ask)
     X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
-    inner = draw_map(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
+    inner = draw(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
     return ProjectedMap(kernel, inner, P, _distortion(kernel, plain, P, ask))
 
 
@@ -356,7 +324,7 @@ def _projection(
     if method.how == "jl":
         P = ask.stream("projection").standard_normal((ask.n_inputs, size)) / size**0.5
         return scales[:, None] * P
-    X = required_rows(ask, 'Projected(how="pca")', "principal axes")
+    X = ask.rows('Projected(how="pca")', "principal axes")
     axes = axes_of_rows(X, scales, is_stationary(kernel), size)
     return np.ascontiguousarray(scales[:, None] * axes)
 

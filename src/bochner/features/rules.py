@@ -10,13 +10,23 @@ that can.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce, singledispatch
+from functools import reduce
 from math import prod
+from types import UnionType
+from typing import Any
 
 import numpy as np
 
 from bochner._core.checks import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.auto import Auto, Choice, best_candidate
+from bochner.features.fourier.fourier import Fourier, draw_on_logarithms, draw_stationary
+from bochner.features.fourier.histogram import (
+    HistogramSampling,
+    draw_random_logarithms,
+    draw_sampled_spectrum,
+)
+from bochner.features.judging import Targets
 from bochner.features.map import (
     Concatenate,
     ConstantMap,
@@ -29,61 +39,158 @@ from bochner.features.map import (
     inner_inputs,
     sketched,
 )
+from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
+from bochner.features.mercer.hermite import HermiteMercer, draw_columnwise, draw_hermite
+from bochner.features.mercer.products import (
+    Explicit,
+    LaplacianEigenfunctions,
+    draw_basis,
+    draw_brownian,
+    draw_sines,
+)
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Nystrom, nystrom_map
+from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
+from bochner.features.projections import Compressed, Projected, draw_compressed, draw_projected
+from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
+from bochner.features.random.networks import (
+    NeuralTangentFeatures,
+    ReLU,
+    Sign,
+    draw_layers,
+    draw_rectified,
+    draw_signs,
+)
+from bochner.features.random.positive import Positive, draw_positive
+from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
+from bochner.features.sketch.polysketch import PolySketch, draw_polysketch
+from bochner.features.sketch.powers import Expanded, draw_monomials
+from bochner.features.sketch.tensorsketch import TensorSketch, draw_tensorsketch
 from bochner.features.widths import (
     even_factor_widths,
     exact_width,
     expansion,
     factor_widths,
+    is_stationary,
     series,
     shares,
     wide_factor_widths,
 )
 from bochner.kernels import (
+    NNGP,
+    Additive,
+    Angular,
+    ArcCosine,
+    Basis,
     Bilinear,
+    Brownian,
+    BrownianBridge,
     Columns,
     Constant,
+    DotExponential,
     Exp,
+    Gaussian,
     Kernel,
     Linear,
     Mahalanobis,
     Modulated,
+    NeuralTangent,
     Normalised,
     Power,
     Product,
     Scaled,
+    SkewedChi2,
+    Stationary,
     Sum,
     Warped,
 )
 
+Rule = Callable[[Any, Any, Request], FeatureMap]
+Serves = type[Kernel] | UnionType | Callable[[Kernel], bool]
 
-@singledispatch
+
+def _stationary(kernel: Kernel) -> bool:
+    return isinstance(kernel, Stationary | Product | Power | Exp) and is_stationary(kernel)
+
+
+#: Every leaf rule: a method, the kernels that it serves whole, and what draws the map. The first
+#: row that fits is taken. A drawing function may still refuse a kernel, with UnsupportedKernel,
+#: for what only its mathematics tell.
+LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
+    # frequencies
+    (Fourier, SkewedChi2, draw_on_logarithms),
+    (Fourier, _stationary, draw_stationary),
+    (Positive, DotExponential | Gaussian, draw_positive),
+    (HistogramSampling, SkewedChi2, draw_random_logarithms),
+    (HistogramSampling, Additive, draw_sampled_spectrum),
+    # random directions
+    (Sign, Angular, draw_signs),
+    (ReLU, ArcCosine, draw_rectified),  # of the same order
+    (NeuralTangentFeatures, NeuralTangent | NNGP, draw_layers),
+    (Gegenbauer, Kernel, draw_gegenbauer),  # rotation-invariant
+    # terms of the kernel's own expansion
+    (MercerHarmonic, Kernel, draw_harmonics),  # rotation-invariant
+    (HermiteMercer, Gaussian, draw_hermite),
+    (HermiteMercer, Kernel, draw_columnwise),  # products of kernels of one column each
+    (LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian),
+    (LaplacianEigenfunctions, Kernel, draw_sines),  # stationary, with a spectral density
+    (Explicit, Basis, draw_basis),
+    # powers of ⟨x, y⟩: kernels with a power series, and the Gaussian
+    (Maclaurin, Kernel, draw_maclaurin),
+    (TensorSketch, Kernel, draw_tensorsketch),
+    (PolySketch, Kernel, draw_polysketch),
+    (Expanded, Kernel, draw_monomials),  # whose series ends
+)
+
+#: What the refusal of another kernel says.
+REQUIRES: dict[type[Method], str] = {
+    Fourier: "a kernel of x − y, or sums and products of such with Linear() and Constant(); got "
+    "{}. Nystrom(...) serves every kernel.",
+    Positive: "a DotExponential or Gaussian kernel; got {}. PolySketch(...) serves other kernels "
+    "of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all.",
+    HistogramSampling: "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...), or "
+    "sums and products of such; got {}. Nystrom(...) serves every kernel.",
+    Sign: "Angular(); got {}. ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel.",
+    ReLU: "ArcCosine(order); got {}. Sign() serves Angular(), Nystrom(...) every kernel.",
+    NeuralTangentFeatures: "NeuralTangent(depth) or NNGP(depth); got {}. ReLU(order) serves "
+    "ArcCosine(order), Nystrom(...) every kernel.",
+    Explicit: "a kernel with finitely many features of its own: FourierSeries, Polynomials, "
+    "Linear, Constant, or sums and products of such; got {}. Nystrom(...) serves every kernel.",
+}
+
+
+def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw the map of a kernel that ``method`` serves whole; raise UnsupportedKernel for others."""
+    for owner, serves, draw in LEAF_RULES:
+        if isinstance(method, owner) and (
+            isinstance(kernel, serves) if isinstance(serves, type | UnionType) else serves(kernel)
+        ):
+            return draw(method, kernel, ask)
+    text = REQUIRES.get(
+        type(method), "a kernel that it has a rule for; got {}. Nystrom() serves all."
+    )
+    raise UnsupportedKernel(f"{type(method).__name__} requires " + text.format(repr(kernel)))
+
+
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of ``kernel`` by ``method``: by its leaf rule, of the whole or of its parts.
+    """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts.
 
-    A method that builds on other methods registers here, one that makes features in `leaf_map`.
+    Methods that take any kernel as it is come first: landmarks, and methods made of methods.
     """
+    match method:
+        case Nystrom():
+            return draw_nystrom(method, kernel, ask)
+        case Compressed():
+            return draw_compressed(method, kernel, ask, draw_map)
+        case Projected():
+            return draw_projected(method, kernel, ask, draw_map)
+        case Auto():
+            return choose(method, kernel, ask).map
     return by_parts(method, kernel, ask)
 
 
-@singledispatch
-def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of a kernel that ``method`` serves whole; raise UnsupportedKernel for others."""
-    raise InvalidInput(
-        f"draw: method must be Fourier(...), Nystrom(...) or Auto(...); got {method!r}."
-    )
-
-
-@draw_map.register
-def _(method: Nystrom, kernel: Kernel, ask: Request) -> FeatureMap:
-    phi = nystrom_map(method, kernel, ask.X, ask.n_features, ask.stream("landmarks"))
-    if phi.n_inputs != ask.n_inputs:
-        raise InvalidInput(
-            f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
-            f"{phi.n_inputs}."
-        )
-    return phi
+def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
+    """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
+    return best_candidate(method, kernel, ask, draw_map, targets)
 
 
 def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -115,57 +222,40 @@ def _require_room(method: Method, ask: Request) -> None:
 # --- One rule for each way to build a kernel ----------------------------------------------------
 
 
-@singledispatch
 def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     """Draw the map of a kernel from maps of its parts; None if it has no parts."""
+    match kernel:
+        case Constant():
+            return ConstantMap(kernel, kernel.value, ask.n_inputs)
+        case Linear():
+            return LinearMap(kernel, ask.n_inputs)
+        case Bilinear():
+            return OnInputs(kernel, LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs)
+        case Basis():
+            return draw_basis(method, kernel, ask)
+        case Scaled():
+            return ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
+        case Modulated() | Normalised():
+            if isinstance(kernel, Normalised) and ask.X is not None:
+                ask = replace(ask, X=kernel.rows(ask.X))
+            return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
+        case Columns() | Mahalanobis() | Warped():
+            return _on_inputs(kernel, method, ask)
+        case Sum():
+            return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
+        case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
+            terms = {f"term{n}": term for n, term in enumerate(series(kernel, method, ask))}
+            return _added(kernel, terms, method, ask)
+        case Product() | Power():
+            return _multiplied(kernel, method, ask)
     return None
 
 
-@compose.register
-def _(kernel: Constant, method: Method, ask: Request) -> FeatureMap:
-    return ConstantMap(kernel, kernel.value, ask.n_inputs)
-
-
-@compose.register
-def _(kernel: Linear, method: Method, ask: Request) -> FeatureMap:
-    return LinearMap(kernel, ask.n_inputs)
-
-
-@compose.register
-def _(kernel: Scaled, method: Method, ask: Request) -> FeatureMap:
-    return ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
-
-
-@compose.register
-def _(kernel: Bilinear, method: Method, ask: Request) -> FeatureMap:
-    return OnInputs(kernel, LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs)
-
-
-@compose.register
-def _(kernel: Modulated | Normalised, method: Method, ask: Request) -> FeatureMap:
-    if isinstance(kernel, Normalised) and ask.X is not None:
-        ask = replace(ask, X=kernel.rows(ask.X))
-    return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
-
-
-@compose.register
-def _(kernel: Columns | Mahalanobis | Warped, method: Method, ask: Request) -> FeatureMap:
+def _on_inputs(kernel: Columns | Mahalanobis | Warped, method: Method, ask: Request) -> OnInputs:
     X = None if ask.X is None else inner_inputs(kernel, ask.X)
     like = inner_inputs(kernel, np.ones((1, ask.n_inputs))) if X is None else X
     inner = replace(ask, n_inputs=like.shape[1], X=X)
     return OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
-
-
-@compose.register
-def _(kernel: Sum, method: Method, ask: Request) -> FeatureMap:
-    return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
-
-
-@compose.register
-def _(kernel: Exp, method: Method, ask: Request) -> FeatureMap:
-    """exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D random features."""
-    terms = {f"term{n}": term for n, term in enumerate(series(kernel, method, ask))}
-    return _added(kernel, terms, method, ask)
 
 
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
@@ -176,37 +266,33 @@ def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Reques
     )
 
 
-@compose.register
-def _(kernel: Product, method: Method, ask: Request) -> FeatureMap:
-    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
-        left, right = ask.part("left", widths[0]), ask.part("right", widths[1])
-        return draw_map(method, kernel.left, left), draw_map(method, kernel.right, right)
-
-    if terms := expansion(kernel, ask):
-        return _added(kernel, terms, method, ask)
-    return _multiplied(kernel, (kernel.left, kernel.right), draw, method, ask)
-
-
-@compose.register
-def _(kernel: Power, method: Method, ask: Request) -> FeatureMap:
-    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
-        first = draw_map(method, kernel.kernel, ask.part("factor0", widths[0]))
-        if first.below_kernel:  # nothing random in it that could be taken twice for one number
-            return (first,) * len(widths)
-        others = (ask.part(f"factor{i}", D) for i, D in enumerate(widths[1:], start=1))
-        return (first, *(draw_map(method, kernel.kernel, part) for part in others))
-
-    if kernel.exponent == 1:
-        return draw_map(method, kernel.kernel, ask)
-    if terms := expansion(kernel, ask):
-        return _added(kernel, terms, method, ask)
-    return _multiplied(kernel, (kernel.kernel,) * kernel.exponent, draw, method, ask)
-
-
 Draw = Callable[[tuple[int, ...]], tuple[FeatureMap, ...]]
 
 
-def _multiplied(
+def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> FeatureMap:
+    if isinstance(kernel, Power) and kernel.exponent == 1:
+        return draw_map(method, kernel.kernel, ask)
+    if terms := expansion(kernel, ask):
+        return _added(kernel, terms, method, ask)
+    if isinstance(kernel, Product):
+        factors: tuple[Kernel, ...] = (kernel.left, kernel.right)
+    else:
+        factors = (kernel.kernel,) * kernel.exponent
+
+    def draw(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+        several = [f"factor{i}" for i in range(len(widths))]
+        names = ["left", "right"] if isinstance(kernel, Product) else several
+        parts = zip(factors, names, widths, strict=True)
+        maps = (draw_map(method, factor, ask.part(name, D)) for factor, name, D in parts)
+        first = next(maps)
+        if isinstance(kernel, Power) and first.below_kernel:
+            return (first,) * len(widths)  # nothing random in it that could be taken twice
+        return (first, *maps)
+
+    return _product(kernel, factors, draw, method, ask)
+
+
+def _product(
     kernel: Kernel, factors: tuple[Kernel, ...], draw: Draw, method: Method, ask: Request
 ) -> FeatureMap:
     """Return all products of the factors' features where they fit or must, else a sketch of them.

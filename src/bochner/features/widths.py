@@ -1,7 +1,6 @@
-"""What the rules ask of kernels and methods: stationary or not, exact widths, whole widths."""
+"""How the D features of a map are shared among the parts of its kernel."""
 
 import math
-from functools import singledispatch
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 from bochner.features.method import Method, Request
 from bochner.kernels import (
+    Basis,
     Bilinear,
     Columns,
     Constant,
@@ -26,82 +26,48 @@ from bochner.kernels import (
     Sum,
 )
 
-
-@singledispatch
-def is_stationary(kernel: Kernel) -> bool:
-    """Whether k depends on x − y alone, as far as its structure tells."""
-    return isinstance(kernel, Stationary | Constant)
-
-
-@is_stationary.register
-def _(kernel: Sum | Product) -> bool:
-    return is_stationary(kernel.left) and is_stationary(kernel.right)
-
-
-@is_stationary.register
-def _(kernel: Scaled | Columns | Mahalanobis | Normalised | Power | Exp) -> bool:
-    return is_stationary(kernel.kernel)
-
-
-@singledispatch
-def exact_width(kernel: Kernel, d: int) -> int | None:
-    """Return the width of the kernel's finite exact features, None if there are none."""
-    return None
-
-
-@exact_width.register
-def _(kernel: Constant, d: int) -> int | None:
-    return 1
-
-
-@exact_width.register
-def _(kernel: Linear, d: int) -> int | None:
-    return d
-
-
-@exact_width.register
-def _(kernel: Columns, d: int) -> int | None:
-    return exact_width(kernel.kernel, len(kernel.columns))
-
-
-@exact_width.register
-def _(kernel: Bilinear, d: int) -> int | None:
-    return kernel.root.shape[1]
-
-
-@exact_width.register
-def _(kernel: Power, d: int) -> int | None:
-    width = exact_width(kernel.kernel, d)
-    return None if width is None else width**kernel.exponent
-
-
-@exact_width.register
-def _(kernel: Scaled | Mahalanobis | Modulated | Normalised, d: int) -> int | None:
-    return exact_width(kernel.kernel, d)
-
-
-@exact_width.register
-def _(kernel: Sum | Product, d: int) -> int | None:
-    left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
-    if left is None or right is None:
-        return None
-    return left + right if isinstance(kernel, Sum) else left * right
-
-
-@singledispatch
-def granularity(method: Method) -> int:
-    """Return the number that the width of a map of this method is a multiple of."""
-    return 1
-
-
-# --- How the D features of a map are shared among the parts of its kernel ------------------------
-
 #: A product with exact factors is written out if that leaves the others so many features: measured,
 #: it is then up to twice as accurate as a sketch, whose noise grows with all norms.
 FEWEST = 4
 
 #: Features that a term of an expanded product should have at least, on average.
 WORTH = 16
+
+
+def is_stationary(kernel: Kernel) -> bool:
+    """Whether k depends on x − y alone, as far as its structure tells."""
+    match kernel:
+        case Sum() | Product():
+            return is_stationary(kernel.left) and is_stationary(kernel.right)
+        case Scaled() | Columns() | Mahalanobis() | Normalised() | Power() | Exp():
+            return is_stationary(kernel.kernel)
+    return isinstance(kernel, Stationary | Constant)
+
+
+def exact_width(kernel: Kernel, d: int) -> int | None:
+    """Return the width of the kernel's finite exact features, None if there are none."""
+    match kernel:
+        case Constant():
+            return 1
+        case Linear():
+            return d
+        case Bilinear():
+            return kernel.root.shape[1]
+        case Basis():
+            return int(np.count_nonzero(kernel.sizes)) ** d
+        case Columns():
+            return exact_width(kernel.kernel, len(kernel.columns))
+        case Scaled() | Mahalanobis() | Modulated() | Normalised():
+            return exact_width(kernel.kernel, d)
+        case Power():
+            width = exact_width(kernel.kernel, d)
+            return None if width is None else width**kernel.exponent
+        case Sum() | Product():
+            left, right = exact_width(kernel.left, d), exact_width(kernel.right, d)
+            if left is None or right is None:
+                return None
+            return left + right if isinstance(kernel, Sum) else left * right
+    return None
 
 
 def shares(
@@ -126,7 +92,7 @@ def shares(
 
 def _share(left: int, sizes: list[float], kernel: Kernel, method: Method) -> int:
     """Return the width of the first of those that are still to have theirs."""
-    step = granularity(method)
+    step = method.granularity
     if len(sizes) == 1:
         return whole(left, kernel, method)
     most = whole(left - step * (len(sizes) - 1), kernel, method)
@@ -154,7 +120,7 @@ def _own(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
 
 def series(kernel: Exp, method: Method, ask: Request) -> tuple[Kernel, ...]:
     """Return 1, k, k²/2, …, up to where the rest is below a tenth of 1/√D of the whole."""
-    most, allowed = ask.n_features // (4 * granularity(method)), 0.1 * ask.n_features**-0.5
+    most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
     left, own = _own(kernel, ask), _own(kernel.kernel, ask)
     whole, term, n = left.mean(), np.ones_like(left), 0
     left = left - term
@@ -236,14 +202,14 @@ def even_factor_widths(
     exact = [exact_width(factor, ask.n_inputs) for factor in factors]
     left = ask.n_features // math.prod(width or 1 for width in exact)
     root = int(max(left, 1) ** (1 / max(exact.count(None), 1)) + 1e-9)
-    step = granularity(method)
+    step = method.granularity
     rest = max(root - root % step, step)
     return tuple(rest if width is None else width for width in exact)
 
 
 def whole(width: int, kernel: Kernel, method: Method) -> int:
     """Return the largest width that the method can have within this one."""
-    step = granularity(method)
+    step = method.granularity
     if width < step:
         raise InvalidInput(
             f"{type(method).__name__}: too few features for {kernel!r}, whose exact parts leave "

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from bochner._core.arrays import array_namespace, device, in_float64, is_sparse, precision
-from bochner._core.checks import integers
+from bochner._core.checks import check_fields, integers
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -51,7 +51,7 @@ class Columns(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
-        object.__setattr__(self, "columns", integers(self.columns, "Columns", "columns"))
+        check_fields(self, columns=integers)
 
     def take(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
@@ -335,53 +335,29 @@ class Bilinear(Kernel):
         return distances.square_norms(self.turn(X))
 
 
-@singledispatch
 def norm_degree(kernel: Kernel) -> int | None:
     """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0, as far as the structure tells."""
+    match kernel:
+        case Homogeneous() | Zonal():
+            return kernel.degree
+        case Constant() | Normalised():
+            return 0
+        case Linear() | Bilinear():
+            return 1
+        case Polynomial():
+            return None if kernel.offset else kernel.degree
+        case Scaled():
+            return norm_degree(kernel.kernel)
+        case Power():
+            degree = norm_degree(kernel.kernel)
+            return None if degree is None else kernel.exponent * degree
+        case Product():
+            left, right = norm_degree(kernel.left), norm_degree(kernel.right)
+            return None if left is None or right is None else left + right
+        case Sum():
+            left, right = norm_degree(kernel.left), norm_degree(kernel.right)
+            return left if left == right else None
     return None
-
-
-@norm_degree.register
-def _(kernel: Homogeneous | Zonal) -> int | None:
-    return kernel.degree
-
-
-@norm_degree.register
-def _(kernel: Constant | Normalised) -> int | None:
-    return 0
-
-
-@norm_degree.register
-def _(kernel: Linear | Bilinear) -> int | None:
-    return 1
-
-
-@norm_degree.register
-def _(kernel: Polynomial) -> int | None:
-    return None if kernel.offset else kernel.degree
-
-
-@norm_degree.register
-def _(kernel: Scaled) -> int | None:
-    return norm_degree(kernel.kernel)
-
-
-@norm_degree.register
-def _(kernel: Power) -> int | None:
-    degree = norm_degree(kernel.kernel)
-    return None if degree is None else kernel.exponent * degree
-
-
-@norm_degree.register
-def _(kernel: Product) -> int | None:
-    left, right = norm_degree(kernel.left), norm_degree(kernel.right)
-    return None if left is None or right is None else left + right
-
-
-@norm_degree.register
-def _(kernel: Sum) -> int | None:
-    left, right = norm_degree(kernel.left), norm_degree(kernel.right)
-    return left if left == right else None
 
 
 def _exp(K: Array) -> Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from bochner._core.arrays import array_namespace, dense
-from bochner._core.checks import finite, nonnegative, positive, unpacked
+from bochner._core.checks import check_fields, finite, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
@@ -64,7 +64,7 @@ class FourierSeries(Basis):
 
     def __post_init__(self) -> None:
         _set_weights(self)
-        object.__setattr__(self, "period", positive(self.period, "FourierSeries", "period"))
+        check_fields(self, period=positive)
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -105,8 +105,7 @@ class Polynomials(Basis):
 
     def __post_init__(self) -> None:
         _set_weights(self)
-        for name in ("lower", "upper"):
-            object.__setattr__(self, name, finite(getattr(self, name), "Polynomials", name))
+        check_fields(self, lower=finite, upper=finite)
         if self.lower >= self.upper:
             raise InvalidInput(
                 f"Polynomials: lower must be below upper; got {self.lower} and {self.upper}."
@@ -141,7 +140,7 @@ class Brownian(Kernel):
     length: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", positive(self.length, "Brownian", "length"))
+        check_fields(self, length=positive)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return _over_columns(self.length, X, Y, array_namespace(X, Y).minimum)
@@ -167,7 +166,7 @@ class BrownianBridge(Kernel):
     length: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", positive(self.length, "BrownianBridge", "length"))
+        check_fields(self, length=positive)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)

@@ -10,7 +10,15 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import finite, integer, nonnegative, positive, sequence
+from bochner._core.checks import (
+    check_fields,
+    counted,
+    finite,
+    integer,
+    nonnegative,
+    positive,
+    sequence,
+)
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
@@ -82,11 +90,9 @@ class ExponentialSeries(PowerSeries):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive(self.scale, "ExponentialSeries", "scale"))
+        check_fields(self, scale=positive)
 
-    @property
-    def degree(self) -> int | None:
-        return None
+    degree = None
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
         return np.asarray(n) * math.log(self.scale)
@@ -115,9 +121,7 @@ class Binomial(PowerSeries):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "power", integer(self.power, "Binomial", "power"))
-        object.__setattr__(self, "offset", nonnegative(self.offset, "Binomial", "offset"))
-        object.__setattr__(self, "scale", positive(self.scale, "Binomial", "scale"))
+        check_fields(self, power=integer, offset=nonnegative, scale=positive)
 
     @property
     def degree(self) -> int | None:
@@ -164,7 +168,7 @@ class LogDerivatives(PowerSeries):
                 f"{self.function!r} of type {type(self.function).__name__}."
             )
         if self.degree is not None:
-            object.__setattr__(self, "degree", integer(self.degree, "LogDerivatives", "degree"))
+            check_fields(self, degree=integer)
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
         n = np.asarray(n)
@@ -310,9 +314,7 @@ class DotProductKernel(Kernel):
 class Linear(DotProductKernel):
     """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one."""
 
-    @property
-    def power_series(self) -> PowerSeries:
-        return Coefficients((0.0, 1.0))
+    power_series = Coefficients((0.0, 1.0))
 
     def profile(self, t: Array) -> Array:
         return t
@@ -338,9 +340,7 @@ class Polynomial(DotProductKernel):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", integer(self.degree, "Polynomial", "degree", least=1))
-        object.__setattr__(self, "offset", nonnegative(self.offset, "Polynomial", "offset"))
-        object.__setattr__(self, "scale", positive(self.scale, "Polynomial", "scale"))
+        check_fields(self, degree=counted, offset=nonnegative, scale=positive)
 
     @property
     def power_series(self) -> PowerSeries:
@@ -361,7 +361,7 @@ class DotExponential(DotProductKernel):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive(self.scale, "DotExponential", "scale"))
+        check_fields(self, scale=positive)
 
     @property
     def power_series(self) -> PowerSeries:

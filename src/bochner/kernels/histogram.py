@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import positive
+from bochner._core.checks import check_fields, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -127,7 +127,7 @@ class SkewedChi2(Kernel):
     skew: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "skew", positive(self.skew, "SkewedChi2", "skew"))
+        check_fields(self, skew=positive)
 
     def spectral_measure(self, d: int) -> Measure:
         """Return the law of the frequencies of log(x + c)."""
@@ -170,9 +170,7 @@ class SechLaw(Law):
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         return self.quantile(rng.uniform(size=size))
 
-    @property
-    def second_moment(self) -> float:
-        return 0.25
+    second_moment = 0.25
 
     def log_density(self, c: np.ndarray) -> np.ndarray:
         a = np.pi * np.abs(c)

@@ -25,7 +25,7 @@ from bochner._core.arrays import (
     require_alike,
     to_numpy,
 )
-from bochner._core.checks import finite, integer, nonnegative, positive, unpacked
+from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 
@@ -299,7 +299,7 @@ class Constant(Kernel):
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", nonnegative(self.value, "Constant", "value"))
+        check_fields(self, value=nonnegative)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self._fill((X.shape[0], Y.shape[0]), X)
@@ -374,7 +374,7 @@ class Scaled(Kernel):
     kernel: Kernel
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive(self.scale, "Scaled", "scale"))
+        check_fields(self, scale=positive)
         require_kernels(self, "kernel")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -404,7 +404,7 @@ class Power(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
-        object.__setattr__(self, "exponent", integer(self.exponent, "Power", "exponent", least=1))
+        check_fields(self, exponent=counted)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self.kernel.evaluate(X, Y) ** self.exponent

@@ -11,7 +11,7 @@ P_l the Gegenbauer polynomial in dimension d, each R_l a positive semi-definite 
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, reduce
 from typing import final
 
 import numpy as np
@@ -19,7 +19,6 @@ import numpy as np
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
 from bochner.errors import NotPositive, UnsupportedKernel
-from bochner.kernels import stationary
 from bochner.kernels.dotproduct import (
     Coefficients,
     DotProductKernel,
@@ -33,15 +32,15 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.radial_families import (
     DistanceRadial,
     PowerRadial,
-    Radial,
+    RadialKernels,
     log_weights,
     one_lengthscale,
 )
+from bochner.kernels.stationary import Gaussian, Radial
 from bochner.kernels.zonal import GeneralizedZonal, Homogeneous, Zonal, log_alpha
 
 
-@singledispatch
-def radial_kernels(kernel: Kernel, d: int) -> Radial:
+def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
     """Return the radial kernels of a generalised zonal kernel in d dimensions.
 
     Parameters
@@ -57,6 +56,32 @@ def radial_kernels(kernel: Kernel, d: int) -> Radial:
     UnsupportedKernel
         If the kernel is not one of these, or has one lengthscale per column: see `isotropic`.
     """
+    match kernel:
+        case DotProductKernel():
+            return PowerRadial(kernel.power_series, d)
+        case Constant():
+            return PowerRadial(Coefficients((kernel.value,)), d)
+        case Gaussian():
+            rate = 1.0 / one_lengthscale(kernel) ** 2
+            return PowerRadial(ExponentialSeries(rate), d, rate)
+        case Radial():
+            one_lengthscale(kernel)
+            return DistanceRadial(kernel, d)
+        case Homogeneous() | Zonal():
+            return ZonalRadial(kernel, d)
+        case GeneralizedZonal():
+            return OwnRadial(kernel, d)
+        case Scaled():
+            return ScaledRadial(kernel.scale, radial_kernels(kernel.kernel, d))
+        case Sum():
+            return SumRadial(radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
+        case Product():
+            left, right = radial_kernels(kernel.left, d), radial_kernels(kernel.right, d)
+            return _product(kernel, left, right)
+        case Power():
+            factor = radial_kernels(kernel.kernel, d)
+            others = (factor for _ in range(kernel.exponent - 1))
+            return reduce(partial(_product, kernel), others, factor)
     raise UnsupportedKernel(
         "Radial kernels require a kernel of ⟨x, y⟩, of the Euclidean distance with one lengthscale "
         "(Gaussian, Matern, Exponential, RationalQuadratic), of the angle (Angular, ArcCosine, "
@@ -76,7 +101,7 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     if isinstance(kernel, Scaled):
         unit, scales = isotropic(kernel.kernel, d)
         return replace(kernel, kernel=unit), scales
-    if not isinstance(kernel, stationary.Radial):
+    if not isinstance(kernel, Radial):
         raise UnsupportedKernel(
             "isotropic requires a kernel of the Euclidean distance (Gaussian, Matern, Exponential, "
             f"RationalQuadratic); got {kernel!r}."
@@ -86,13 +111,13 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
 
 
 def monomials(
-    radial: Radial, degree: int, order: int, t: Float[np.ndarray, " n"]
+    radial: RadialKernels, degree: int, order: int, t: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, "q s n"]:
     """Return h_{l,i}(t), l = 0..degree, i = 0..order − 1: R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u).
 
     Parameters
     ----------
-    radial : Radial
+    radial : RadialKernels
         With a `power_series`.
     degree, order : int
         Largest l, and how many functions for each.
@@ -122,37 +147,12 @@ def monomials(
     return np.exp(0.5 * logs[..., None] + powers - 0.5 * radial.decay * t * t)
 
 
-# --- kernels of ⟨x, y⟩ and of |x − y| ------------------------------------------------------------
-
-
-@radial_kernels.register
-def _(kernel: DotProductKernel, d: int) -> Radial:
-    return PowerRadial(kernel.power_series, d)
-
-
-@radial_kernels.register
-def _(kernel: Constant, d: int) -> Radial:
-    return PowerRadial(Coefficients((kernel.value,)), d)
-
-
-@radial_kernels.register
-def _(kernel: stationary.Gaussian, d: int) -> Radial:
-    rate = 1.0 / one_lengthscale(kernel) ** 2
-    return PowerRadial(ExponentialSeries(rate), d, rate)
-
-
-@radial_kernels.register
-def _(kernel: stationary.Radial, d: int) -> Radial:
-    one_lengthscale(kernel)
-    return DistanceRadial(kernel, d)
-
-
 # --- |x|^p |y|^p K(cos), and functions of one's own ----------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
-class ZonalRadial(Radial):
+class ZonalRadial(RadialKernels):
     """R_l(r, s) = c_l (r s)^p."""
 
     kernel: Homogeneous | Zonal
@@ -162,9 +162,7 @@ class ZonalRadial(Radial):
     def n_inputs(self) -> int:
         return self.d
 
-    @property
-    def zonal(self) -> bool:
-        return True
+    zonal = True
 
     def matrix(
         self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
@@ -210,15 +208,9 @@ def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np
     return np.where(c > noise, c, 0.0)
 
 
-@radial_kernels.register(Homogeneous)
-@radial_kernels.register(Zonal)
-def _(kernel: Homogeneous | Zonal, d: int) -> Radial:
-    return ZonalRadial(kernel, d)
-
-
 @final
 @dataclass(frozen=True)
-class OwnRadial(Radial):
+class OwnRadial(RadialKernels):
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of functions given."""
 
     kernel: GeneralizedZonal
@@ -235,21 +227,16 @@ class OwnRadial(Radial):
         return exists * self.kernel.radial(degree, r) @ self.kernel.radial(degree, s).T
 
 
-@radial_kernels.register
-def _(kernel: GeneralizedZonal, d: int) -> Radial:
-    return OwnRadial(kernel, d)
-
-
 # --- sums, multiples and products ---------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
-class ScaledRadial(Radial):
+class ScaledRadial(RadialKernels):
     """scale · R_l."""
 
     scale: float
-    radial: Radial
+    radial: RadialKernels
 
     @property
     def n_inputs(self) -> int:
@@ -281,11 +268,11 @@ class ScaledRadial(Radial):
 
 @final
 @dataclass(frozen=True)
-class SumRadial(Radial):
+class SumRadial(RadialKernels):
     """R_l of the left kernel and R_l of the right."""
 
-    left: Radial
-    right: Radial
+    left: RadialKernels
+    right: RadialKernels
 
     @property
     def n_inputs(self) -> int:
@@ -313,31 +300,7 @@ class SumRadial(Radial):
         return self.left.matrices(degree, r, s) + self.right.matrices(degree, r, s)
 
 
-@radial_kernels.register
-def _(kernel: Scaled, d: int) -> Radial:
-    return ScaledRadial(kernel.scale, radial_kernels(kernel.kernel, d))
-
-
-@radial_kernels.register
-def _(kernel: Sum, d: int) -> Radial:
-    return SumRadial(radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
-
-
-@radial_kernels.register
-def _(kernel: Product, d: int) -> Radial:
-    return _product(kernel, radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
-
-
-@radial_kernels.register
-def _(kernel: Power, d: int) -> Radial:
-    factor = radial_kernels(kernel.kernel, d)
-    total = factor
-    for _ in range(kernel.exponent - 1):
-        total = _product(kernel, total, factor)
-    return total
-
-
-def _product(kernel: Kernel, left: Radial, right: Radial) -> Radial:
+def _product(kernel: Kernel, left: RadialKernels, right: RadialKernels) -> RadialKernels:
     """Return the radial kernels of a product: its series is the product of the factors'."""
     if left.power_series is None or right.power_series is None:
         raise UnsupportedKernel(

@@ -10,12 +10,12 @@ from scipy.special import gammaln, ive
 
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels import stationary
 from bochner.kernels.dotproduct import TERMS, ExponentialSeries, PowerSeries, Weighted
+from bochner.kernels.stationary import Radial, Stationary
 from bochner.kernels.zonal import angles, log_alpha, n_nodes, orthonormals
 
 
-class Radial(abc.ABC):
+class RadialKernels(abc.ABC):
     """The radial kernels of one kernel in one dimension."""
 
     @property
@@ -56,7 +56,7 @@ class Radial(abc.ABC):
 
 @final
 @dataclass(frozen=True)
-class PowerRadial(Radial):
+class PowerRadial(RadialKernels):
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
     series: PowerSeries
@@ -216,14 +216,14 @@ PAIRS = 4096
 
 @final
 @dataclass(frozen=True)
-class DistanceRadial(Radial):
+class DistanceRadial(RadialKernels):
     """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
 
     θ = πu², 400 + 2l nodes or more: they gather at θ = 0, where k need not be smooth. The error
     is about √α_l eps, absolute.
     """
 
-    kernel: stationary.Radial
+    kernel: Radial
     d: int
 
     @property
@@ -284,7 +284,7 @@ def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.nda
     return R
 
 
-def one_lengthscale(kernel: stationary.Stationary) -> float:
+def one_lengthscale(kernel: Stationary) -> float:
     """Return the kernel's lengthscale, or refuse it where columns differ."""
     scale = kernel.lengthscale
     if isinstance(scale, tuple):

@@ -47,12 +47,10 @@ class One(Mixing):
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return np.ones_like(u)
 
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:  # noqa: ARG002
+    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         return np.ones(m)
 
-    @property
-    def mean(self) -> float:
-        return 1.0
+    mean = 1.0
 
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         return -0.5 * (q + d * math.log(2 * math.pi))
@@ -74,7 +72,7 @@ class Fixed(Mixing):
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return np.full_like(u, self.value)
 
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:  # noqa: ARG002
+    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         return np.full(m, self.value)
 
     @property
@@ -133,9 +131,7 @@ class Gamma(Mixing):
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         return rng.standard_gamma(self.shape, m) / self.shape
 
-    @property
-    def mean(self) -> float:
-        return 1.0
+    mean = 1.0
 
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         a, order = self.shape, self.shape - 0.5 * d
@@ -176,9 +172,7 @@ class CauchyLaw(Law):
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         return rng.standard_cauchy(size)
 
-    @property
-    def second_moment(self) -> float:
-        return math.inf
+    second_moment = math.inf
 
     def log_density(self, c: np.ndarray) -> np.ndarray:
         return -np.log1p(c * c) - math.log(math.pi)
@@ -195,9 +189,7 @@ class LaplaceLaw(Law):
     def sample(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         return rng.laplace(size=size)
 
-    @property
-    def second_moment(self) -> float:
-        return 2.0
+    second_moment = 2.0
 
     def log_density(self, c: np.ndarray) -> np.ndarray:
         return -np.abs(c) - math.log(2)

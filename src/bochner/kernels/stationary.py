@@ -13,7 +13,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, device, is_numpy, is_sparse
-from bochner._core.checks import integer, numbers, positive
+from bochner._core.checks import check_fields, integer, numbers, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -66,6 +66,9 @@ class Stationary(Kernel):
 class Radial(Stationary):
     """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
 
+    def __post_init__(self) -> None:
+        check_fields(self, lengthscale=numbers)
+
     @abc.abstractmethod
     def profile(self, s: Array) -> Array:
         """Return k as a function of s = r², elementwise."""
@@ -89,6 +92,9 @@ class Radial(Stationary):
 
 class CoordinateWise(Stationary):
     """A stationary kernel that is a product of one-dimensional kernels of one kind."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, lengthscale=numbers)
 
     @abc.abstractmethod
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -127,19 +133,12 @@ class Gaussian(Radial):
 
     lengthscale: Lengthscale = 1.0
 
-    def __post_init__(self) -> None:
-        _set_lengthscale(self)
-
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-0.5 * s)
 
-    @property
-    def mixing(self) -> Mixing:
-        return One()
+    mixing = One()
 
-    @property
-    def compiled(self) -> Compiled | None:
-        return "gaussian", 1.0
+    compiled = "gaussian", 1.0
 
 
 @final
@@ -157,20 +156,13 @@ class Exponential(Radial):
 
     lengthscale: Lengthscale = 1.0
 
-    def __post_init__(self) -> None:
-        _set_lengthscale(self)
-
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
         return xp.exp(-xp.sqrt(s))
 
-    @property
-    def mixing(self) -> Mixing:
-        return InverseChi2(1.0)
+    mixing = InverseChi2(1.0)
 
-    @property
-    def compiled(self) -> Compiled | None:
-        return "exponential", 1.0
+    compiled = "exponential", 1.0
 
 
 @final
@@ -192,8 +184,7 @@ class RationalQuadratic(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", positive(self.shape, "RationalQuadratic", "shape"))
-        _set_lengthscale(self)
+        check_fields(self, shape=positive, lengthscale=numbers)
 
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
@@ -223,20 +214,13 @@ class Laplace(CoordinateWise):
 
     lengthscale: Lengthscale = 1.0
 
-    def __post_init__(self) -> None:
-        _set_lengthscale(self)
-
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
 
-    @property
-    def law(self) -> Law:
-        return CauchyLaw()
+    law = CauchyLaw()
 
-    @property
-    def compiled(self) -> Compiled | None:
-        return "laplace", 1.0
+    compiled = "laplace", 1.0
 
 
 @final
@@ -254,25 +238,13 @@ class Cauchy(CoordinateWise):
 
     lengthscale: Lengthscale = 1.0
 
-    def __post_init__(self) -> None:
-        _set_lengthscale(self)
-
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
 
-    @property
-    def law(self) -> Law:
-        return LaplaceLaw()
+    law = LaplaceLaw()
 
-    @property
-    def compiled(self) -> Compiled | None:
-        return "cauchy", 1.0
-
-
-def _set_lengthscale(kernel: Stationary) -> None:
-    checked = numbers(kernel.lengthscale, type(kernel).__name__, "lengthscale")
-    object.__setattr__(kernel, "lengthscale", checked)
+    compiled = "cauchy", 1.0
 
 
 def ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:

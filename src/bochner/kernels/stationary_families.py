@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import finite, integer, numbers, positive, unpacked
+from bochner._core.checks import check_fields, finite, integer, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
@@ -65,8 +65,7 @@ class Matern(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "smoothness", positive(self.smoothness, "Matern", "smoothness"))
-        object.__setattr__(self, "lengthscale", numbers(self.lengthscale, "Matern", "lengthscale"))
+        check_fields(self, smoothness=positive, lengthscale=numbers)
 
     def profile(self, s: Array) -> Array:
         if self.smoothness in HALF_INTEGERS:
@@ -197,8 +196,7 @@ class ExponentialPower(Radial):
                 f"semi-definite; got {power!r}. Pass 2.0 for the smoothest, a Gaussian."
             )
         object.__setattr__(self, "power", power)
-        scale = numbers(self.lengthscale, "ExponentialPower", "lengthscale")
-        object.__setattr__(self, "lengthscale", scale)
+        check_fields(self, lengthscale=numbers)
 
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
@@ -244,9 +242,7 @@ class Stable(Mixing):
         with np.errstate(over="ignore"):
             return 2.0 * np.exp((log_a - np.log(rng.standard_exponential(m))) * (1 - b) / b)
 
-    @property
-    def mean(self) -> float:
-        return math.inf
+    mean = math.inf
 
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         """Integrate the density of s·z given A over A, on a grid of log A: to about 1e-9."""
@@ -378,8 +374,7 @@ class Periodic(Stationary):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("period", "lengthscale"):
-            object.__setattr__(self, name, numbers(getattr(self, name), "Periodic", name))
+        check_fields(self, period=numbers, lengthscale=numbers)
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
-from bochner._core.checks import finite, integer, nonnegative, sequence
+from bochner._core.checks import check_fields, counted, finite, integer, nonnegative, sequence
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
@@ -217,9 +217,7 @@ class Angular(Homogeneous):
     order 0, which is 1 − θ/π = (1 + k)/2.
     """
 
-    @property
-    def degree(self) -> int:
-        return 0
+    degree = 0
 
     def profile(self, angle: Angle) -> Array:
         # Each digit kept at both ends, and K(π) = −K(0): one formula for both sides of 90°.
@@ -274,11 +272,9 @@ class NNGP(Homogeneous):
     depth: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", integer(self.depth, "NNGP", "depth", least=1))
+        check_fields(self, depth=counted)
 
-    @property
-    def degree(self) -> int:
-        return 1
+    degree = 1
 
     def profile(self, angle: Angle) -> Array:
         for layer in range(self.depth):
@@ -309,11 +305,9 @@ class NeuralTangent(Homogeneous):
     depth: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", integer(self.depth, "NeuralTangent", "depth", least=1))
+        check_fields(self, depth=counted)
 
-    @property
-    def degree(self) -> int:
-        return 1
+    degree = 1
 
     def profile(self, angle: Angle) -> Array:
         tangent = angle.cos
@@ -447,7 +441,7 @@ class Zonal(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coefficients", _coefficients(self.coefficients))
-        object.__setattr__(self, "power", integer(self.power, "Zonal", "power"))
+        check_fields(self, power=integer)
 
     @property
     def degree(self) -> int:
@@ -513,7 +507,7 @@ class Monomials:
         n = tuple(integer(v, "Monomials", f"powers[{i}]") for i, v in enumerate(n))
         object.__setattr__(self, "coefficients", a)
         object.__setattr__(self, "powers", n)
-        object.__setattr__(self, "decay", nonnegative(self.decay, "Monomials", "decay"))
+        check_fields(self, decay=nonnegative)
 
     def __call__(self, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n s"]:
         """Return h at the radii t."""

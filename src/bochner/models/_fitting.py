@@ -16,12 +16,12 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features import Auto, FeatureMap, Fourier, Method
 from bochner.features.auto import Choice
-from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
 from bochner.features.fourier.fourier import require_real
 from bochner.features.judging import Targets
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
+from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.selection.metric import LearnedMetric, learn_metric

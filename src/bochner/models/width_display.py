@@ -16,8 +16,9 @@ from bochner._core.text import axes_for
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features import FeatureMap, Method, Nystrom, Uniform
+from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.method import Request
+from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.rules import draw_map
 from bochner.models._inputs import predict_blocks_of
 

@@ -10,7 +10,7 @@ from types import MappingProxyType, ModuleType
 
 from sklearn.base import BaseEstimator
 
-from bochner import features, kernels, models
+from bochner import features, kernels, landmarks, models
 from bochner.certificates.certificate import Certificate
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
@@ -181,7 +181,7 @@ ESTIMATORS = _by_name(cls for cls in _public(models) if issubclass(cls, BaseEsti
 #: Built from their fields.
 KNOWN = _by_name(
     [
-        *filter(is_dataclass, (*_public(kernels), *_public(features))),
+        *filter(is_dataclass, (*_public(kernels), *_public(features), *_public(landmarks))),
         *_CHOICES,
         *MAPS,
         *_LOSSES,

@@ -20,17 +20,8 @@ from bochner.data.files import reason_of
 from bochner.data.writers import atomic
 from bochner.datasets import load_earth
 from bochner.errors import DataFileError
-from bochner.features import (
-    IID,
-    QMC,
-    Auto,
-    Fourier,
-    MercerHarmonic,
-    Method,
-    Nystrom,
-    Orthogonal,
-    Pivoted,
-)
+from bochner.features import IID, QMC, Auto, Fourier, MercerHarmonic, Method, Nystrom, Orthogonal
+from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
@@ -41,7 +32,7 @@ METHODS: tuple[tuple[str, Method], ...] = (
     ("Fourier, independent", Fourier(IID())),
     ("Fourier, orthogonal", Fourier(Orthogonal())),
     ("Fourier, Sobol points", Fourier(QMC())),
-    ("Nyström, pivoted", Nystrom(Pivoted())),
+    ("Nyström, pivoted", Nystrom(RPCholesky())),
     ("Spherical harmonics", MercerHarmonic()),
     ("auto", Auto()),
 )

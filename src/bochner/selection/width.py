@@ -16,13 +16,13 @@ from bochner.certificates.pencil import distance
 from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
-from bochner.features.auto import choose as choose_method
 from bochner.features.draw import as_method
 from bochner.features.draw import draw as draw_width
 from bochner.features.judging import left_out
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.solvers.ridge.solution import SAME, best_of

@@ -28,7 +28,8 @@ from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.kernels import Kernel
-from bochner.kernels.radial import Radial, monomials, radial_kernels
+from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import alpha as harmonics
 
 #: The cost of every projection is kept to so many times the spectral and the trace error.
@@ -430,7 +431,9 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     return _monomials(plain, radial, radii)
 
 
-def _single(kernel: Kernel, radial: Radial, radii: Float[np.ndarray, " n"]) -> tuple[Array, Array]:
+def _single(
+    kernel: Kernel, radial: RadialKernels, radii: Float[np.ndarray, " n"]
+) -> tuple[Array, Array]:
     q = np.ones(1) if radial.zonal else np.array([radii.mean()])
     each = radial.matrices(SINGLE, q, q)[:, 0, 0]
     rows = on_axis(radii, radial.n_inputs)
@@ -440,7 +443,7 @@ def _single(kernel: Kernel, radial: Radial, radii: Float[np.ndarray, " n"]) -> t
 
 
 def _monomials(
-    kernel: Kernel, radial: Radial, radii: Float[np.ndarray, " n"]
+    kernel: Kernel, radial: RadialKernels, radii: Float[np.ndarray, " n"]
 ) -> tuple[Array, Array]:
     """By the exact tail Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
     series, n = radial.power_series, np.arange(DEGREES + 1)[:, None]

@@ -9,13 +9,14 @@ m frequencies ω_j give
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, is_numpy, moved
+from bochner._core.checks import check_fields, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import (
@@ -28,8 +29,6 @@ from bochner.features.fourier.placements import (
 )
 from bochner.features.map import FeatureMap, OnInputs, parts_of, reach_of, with_far_rows
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
-from bochner.features.widths import granularity, is_stationary
 from bochner.kernels import (
     Columns,
     Constant,
@@ -44,8 +43,6 @@ from bochner.kernels import (
     Stationary,
     Sum,
 )
-
-FORMS = ("pair", "phase", "complex")
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,7 @@ class Fourier(Method):
                 "Fourier: placement must be IID(), Orthogonal(), Structured(), Fastfood(), QMC() "
                 f"or Grid(); got {self.placement!r}."
             )
-        if self.form not in FORMS:
-            raise InvalidInput(
-                f'Fourier: form must be "pair", "phase" or "complex"; got {self.form!r}.'
-            )
+        check_fields(self, form=word("pair", "phase", "complex"))
         if isinstance(self.placement, Grid) and self.form != "pair":
             raise InvalidInput(
                 f'Fourier(Grid()) requires form="pair", which its weights are for; got '
@@ -96,9 +90,31 @@ class Fourier(Method):
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features * (1 + (n_columns if self.placement.formed else 2))
 
+    @property
+    def granularity(self) -> int:
+        return 2 if self.form == "pair" else 1
+
+
+class OfFrequencies(FeatureMap):
+    """A map of cosines of the angles Wᵀx."""
+
+    frequencies: Float[Array, "d m"]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.frequencies.shape[0]
+
+    @cached_property
+    def reach(self) -> float:
+        return reach_of(self.frequencies)
+
+    @cached_property
+    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
+        return _in_turns(self.frequencies)
+
 
 @dataclass(frozen=True, eq=False)
-class FourierMap(FeatureMap):
+class FourierMap(OfFrequencies):
     """Cosine and sine of each frequency: φ(x) = √(k(0)/m) [cos Wᵀx, sin Wᵀx].
 
     Notes
@@ -114,27 +130,12 @@ class FourierMap(FeatureMap):
     amplitude: float  # k(0)
 
     @property
-    def n_inputs(self) -> int:
-        return self.frequencies.shape[0]
-
-    @property
     def n_features(self) -> int:
         return 2 * self.frequencies.shape[1]
 
-    below_kernel = False  # unbiased, so errors have both signs
-
     @property
     def multiplications(self) -> float:
-        """Of the angles of a row: d m."""
         return float(self.frequencies.size)
-
-    @cached_property
-    def reach(self) -> float:
-        return reach_of(self.frequencies)
-
-    @cached_property
-    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
-        return _in_turns(self.frequencies)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return with_far_rows(X, self.reach, self._waves)
@@ -150,7 +151,7 @@ class FourierMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class FourierPhaseMap(FeatureMap):
+class FourierPhaseMap(OfFrequencies):
     """Cosine with a random phase: φ(x) = √(2k(0)/m) cos(Wᵀx + b)."""
 
     kernel: Kernel
@@ -159,27 +160,12 @@ class FourierPhaseMap(FeatureMap):
     amplitude: float  # k(0)
 
     @property
-    def n_inputs(self) -> int:
-        return self.frequencies.shape[0]
-
-    @property
     def n_features(self) -> int:
         return self.frequencies.shape[1]
 
-    below_kernel = False  # unbiased, so errors have both signs
-
     @property
     def multiplications(self) -> float:
-        """Of the angles of a row: d m."""
         return float(self.frequencies.size)
-
-    @cached_property
-    def reach(self) -> float:
-        return reach_of(self.frequencies)
-
-    @cached_property
-    def _turns(self) -> tuple[Float[Array, "d m"], Float[Array, "d m"]]:
-        return _in_turns(self.frequencies)
 
     @cached_property
     def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
@@ -200,7 +186,7 @@ class FourierPhaseMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class FourierGridMap(FeatureMap):
+class FourierGridMap(OfFrequencies):
     """Weighted cosine and sine of each node: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx]."""
 
     kernel: Kernel
@@ -209,18 +195,8 @@ class FourierGridMap(FeatureMap):
     amplitude: float  # k(0)
 
     @property
-    def n_inputs(self) -> int:
-        return self.frequencies.shape[0]
-
-    @property
     def n_features(self) -> int:
         return 2 * self.frequencies.shape[1]
-
-    below_kernel = False  # quadrature errors have both signs
-
-    @property
-    def reach(self) -> float:
-        return self._even.reach
 
     unbiased = False  # nodes are no draws
 
@@ -247,8 +223,6 @@ class FourierComplexMap(FeatureMap):
     @property
     def n_features(self) -> int:
         return self.pairs.n_features // 2
-
-    below_kernel = False  # unbiased, so errors have both signs
 
     @property
     def reach(self) -> float:
@@ -279,29 +253,18 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
         return turns.astype(np.float32), turns
 
 
-# --- Fourier features in the rule table: which kernels they serve whole, and with what frequencies
-#
-# The spectral measure of a product of stationary kernels is a convolution, so their frequencies
-# add; columns and linear maps of the input act on the frequencies. All other ways to build a kernel
-# are those of :mod:`bochner.features.rules`.
+# --- Drawing -------------------------------------------------------------------------------------
 
 
-@granularity.register
-def _(method: Fourier) -> int:
-    return 2 if method.form == "pair" else 1
+def draw_on_logarithms(method: Fourier, kernel: SkewedChi2, ask: Request) -> OnInputs:
+    """Draw Fourier features of log(x + c), in which the kernel is stationary."""
+    return OnInputs(kernel, _stationary(method, kernel, 1.0, ask), ask.n_inputs)
 
 
-@leaf_map.register
-def _(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
-    if isinstance(kernel, SkewedChi2):  # stationary in log(x + c)
-        inner = _stationary(method, kernel, 1.0, ask)
-        return OnInputs(kernel, inner, ask.n_inputs)
-    if not (isinstance(kernel, Stationary | Product | Power | Exp) and is_stationary(kernel)):
-        raise UnsupportedKernel(
-            f"Fourier requires a kernel of x − y, or sums and products of such with Linear() and "
-            f"Constant(); got {kernel!r}. Nystrom(...) serves every kernel."
-        )
-    return _stationary(method, kernel, float(kernel.diag(np.zeros((1, ask.n_inputs)))[0]), ask)
+def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw Fourier features of a stationary kernel, of products and exponentials of such."""
+    amplitude = float(kernel.diag(np.zeros((1, ask.n_inputs)))[0])
+    return _stationary(method, kernel, amplitude, ask)
 
 
 def _stationary(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
@@ -350,72 +313,47 @@ def _grid(kernel: Kernel, placement: Grid, amplitude: float, ask: Request) -> Fe
 # --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
 
 
-@singledispatch
 def frequencies(
     kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
-    """Return m frequencies of a stationary kernel, (d, m)."""
+    """Return m frequencies of a stationary kernel, (d, m).
+
+    The spectral measure of a product is a convolution, so that frequencies add; columns and linear
+    maps of the input act on the frequencies.
+    """
+
+    def drawn(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
+        return frequencies(part, placement, m, columns, rng)
+
+    # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
+    match kernel:
+        case Stationary() | SkewedChi2():
+            return placement.place(kernel.spectral_measure(d), m, rng)
+        case Constant():
+            return np.zeros((d, m))
+        case Scaled() | Normalised():
+            return drawn(kernel.kernel)
+        case Power():
+            parts = (drawn(kernel.kernel) for _ in range(kernel.exponent))
+            return sum(W[:, rng.permutation(m)] for W in parts)
+        case Product():
+            left = drawn(kernel.left)
+            return left + drawn(kernel.right)[:, rng.permutation(m)]
+        case Sum():
+            left, right = drawn(kernel.left), drawn(kernel.right)
+            sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
+            return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
+        case Exp():
+            # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ with c = k(0): the sum of a Poisson number of them.
+            counts = rng.poisson(float(kernel.kernel.diag(np.zeros((1, d)))[0]), m)
+            total = np.zeros((d, m))
+            for n in range(counts.max()):
+                total += np.where(counts > n, drawn(kernel.kernel)[:, rng.permutation(m)], 0.0)
+            return total
+        case Columns():
+            W = np.zeros((d, m))
+            W[list(kernel.columns)] = drawn(kernel.kernel, len(kernel.columns))
+            return W
+        case Mahalanobis():
+            return kernel.root @ drawn(kernel.kernel)
     raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
-
-
-@frequencies.register
-def _(
-    kernel: Stationary | SkewedChi2, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Array:
-    return placement.place(kernel.spectral_measure(d), m, rng)
-
-
-@frequencies.register
-def _(kernel: Constant, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return np.zeros((d, m))
-
-
-@frequencies.register
-def _(kernel: Power, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    parts = (frequencies(kernel.kernel, placement, m, d, rng) for _ in range(kernel.exponent))
-    return sum(W[:, rng.permutation(m)] for W in parts)
-
-
-@frequencies.register
-def _(kernel: Exp, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    """exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ with c = k(0): the sum of a Poisson number of them."""
-    counts = rng.poisson(float(kernel.kernel.diag(np.zeros((1, d)))[0]), m)
-    total = np.zeros((d, m))
-    for n in range(counts.max()):
-        W = frequencies(kernel.kernel, placement, m, d, rng)[:, rng.permutation(m)]
-        total += np.where(counts > n, W, 0.0)
-    return total
-
-
-@frequencies.register
-def _(
-    kernel: Scaled | Normalised, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Array:
-    return frequencies(kernel.kernel, placement, m, d, rng)
-
-
-@frequencies.register
-def _(kernel: Product, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    left = frequencies(kernel.left, placement, m, d, rng)
-    # Columns of an orthogonal block depend on one another: a random order makes the pairing fair.
-    return left + frequencies(kernel.right, placement, m, d, rng)[:, rng.permutation(m)]
-
-
-@frequencies.register
-def _(kernel: Sum, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    left = frequencies(kernel.left, placement, m, d, rng)
-    right = frequencies(kernel.right, placement, m, d, rng)
-    sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
-    return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
-
-
-@frequencies.register
-def _(kernel: Columns, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    W = np.zeros((d, m))
-    W[list(kernel.columns)] = frequencies(kernel.kernel, placement, m, len(kernel.columns), rng)
-    return W
-
-
-@frequencies.register
-def _(kernel: Mahalanobis, placement: Placement, m: int, d: int, rng: np.random.Generator) -> Array:
-    return kernel.root @ frequencies(kernel.kernel, placement, m, d, rng)

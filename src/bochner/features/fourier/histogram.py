@@ -16,13 +16,12 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, moved
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.fourier import Fourier
+from bochner.errors import InvalidInput
+from bochner.features.fourier.fourier import Fourier, draw_on_logarithms
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.rules import draw_map, leaf_map
-from bochner.kernels import Additive, Kernel, SkewedChi2
+from bochner.kernels import Additive, SkewedChi2
 from bochner.kernels.histogram import require_above
 from bochner.kernels.stationary import refuse_sparse
 
@@ -42,7 +41,7 @@ class HistogramSampling(Method):
     Cost of φ(X): O(n D), a logarithm a number and a sine and a cosine for two features.
     """
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features
 
 
@@ -62,8 +61,6 @@ class HistogramMap(FeatureMap):
     @property
     def n_features(self) -> int:
         return self.inputs * (2 * self.terms + 1)
-
-    below_kernel = False  # errors have both signs
 
     unbiased = False  # A sum in the place of an integral, nothing random
 
@@ -117,17 +114,18 @@ def best_step(kernel: Additive, terms: int) -> float:
     return float(steps[best])
 
 
-@leaf_map.register
-def _(method: HistogramSampling, kernel: Kernel, ask: Request) -> FeatureMap:
-    if isinstance(kernel, SkewedChi2):
-        even = ask.part("logarithms", ask.n_features - ask.n_features % 2)
-        return draw_map(Fourier(IID()), kernel, even)
-    if not isinstance(kernel, Additive):
-        raise UnsupportedKernel(
-            f"{method!r} requires AdditiveChi2(), Intersection(), JensenShannon() or "
-            f"SkewedChi2(...), or sums and products of such; got {kernel!r}. Nystrom(...) serves "
-            "every kernel."
-        )
+def draw_random_logarithms(
+    method: HistogramSampling, kernel: SkewedChi2, ask: Request
+) -> FeatureMap:
+    """Draw random Fourier features of log(x + c)."""
+    even = ask.part("logarithms", ask.n_features - ask.n_features % 2)
+    return draw_on_logarithms(Fourier(IID()), kernel, even)
+
+
+def draw_sampled_spectrum(
+    method: HistogramSampling, kernel: Additive, ask: Request
+) -> HistogramMap:
+    """Draw the features of a spectrum sampled at the best even steps."""
     if ask.n_features < ask.n_inputs:
         raise InvalidInput(
             f"HistogramSampling requires at least one feature a column; got {ask.n_features} for "

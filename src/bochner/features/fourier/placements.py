@@ -122,7 +122,7 @@ def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
     raise UnsupportedKernel(
         f"Fourier({who}) requires a kernel of the Euclidean distance (Gaussian, Matern, "
         "Exponential, RationalQuadratic and their products); this one has no law that is the same "
-        "in all directions. Use Fourier(IID()), Fourier(QMC()) or Nystrom(Pivoted())."
+        "in all directions. Use Fourier(IID()), Fourier(QMC()) or Nystrom(RPCholesky())."
     )
 
 
@@ -253,12 +253,7 @@ class Grid(Placement):
     are better wherever they serve.
     """
 
-    def place(
-        self,
-        measure: Measure,  # noqa: ARG002
-        m: int,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Float[Array, "d m"]:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         raise self.refusal()
 
     def refusal(self) -> UnsupportedKernel:
@@ -266,7 +261,7 @@ class Grid(Placement):
         return UnsupportedKernel(
             "Fourier(Grid()) requires a Gaussian kernel, whose frequencies have Gauss-Hermite "
             "rules, or a sum of such. Use Fourier(QMC()), Fourier(Orthogonal()) or "
-            "Nystrom(Pivoted())."
+            "Nystrom(RPCholesky())."
         )
 
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
@@ -455,8 +450,6 @@ class StructuredMap(FeatureMap):
     @property
     def n_features(self) -> int:
         return self.n_frequencies * (1 if len(self.phases) else 2)
-
-    below_kernel = False  # unbiased but for a little, so errors have both signs
 
     @property
     def multiplications(self) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace, is_numpy, to_numpy
-from bochner._core.checks import integer, positive
+from bochner._core.checks import check_fields, counted, optional, positive
 from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -40,10 +40,10 @@ from bochner.features.mercer.radial import (
 )
 from bochner.features.method import Method, Request
 from bochner.features.projections import require_squares
-from bochner.features.rules import leaf_map
 from bochner.features.widths import is_stationary
 from bochner.kernels import Kernel
-from bochner.kernels.radial import Radial, radial_kernels
+from bochner.kernels.radial import radial_kernels
+from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import alpha, recurrence
 
 
@@ -230,11 +230,9 @@ class MercerHarmonic(Method):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", integer(self.nodes, "MercerHarmonic", "nodes", 1))
-        if self.radius is not None:
-            object.__setattr__(self, "radius", positive(self.radius, "MercerHarmonic", "radius"))
+        check_fields(self, nodes=counted, radius=optional(positive))
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
 
 
@@ -291,8 +289,8 @@ class MercerHarmonicMap(FeatureMap):
 INTERPOLATION, FLOOR = 1e-5, 1e-13
 
 
-@leaf_map.register
-def _(method: MercerHarmonic, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
+    """Draw the D harmonics times radial functions of greatest energy on the radii of the rows."""
     plain, scales = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     radial = radial_kernels(plain, ask.n_inputs)
     if ask.X is not None:
@@ -327,7 +325,7 @@ def _in_units(method: MercerHarmonic, scales: Array) -> MercerHarmonic:
 
 
 def _radii(
-    method: MercerHarmonic, radial: Radial, polar: Polar, X: Array | None
+    method: MercerHarmonic, radial: RadialKernels, polar: Polar, X: Array | None
 ) -> tuple[Nodes, float]:
     """Return the radii to factor on, and how far an interpolant must reach; 0 for none."""
     if method.radius is not None:

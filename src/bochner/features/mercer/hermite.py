@@ -9,22 +9,22 @@ are the Nyström extension of eigenfunctions: k_j − Σ_i g_i g_i ⪰ 0 for **a
 Schur's theorem the same holds for products of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 
 import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved
 from bochner._core.blas import eigh
-from bochner._core.checks import positive
+from bochner._core.checks import check_fields, optional, positive
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double, left_over
+from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import (
     Pairs,
+    Products,
     as_column,
     best_products,
     factored,
@@ -35,10 +35,8 @@ from bochner.features.projections import (
     mean_and_covariance,
     principal_axes,
     require_squares,
-    required_rows,
     some_rows,
 )
-from bochner.features.rules import leaf_map
 from bochner.kernels import (
     Columns,
     Constant,
@@ -59,46 +57,28 @@ EVEN_SHARE = 0.01
 ONE = Constant(1.0)
 
 
-@singledispatch
 def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
     """Return kernels of one column each whose product is the kernel, None if there are none."""
+    match kernel:
+        case Gaussian() | CoordinateWise():
+            scales = kernel.spectral_measure(d).scales
+            return tuple(kernel.replace(lengthscale=1.0 / s) for s in scales.tolist())
+        case Constant():
+            return (kernel, *(ONE,) * (d - 1))
+        case Scaled():
+            factors = columnwise(kernel.kernel, d)
+            return factors and (_times(Constant(kernel.scale), factors[0]), *factors[1:])
+        case Product():
+            left, right = columnwise(kernel.left, d), columnwise(kernel.right, d)
+            return left and right and tuple(map(_times, left, right))
+        case Power():
+            factors = columnwise(kernel.kernel, d)
+            return factors and tuple(k if k == ONE else Power(k, kernel.exponent) for k in factors)
+        case Columns():
+            factors = columnwise(kernel.kernel, len(kernel.columns))
+            placed = dict(zip(kernel.columns, factors or (), strict=False))
+            return factors and tuple(placed.get(j, ONE) for j in range(d))
     return (kernel,) if d == 1 else None
-
-
-@columnwise.register
-def _(kernel: Gaussian | CoordinateWise, d: int) -> tuple[Kernel, ...] | None:
-    scales = kernel.spectral_measure(d).scales
-    return tuple(kernel.replace(lengthscale=1.0 / s) for s in scales.tolist())
-
-
-@columnwise.register
-def _(kernel: Constant, d: int) -> tuple[Kernel, ...] | None:
-    return (kernel, *(ONE,) * (d - 1))
-
-
-@columnwise.register
-def _(kernel: Scaled, d: int) -> tuple[Kernel, ...] | None:
-    factors = columnwise(kernel.kernel, d)
-    return factors and (_times(Constant(kernel.scale), factors[0]), *factors[1:])
-
-
-@columnwise.register
-def _(kernel: Product, d: int) -> tuple[Kernel, ...] | None:
-    left, right = columnwise(kernel.left, d), columnwise(kernel.right, d)
-    return left and right and tuple(map(_times, left, right))
-
-
-@columnwise.register
-def _(kernel: Power, d: int) -> tuple[Kernel, ...] | None:
-    factors = columnwise(kernel.kernel, d)
-    return factors and tuple(k if k == ONE else Power(k, kernel.exponent) for k in factors)
-
-
-@columnwise.register
-def _(kernel: Columns, d: int) -> tuple[Kernel, ...] | None:
-    factors = columnwise(kernel.kernel, len(kernel.columns))
-    placed = dict(zip(kernel.columns, factors or (), strict=False))
-    return factors and tuple(placed.get(j, ONE) for j in range(d))
 
 
 def _times(left: Kernel, right: Kernel) -> Kernel:
@@ -108,7 +88,7 @@ def _times(left: Kernel, right: Kernel) -> Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnwiseMap(FeatureMap):
+class ColumnwiseMap(Products):
     """φ(x) = (Π_j g_{j,k_j}(x_j))_k."""
 
     kernel: Kernel
@@ -121,25 +101,14 @@ class ColumnwiseMap(FeatureMap):
     def n_inputs(self) -> int:
         return len(self.factors)
 
-    @property
-    def n_features(self) -> int:
-        return len(self.indices)
-
     below_kernel = True  # A product of projections: always
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return products_of_rows(self._how, self.n_features, self._table, X)
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 in float64: |k − k̂|(x, y) ≤ √(e(x) e(y))."""
-        return left_over(self, X)
-
     @cached_property
-    def _how(self) -> Pairs | Array:
+    def how(self) -> Pairs | Array:
         ends = np.cumsum([w.shape[1] for w in self.weights])
         return factored(self.indices + np.concatenate([[0], ends[:-1]]))
 
-    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         columns = [
             k(X[:, j : j + 1], moved(q[:, None], like=X)) @ moved(w, like=X)
@@ -148,11 +117,20 @@ class ColumnwiseMap(FeatureMap):
         return xp.permute_dims(xp.concat(columns, axis=1), (1, 0))
 
 
-def draw_columnwise(
-    kernel: Kernel, factors: tuple[Kernel, ...], X: Float[Array, "n d"], width: int
-) -> ColumnwiseMap:
-    """Return the ``width`` products of largest eigenvalue for the spread of the columns of X."""
-    most = max(64, min(4 * width, 1024 // len(factors)))
+def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> ColumnwiseMap:
+    """Draw the D products of largest eigenvalue for the spread of the columns of the rows."""
+    _require_few_columns(ask.n_inputs)
+    # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
+    apart = isinstance(kernel, Scaled | Columns)
+    factors = None if apart else columnwise(kernel, ask.n_inputs)
+    if factors is None:
+        raise UnsupportedKernel(
+            "HermiteMercer requires a Gaussian kernel, or a product of kernels of one column each "
+            f"such as Laplace, Cauchy or Columns(k1, (0,)) * Columns(k2, (1,)); got {kernel!r}. "
+            "Nystrom(...) serves every kernel, MercerHarmonic() those of the distance."
+        )
+    X = ask.rows("HermiteMercer", "the spread of each column")
+    most = max(64, min(4 * ask.n_features, 1024 // len(factors)))
     nodes, weights, logs = [], [], []
     for j, k in enumerate(factors):
         q, share = _nodes(X[:, [j]], most)
@@ -160,15 +138,10 @@ def draw_columnwise(
         nodes.append(q)
         weights.append(functions)
         logs.append(np.log(values))
-    indices, _ = best_products(logs, width)
-    kept = _shortened(weights, indices)
-    return ColumnwiseMap(kernel, factors, tuple(nodes), kept, indices)
-
-
-def _shortened(weights: Sequence[Array], indices: Array) -> tuple[Array, ...]:
-    """Drop the eigenfunctions that no product has."""
-    used = 1 + indices.max(axis=0)
-    return tuple(np.ascontiguousarray(w[:, :m]) for w, m in zip(weights, used, strict=True))
+    indices, _ = best_products(logs, ask.n_features)
+    used = 1 + indices.max(axis=0)  # eigenfunctions that no product has are dropped
+    kept = [np.ascontiguousarray(w[:, :m]) for w, m in zip(weights, used, strict=True)]
+    return ColumnwiseMap(kernel, factors, tuple(nodes), tuple(kept), indices)
 
 
 def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
@@ -272,12 +245,11 @@ class HermiteMercer(Method):
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        if self.scale is not None:
-            object.__setattr__(self, "scale", positive(self.scale, "HermiteMercer", "scale"))
+        check_fields(self, scale=optional(positive))
 
 
 @dataclass(frozen=True, eq=False)
-class HermiteMap(FeatureMap):
+class HermiteMap(Products):
     """φ(x) = (Π_j √λ_{k_j} φ_{k_j}(u_j))_k with u = (x − mean) axes."""
 
     kernel: Kernel
@@ -293,16 +265,12 @@ class HermiteMap(FeatureMap):
     def n_inputs(self) -> int:
         return len(self.mean)
 
-    @property
-    def n_features(self) -> int:
-        return len(self.indices)
-
     below_kernel = True  # some terms of a Mercer series: always
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
             return self._compiled(X)
-        return products_of_rows(self._how, self.n_features, self._table, X)
+        return products_of_rows(self.how, self.n_features, self.table, X)
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""
@@ -324,7 +292,7 @@ class HermiteMap(FeatureMap):
             harmonics(w, self._programme, envelope, first, count, out=here)
             if not near.all():
                 far = X[start : start + ROWS][~near]
-                here[~near] = products_of_rows(self._how, D, self._table, far)
+                here[~near] = products_of_rows(self.how, D, self.table, far)
         return Z
 
     def _exponent(self, U: Float[Array, "d n"]) -> Float[Array, " n"]:
@@ -353,10 +321,6 @@ class HermiteMap(FeatureMap):
             factors[v, 1] = -self._constants.ratio[j] * ((k[j] - 1) / k[j]) ** 0.5
         return Programme(parents, inputs, factors)
 
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 in float64: |k − k̂|(x, y) ≤ √(e(x) e(y))."""
-        return left_over(self, X)
-
     @cached_property
     def _constants(self) -> "Mehler":
         return mehler(self.spread)
@@ -368,11 +332,11 @@ class HermiteMap(FeatureMap):
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
     @cached_property
-    def _how(self) -> Pairs | Array:
+    def how(self) -> Pairs | Array:
         starts = np.concatenate([[0], np.cumsum(self._counts)])  # degree by degree
         return factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 
-    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others.
 
         Where exp(−Σ decay u²) is far from underflow, it is the first axis' value of degree 0, and
@@ -477,43 +441,18 @@ def _scaled_hermite_functions(
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-@leaf_map.register
-def _(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
-    if ask.n_inputs > MOST_COLUMNS:
+def _require_few_columns(d: int) -> None:
+    if d > MOST_COLUMNS:
         raise UnsupportedKernel(
             f"HermiteMercer serves at most {MOST_COLUMNS} columns, whose principal axes it needs; "
-            f"got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), Nystrom() or "
-            "Fourier()."
+            f"got {d}. Use Projected(HermiteMercer(), n_components), Nystrom() or Fourier()."
         )
-    return hermite_mercer(kernel, method, ask)
 
 
-@singledispatch
-def hermite_mercer(kernel: Kernel, method: HermiteMercer, ask: Request) -> FeatureMap:
-    """Draw Mercer features of ``kernel``, a product over columns."""
-    factors = columnwise(kernel, ask.n_inputs)
-    if factors is None:
-        raise _unsupported(kernel)
-    X = required_rows(ask, "HermiteMercer", "the spread of each column")
-    return draw_columnwise(kernel, factors, X, ask.n_features)
-
-
-@hermite_mercer.register
-def _(kernel: Scaled | Columns, method: HermiteMercer, ask: Request) -> FeatureMap:
-    raise _unsupported(kernel)  # by its part, which may be Gaussian
-
-
-def _unsupported(kernel: Kernel) -> UnsupportedKernel:
-    return UnsupportedKernel(
-        "HermiteMercer requires a Gaussian kernel, or a product of kernels of one column each such "
-        f"as Laplace, Cauchy or Columns(k1, (0,)) * Columns(k2, (1,)); got {kernel!r}. "
-        "Nystrom(...) serves every kernel, MercerHarmonic() those of the distance."
-    )
-
-
-@hermite_mercer.register
-def _(kernel: Gaussian, method: HermiteMercer, ask: Request) -> FeatureMap:
-    X = required_rows(ask, "HermiteMercer", "mean and principal axes")
+def draw_hermite(method: "HermiteMercer", kernel: Gaussian, ask: Request) -> FeatureMap:
+    """Draw the D products of Hermite functions of largest eigenvalue along principal axes."""
+    _require_few_columns(ask.n_inputs)
+    X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
     require_squares("HermiteMercer", X, scales)
     mean, covariance = mean_and_covariance(X, scales)

@@ -7,23 +7,23 @@ pair of them that is asked for.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import finite, positive, unpacked
+from bochner._core.checks import check_fields, finite, optional, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
 from bochner.features.method import Method, Request
-from bochner.features.projections import dense_blocks, required_rows, some_rows
-from bochner.features.rules import compose, leaf_map
-from bochner.features.widths import exact_width
+from bochner.features.projections import dense_blocks, some_rows
 from bochner.kernels import Kernel, Scaled, Stationary, Sum
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.spectral import Independent, Measure
@@ -163,6 +163,35 @@ def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
     return moved(np.ascontiguousarray(values)[:, None], like=like)
 
 
+class Products(FeatureMap):
+    """A map whose features are products of functions of one column each."""
+
+    indices: Array  # (D, d): which function of each column
+
+    @property
+    def n_features(self) -> int:
+        return len(self.indices)
+
+    @property
+    @abstractmethod
+    def how(self) -> "Pairs | Array":
+        """Which rows of the table each feature multiplies, :func:`factored`."""
+
+    @abstractmethod
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        """Return the values of all functions of one column at rows of X, in float64."""
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return products_of_rows(self.how, self.n_features, self.table, X)
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return e(x) = k(x, x) − |φ(x)|² or zero, in float64: |k − k̂|(x, y) ≤ √(e(x) e(y)).
+
+        A bound where the map is below its kernel.
+        """
+        return left_over(self, X)
+
+
 # --- Explicit bases: kernels that are defined by their features, and those features --------------
 #
 # `FourierSeries` and `Polynomials` are kernels k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j); the products of
@@ -181,12 +210,12 @@ class Explicit(Method):
     method gives these features, for they are exact. Cost of φ(X): O(n (d m + D)).
     """
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
 
 
 @dataclass(frozen=True, eq=False)
-class BasisMap(FeatureMap):
+class BasisMap(Products):
     """φ(x) = (Π_j f_{k_j}(x_j))_k."""
 
     kernel: Basis
@@ -196,54 +225,23 @@ class BasisMap(FeatureMap):
     def n_inputs(self) -> int:
         return self.indices.shape[1]
 
-    @property
-    def n_features(self) -> int:
-        return len(self.indices)
-
     below_kernel = True  # some of the features that make the kernel: always
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return products_of_rows(self._how, self.n_features, self._table, X)
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 in float64: |k − k̂|(x, y) ≤ √(e(x) e(y))."""
-        return left_over(self, X)
-
     @cached_property
-    def _how(self) -> Pairs | Array:
+    def how(self) -> Pairs | Array:
         return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
-    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         return xp.permute_dims(xp.concat(self.kernel.functions(X), axis=1), (1, 0))
 
 
-def _basis_map(kernel: Basis, ask: Request) -> BasisMap:
+def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
+    """Draw the D products of largest mean square of a kernel that is defined by its features."""
     sizes = np.array(kernel.sizes)
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
     ranks, _ = best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
     return BasisMap(kernel, order.astype(np.int32)[ranks])
-
-
-@exact_width.register
-def _(kernel: Basis, d: int) -> int | None:
-    return int(np.count_nonzero(kernel.sizes)) ** d
-
-
-@compose.register
-def _(kernel: Basis, method: Method, ask: Request) -> FeatureMap:
-    return _basis_map(kernel, ask)
-
-
-@leaf_map.register
-def _(method: Explicit, kernel: Kernel, ask: Request) -> FeatureMap:
-    if isinstance(kernel, Basis):
-        return _basis_map(kernel, ask)
-    raise UnsupportedKernel(
-        "Explicit requires a kernel with finitely many features of its own: FourierSeries, "
-        f"Polynomials, Linear, Constant, or sums and products of such; got {kernel!r}. "
-        "Nystrom(...) serves every kernel."
-    )
 
 
 # --- Laplacian eigenfunctions on a box: sines, weighted by the kernel's spectral density ---------
@@ -294,19 +292,15 @@ class LaplacianEigenfunctions(Method):
 
     def __post_init__(self) -> None:
         who = "LaplacianEigenfunctions"
-        if self.boundary is not None:
-            object.__setattr__(self, "boundary", positive(self.boundary, who, "boundary"))
-            if self.boundary < 1:
-                raise InvalidInput(
-                    f"{who}: boundary must be 1 or above, or rows lie outside the box; got "
-                    f"{self.boundary}."
-                )
-        if self.box is not None:
-            object.__setattr__(self, "box", _checked_box(self.box))
+        check_fields(self, boundary=optional(positive), box=optional(_checked_box))
+        if self.boundary is not None and self.boundary < 1:
+            raise InvalidInput(
+                f"{who}: boundary must be 1 or above, or rows lie outside the box; got "
+                f"{self.boundary}."
+            )
 
 
-def _checked_box(box: Any) -> tuple[tuple[float, float], ...]:
-    who = "LaplacianEigenfunctions"
+def _checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     pairs = unpacked(box)
     if not isinstance(pairs, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
@@ -322,7 +316,7 @@ def _checked_box(box: Any) -> tuple[tuple[float, float], ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class SineMap(FeatureMap):
+class SineMap(Products):
     """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k."""
 
     kernel: Kernel
@@ -338,33 +332,25 @@ class SineMap(FeatureMap):
         return len(self.lower)
 
     @property
-    def n_features(self) -> int:
-        return len(self.indices)
-
-    @property
     def below_kernel(self) -> bool:
         return isinstance(self.kernel, Brownian | BrownianBridge)
 
     unbiased = False  # A series that is cut, nothing random
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = products_of_rows(self._how, self.n_features, self._table, X)
+        Z = products_of_rows(self.how, self.n_features, self.table, X)
         return Z * as_column(self.amplitudes, like=Z)[:, 0]
-
-    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return k(x, x) − |φ(x)|², or zero, in float64: a bound for Brownian motion only."""
-        return left_over(self, X)
 
     @cached_property
     def _most(self) -> list[int]:
         return self.indices.max(axis=0).tolist()
 
     @cached_property
-    def _how(self) -> Pairs | Array:
+    def how(self) -> Pairs | Array:
         starts = np.concatenate([[0], np.cumsum(self._most)[:-1]])
         return factored(self.indices - 1 + starts)
 
-    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
             self.length, like=X
@@ -381,57 +367,35 @@ class SineMap(FeatureMap):
 # --- The spectral density ------------------------------------------------------------------------
 
 
-@singledispatch
 def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array, " m"]:
     """Return log S at each row of W, ∫ S dω = (2π)^d k(0); raise UnsupportedKernel without one."""
-    raise _unsupported(kernel)
-
-
-def _unsupported(kernel: Kernel) -> UnsupportedKernel:
-    return UnsupportedKernel(
+    match kernel:
+        case Scaled():
+            return log_spectral_density(kernel.kernel, W) + math.log(kernel.scale)
+        case Sum():
+            parts = (log_spectral_density(part, W) for part in (kernel.left, kernel.right))
+            return logsumexp(list(parts), axis=0)
+        case Stationary():
+            with suppress(NotImplementedError):
+                values = kernel.spectral_measure(W.shape[1]).log_density(W)
+                if np.isfinite(values).any():  # else a discrete measure, as periodic kernels have
+                    return values + W.shape[1] * math.log(2 * math.pi)
+    raise UnsupportedKernel(
         "LaplacianEigenfunctions requires a stationary kernel with a spectral density, such as "
         "Gaussian, Matern, RationalQuadratic, Laplace or Cauchy, or Brownian or BrownianBridge; "
         f"got {kernel!r}. Nystrom(...) serves every kernel."
     )
 
 
-@log_spectral_density.register
-def _(kernel: Stationary, W: Float[Array, "m d"]) -> Float[Array, " m"]:
-    try:
-        values = kernel.spectral_measure(W.shape[1]).log_density(W)
-    except NotImplementedError as error:
-        raise _unsupported(kernel) from error
-    if not np.isfinite(values).any():  # a discrete measure, as periodic kernels have
-        raise _unsupported(kernel)
-    return values + W.shape[1] * math.log(2 * math.pi)
-
-
-@log_spectral_density.register
-def _(kernel: Scaled, W: Float[Array, "m d"]) -> Float[Array, " m"]:
-    return log_spectral_density(kernel.kernel, W) + math.log(kernel.scale)
-
-
-@log_spectral_density.register
-def _(kernel: Sum, W: Float[Array, "m d"]) -> Float[Array, " m"]:
-    parts = log_spectral_density(kernel.left, W), log_spectral_density(kernel.right, W)
-    return logsumexp(parts, axis=0)
-
-
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-@leaf_map.register
-def _(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
-    return laplacian(kernel, method, ask)
-
-
-@singledispatch
-def laplacian(kernel: Kernel, method: LaplacianEigenfunctions, ask: Request) -> FeatureMap:
+def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> SineMap:
     """Draw sines on a box, those of largest spectral density."""
     log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
     if method.box is not None:
         return _sines(kernel, *_given_box(method.box, ask.n_inputs), ask.n_features)
-    X = required_rows(ask, "LaplacianEigenfunctions", "the box")
+    X = ask.rows("LaplacianEigenfunctions", "the box")
     middle, half = _range(X)
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
@@ -488,8 +452,9 @@ def _range(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d
     return (least + largest) / 2, (largest - least) / 2
 
 
-@laplacian.register
-def _(kernel: Brownian | BrownianBridge, method: LaplacianEigenfunctions, ask: Request) -> SineMap:
+def draw_brownian(
+    method: LaplacianEigenfunctions, kernel: Brownian | BrownianBridge, ask: Request
+) -> SineMap:
     """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
     shift, d = (0.5 if isinstance(kernel, Brownian) else 0.0), ask.n_inputs
     column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))

@@ -14,7 +14,8 @@ from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels import Kernel
-from bochner.kernels.radial import Radial, isotropic, monomials, radial_kernels
+from bochner.kernels.radial import isotropic, monomials, radial_kernels
+from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import alpha
 
 ONE_RADIUS = 1e-6
@@ -207,7 +208,7 @@ class Block(NamedTuple):
 
 
 def spectrum(
-    radial: Radial, nodes: Nodes, total: float, width: int, most: int = DEGREES
+    radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = DEGREES
 ) -> list[Block]:
     """Return the blocks for ``width`` features, greatest energy per feature first.
 

@@ -1,19 +1,10 @@
-"""Rows drawn by their ridge leverage, estimated recursively: Musco and Musco (2017), Algorithm 2.
-
-With landmarks S drawn with chances p, the estimate of τ_i = (K(K + λI)⁻¹)_ii is
-
-    τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
-
-never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
-the level above; which ones is decided by one random number a row, so that blocks of rows can be
-read again and again.
-"""
+"""Landmarks of Nyström maps: which D rows stand for all."""
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -26,141 +17,12 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
-from bochner._core.checks import integer, one_of, positive
+from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import Rows, lloyd
-
-#: Rows whose leverage is computed together.
-ROWS = 4096
-
-#: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
-LEAST = 1e-11
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Rows S of one level, and the chances p that they were drawn with."""
-
-    rows: Float[Array, "s d"]
-    chances: Float[Array, " s"]
-
-
-def leverage_rows(
-    kernel: Kernel,
-    blocks: Iterable[Float[Array, "b d"]],
-    n: int,
-    count: int,
-    alpha: float | None,
-    rng: np.random.Generator,
-) -> Float[Array, "s d"]:
-    """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
-
-    Parameters
-    ----------
-    blocks : iterable of (b, d)
-        NumPy or CSR, the same rows each time it is iterated; about 2 log₂(n/count) times.
-    alpha : float or None
-        λ; None takes what ``count`` rows can resolve.
-    """
-    level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
-    order, draws = rng.random(n), rng.random(n)
-    sample = Weighted(_taken(blocks, order < 0.5**level), np.ones(int((order < 0.5**level).sum())))
-    if not len(sample.rows):
-        sample = Weighted(_taken(blocks, order == order.min()), np.ones(1))
-    for depth in range(level - 1, -1, -1):
-        inside = order < 0.5**depth
-        tau = estimate(kernel, _parts(blocks, inside), sample, _penalty(kernel, sample, alpha))
-        if depth == 0:
-            # Exponential races: the winners are a draw without replacement (Efraimidis and
-            # Spirakis 2006).
-            times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
-            winners = np.zeros(n, bool)
-            winners[np.argsort(times, kind="stable")[:count]] = True
-            return _taken(blocks, winners)
-        chances = _chances(tau, count)
-        drawn = draws[inside] < chances
-        chosen = inside.copy()
-        chosen[inside] = drawn
-        draws[inside] = rng.random(int(inside.sum()))
-        if drawn.any():
-            sample = Weighted(_taken(blocks, chosen), chances[drawn])
-    return sample.rows
-
-
-def estimate(
-    kernel: Kernel, parts: Iterable[Float[Array, "b d"]], sample: Weighted, penalty: float
-) -> Float[Array, " n"]:
-    """Return τ̃ of the rows of all parts, each at most 1."""
-    A = kernel(sample.rows) + penalty * np.diag(sample.chances)
-    L = _factor(A)
-    inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
-    found = [np.empty(0)]
-    for X in parts:
-        Z = triangular_product(np.ascontiguousarray(kernel(X, sample.rows)), inverse)
-        left = kernel.diag(X) - np.einsum("ij,ij->i", Z, Z)
-        found.append(np.clip(left / penalty, 0.0, 1.0))
-    return np.concatenate(found)
-
-
-def _factor(A: Float[Array, "s s"]) -> Float[Array, "s s"]:
-    jitter = 0.0
-    while True:
-        try:
-            return cholesky(A + jitter * np.eye(len(A)), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            jitter = 10 * jitter or LEAST * float(np.mean(np.diag(A))) or 1.0
-
-
-def _penalty(kernel: Kernel, sample: Weighted, alpha: float | None) -> float:
-    """Return λ: the one asked for, or the mean eigenvalue that the sample cannot resolve."""
-    K = kernel(sample.rows)
-    if alpha is None:
-        weights = sample.chances**-0.5
-        values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
-        k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
-        alpha = float(values[: len(K) - k].sum()) / k
-    return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
-
-
-def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
-    """Return min(1, c τ) with the c for which they add up to ``count``."""
-    if len(tau) <= count or not tau.any():
-        return np.full(len(tau), min(1.0, count / max(1, len(tau))))
-    chances, sure = np.zeros(len(tau)), np.zeros(len(tau), bool)
-    while True:
-        rest = max(count - int(sure.sum()), 0)
-        chances = np.where(sure, 1.0, tau * (rest / max(tau[~sure].sum(), np.finfo(float).tiny)))
-        over = (chances > 1.0) & ~sure
-        if not over.any():
-            return chances
-        sure |= over
-
-
-def _parts(
-    blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]
-) -> Iterator[Float[Array, "m d"]]:
-    """Give the rows of the mask, a bounded number at a time."""
-    start = 0
-    for X in blocks:
-        index = np.flatnonzero(mask[start : start + X.shape[0]])
-        start += X.shape[0]
-        for first in range(0, len(index), ROWS):
-            yield X[index[first : first + ROWS]]
-
-
-def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]) -> Float[Array, "m d"]:
-    """Return the rows of the mask, dense."""
-    parts = [dense(part) for part in _parts(blocks, mask)]
-    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)
-
-
-# --- Landmarks of Nyström maps: which D rows stand for all ---------------------------------------
-
-#: Where the centres of clusters start.
-SEEDS = ("k-means++", "random")
 
 #: Rows that a pool of candidates has at least.
 LEAST_POOL = 8192
@@ -181,7 +43,7 @@ class Chosen:
 class Landmarks(ABC):
     """Chooses up to D landmarks among rows in memory.
 
-    ``features.streamed.landmarks_of`` chooses from blocks of rows that are read again and again.
+    :func:`bochner.landmarks.landmarks_of` chooses from blocks of rows that can be read again.
     """
 
     @abstractmethod
@@ -199,13 +61,8 @@ class Uniform(Landmarks):
     """
 
     def choose(
-        self,
-        kernel: Kernel,  # noqa: ARG002
-        X: Float[Array, "n d"],
-        count: int,
-        rng: np.random.Generator,
+        self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> Chosen:
-        """Return a uniform sample without replacement."""
         return Chosen(dense_rows(X, rng.permutation(X.shape[0])[:count]))
 
 
@@ -246,18 +103,13 @@ class Given(Landmarks):
         return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
 
     def choose(
-        self,
-        kernel: Kernel,  # noqa: ARG002
-        X: Float[Array, "n d"] | None,  # noqa: ARG002
-        count: int,
-        rng: np.random.Generator,  # noqa: ARG002
+        self, kernel: Kernel, X: Float[Array, "n d"] | None, count: int, rng: np.random.Generator
     ) -> Chosen:
-        """Return the first of the rows given."""
         return Chosen(self.rows[:count].copy())
 
 
 @dataclass(frozen=True)
-class Pivoted(Landmarks):
+class RPCholesky(Landmarks):
     """Rows by randomly pivoted Cholesky: Chen, Epperly, Tropp and Webber (2023).
 
     Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
@@ -277,14 +129,11 @@ class Pivoted(Landmarks):
     mode: Mode = "accelerated"
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
-        object.__setattr__(self, "pool", integer(self.pool, "Pivoted", "pool", least=1))
-        one_of(self.mode, "Pivoted", "mode", MODES)
+        check_fields(self, pool=counted, mode=word(*MODES))
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> Chosen:
-        """Return pivots among a random pool of rows."""
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
         result = randomly_pivoted_cholesky(
             lambda chosen: kernel(pool, pool[chosen]),
@@ -305,7 +154,7 @@ class KMeans(Landmarks):
 
     For kernels of the distance mostly the most accurate choice: in 23 of 28 cases (seven sets of 3
     to 64 columns, Gaussian and Matérn kernels, 64 and 256 landmarks) half to nine tenths of the
-    error of :class:`Pivoted`, which wins where D is far past the effective dimension. Choosing
+    error of :class:`RPCholesky`, which wins where D is far past the effective dimension. Choosing
     takes up to twice as long, of hundreds of columns up to seven times. Distances are in units of
     the kernel's lengthscales where it has one for each column. The landmarks are means, not rows of
     the data.
@@ -319,7 +168,7 @@ class KMeans(Landmarks):
     seeds : {"k-means++", "random"}, default "k-means++"
         Where centres start. "random", at random rows, misses small clusters and is done in the
         precision of the rows: with 2 iterations, of 784 columns, in two fifths of the time of
-        :class:`Pivoted`, at 0.65 to 1.02 of its error.
+        :class:`RPCholesky`, at 0.65 to 1.02 of its error.
 
     Notes
     -----
@@ -332,15 +181,11 @@ class KMeans(Landmarks):
     seeds: Literal["k-means++", "random"] = "k-means++"
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
-        for name in ("pool", "iterations"):
-            object.__setattr__(self, name, integer(getattr(self, name), "KMeans", name, least=1))
-        one_of(self.seeds, "KMeans", "seeds", SEEDS)
+        check_fields(self, pool=counted, iterations=counted, seeds=word("k-means++", "random"))
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> Chosen:
-        """Return the cluster centres of a random pool of rows."""
         pool = _pool(X, self.pool * count, rng)
         if (few := _different(pool, count)) is not None:
             return Chosen(few)
@@ -398,7 +243,7 @@ class RidgeLeverage(Landmarks):
 
     Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, how much row i matters to a fit
     of that penalty. τ is estimated from landmarks of half of the rows, those from landmarks of a
-    quarter, and so on. Here for reproduction: measured, never better than :class:`Pivoted`, and
+    quarter, and so on. Here for reproduction: measured, never better than :class:`RPCholesky`, and
     often no better than :class:`Uniform`.
 
     Parameters
@@ -416,16 +261,35 @@ class RidgeLeverage(Landmarks):
     alpha: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
-        if self.alpha is not None:
-            object.__setattr__(self, "alpha", positive(self.alpha, "RidgeLeverage", "alpha"))
+        check_fields(self, alpha=optional(positive))
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> Chosen:
-        """Return rows drawn by leverage, without replacement."""
         double = X.astype(np.float64, copy=False)
         return Chosen(leverage_rows(kernel, (double,), double.shape[0], count, self.alpha, rng))
+
+
+#: What stands for each by name.
+BY_NAME: dict[str, Landmarks] = {
+    "rpcholesky": RPCholesky(),
+    "kmeans": KMeans(),
+    "uniform": Uniform(),
+    "ridge-leverage": RidgeLeverage(),
+}
+
+
+def as_landmarks(value: Any, who: str) -> Landmarks:
+    """Return the value of a name, of rows, or the value itself."""
+    found = BY_NAME.get(value) if isinstance(value, str) else value
+    if isinstance(found, list | tuple) or hasattr(found, "shape"):
+        found = Given(found)
+    if not isinstance(found, Landmarks):
+        raise InvalidInput(
+            f"{who}: landmarks must be {', '.join(map(repr, BY_NAME))}, rows (m, d) or a value of "
+            f"bochner.landmarks; got {value!r}."
+        )
+    return found
 
 
 def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
@@ -458,3 +322,139 @@ def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[
     pool = X if size == X.shape[0] else X[rows]
     pool = dense(pool) if size * X.shape[1] <= MOST_CELLS else pool
     return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)
+
+
+# --- Ridge leverage, estimated recursively: Musco and Musco (2017), Algorithm 2 ------------------
+#
+# With landmarks S drawn with chances p, the estimate of τ_i = (K(K + λI)⁻¹)_ii is
+#
+#     τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
+#
+# never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
+# the level above; which ones is decided by one random number a row, so that blocks of rows can be
+# read again and again.
+
+#: Rows whose leverage is computed together.
+ROWS = 4096
+
+#: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
+LEAST = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Rows S of one level, and the chances p that they were drawn with."""
+
+    rows: Float[Array, "s d"]
+    chances: Float[Array, " s"]
+
+
+def leverage_rows(
+    kernel: Kernel,
+    blocks: Iterable[Float[Array, "b d"]],
+    n: int,
+    count: int,
+    alpha: float | None,
+    rng: np.random.Generator,
+) -> Float[Array, "s d"]:
+    """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
+
+    Parameters
+    ----------
+    blocks : iterable of (b, d)
+        NumPy or CSR, the same rows each time it is iterated; about 2 log₂(n/count) times.
+    alpha : float or None
+        λ; None takes what ``count`` rows can resolve.
+    """
+    level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
+    order, draws = rng.random(n), rng.random(n)
+    sample = WeightedRows(
+        _taken(blocks, order < 0.5**level), np.ones(int((order < 0.5**level).sum()))
+    )
+    if not len(sample.rows):
+        sample = WeightedRows(_taken(blocks, order == order.min()), np.ones(1))
+    for depth in range(level - 1, -1, -1):
+        inside = order < 0.5**depth
+        tau = estimate(kernel, _parts(blocks, inside), sample, _penalty(kernel, sample, alpha))
+        if depth == 0:
+            # Exponential races: the winners are a draw without replacement (Efraimidis and
+            # Spirakis 2006).
+            times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
+            winners = np.zeros(n, bool)
+            winners[np.argsort(times, kind="stable")[:count]] = True
+            return _taken(blocks, winners)
+        chances = _chances(tau, count)
+        drawn = draws[inside] < chances
+        chosen = inside.copy()
+        chosen[inside] = drawn
+        draws[inside] = rng.random(int(inside.sum()))
+        if drawn.any():
+            sample = WeightedRows(_taken(blocks, chosen), chances[drawn])
+    return sample.rows
+
+
+def estimate(
+    kernel: Kernel, parts: Iterable[Float[Array, "b d"]], sample: WeightedRows, penalty: float
+) -> Float[Array, " n"]:
+    """Return τ̃ of the rows of all parts, each at most 1."""
+    A = kernel(sample.rows) + penalty * np.diag(sample.chances)
+    L = _factor(A)
+    inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
+    found = [np.empty(0)]
+    for X in parts:
+        Z = triangular_product(np.ascontiguousarray(kernel(X, sample.rows)), inverse)
+        left = kernel.diag(X) - np.einsum("ij,ij->i", Z, Z)
+        found.append(np.clip(left / penalty, 0.0, 1.0))
+    return np.concatenate(found)
+
+
+def _factor(A: Float[Array, "s s"]) -> Float[Array, "s s"]:
+    jitter = 0.0
+    while True:
+        try:
+            return cholesky(A + jitter * np.eye(len(A)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            jitter = 10 * jitter or LEAST * float(np.mean(np.diag(A))) or 1.0
+
+
+def _penalty(kernel: Kernel, sample: WeightedRows, alpha: float | None) -> float:
+    """Return λ: the one asked for, or the mean eigenvalue that the sample cannot resolve."""
+    K = kernel(sample.rows)
+    if alpha is None:
+        weights = sample.chances**-0.5
+        values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
+        k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
+        alpha = float(values[: len(K) - k].sum()) / k
+    return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
+
+
+def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
+    """Return min(1, c τ) with the c for which they add up to ``count``."""
+    if len(tau) <= count or not tau.any():
+        return np.full(len(tau), min(1.0, count / max(1, len(tau))))
+    chances, sure = np.zeros(len(tau)), np.zeros(len(tau), bool)
+    while True:
+        rest = max(count - int(sure.sum()), 0)
+        chances = np.where(sure, 1.0, tau * (rest / max(tau[~sure].sum(), np.finfo(float).tiny)))
+        over = (chances > 1.0) & ~sure
+        if not over.any():
+            return chances
+        sure |= over
+
+
+def _parts(
+    blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]
+) -> Iterator[Float[Array, "m d"]]:
+    """Give the rows of the mask, a bounded number at a time."""
+    start = 0
+    for X in blocks:
+        index = np.flatnonzero(mask[start : start + X.shape[0]])
+        start += X.shape[0]
+        for first in range(0, len(index), ROWS):
+            yield X[index[first : first + ROWS]]
+
+
+def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]) -> Float[Array, "m d"]:
+    """Return the rows of the mask, dense."""
+    parts = [dense(part) for part in _parts(blocks, mask)]
+    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)

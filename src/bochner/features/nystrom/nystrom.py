@@ -7,7 +7,6 @@ k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -29,16 +28,17 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import sample_stream
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method
+from bochner.features.map import FeatureMap, Wrapped
+from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import (
     Chosen,
     Given,
     KMeans,
     Landmarks,
-    Pivoted,
     RidgeLeverage,
+    RPCholesky,
     Uniform,
+    as_landmarks,
     dense_rows,
     in_units,
     lengthscales,
@@ -54,8 +54,10 @@ class Nystrom(Method):
 
     Parameters
     ----------
-    landmarks : Landmarks, default Pivoted()
-        ``Pivoted()``, ``Uniform()``, ``KMeans()``, ``RidgeLeverage()`` or ``Given(rows)``.
+    landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
+        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" stand for the values
+        ``RPCholesky()``, ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options of
+        their own; rows, which need not be of the data, for ``Given(rows)``. The value is kept.
 
     Notes
     -----
@@ -64,17 +66,13 @@ class Nystrom(Method):
     use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times that of the moments'
     sweep alone. Fewer than D landmarks are taken when they explain all that float32 carries.
     ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row. Landmarks are
-    chosen among rows in memory; ``features.streamed.landmarks_of`` chooses them from blocks.
+    chosen among rows in memory; :func:`bochner.landmarks.landmarks_of` chooses them from blocks.
     """
 
-    landmarks: Landmarks = field(default_factory=Pivoted)
+    landmarks: Landmarks = field(default_factory=RPCholesky)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.landmarks, Landmarks):
-            raise InvalidInput(
-                "Nystrom: landmarks must be Pivoted(), Uniform(), KMeans(), RidgeLeverage() or "
-                f"Given(rows); got {self.landmarks!r}."
-            )
+    def __init__(self, landmarks: Landmarks | str | Float[Array, "m d"] = "rpcholesky") -> None:
+        object.__setattr__(self, "landmarks", as_landmarks(landmarks, "Nystrom"))
 
 
 #: Share of the mean diagonal added to A = k(S, S) before it is factored. float32 entries of C
@@ -192,7 +190,7 @@ class NystromMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class LandmarkValues(FeatureMap):
+class LandmarkValues(Wrapped):
     """c(x) = k(S, x): what a Nyström map whitens, φ(x) = L⁻¹ c(x).
 
     Sums over rows of φ(x) and φ(x)φ(x)ᵀ follow from those of c(x) by one product in the place of
@@ -202,24 +200,14 @@ class LandmarkValues(FeatureMap):
     kernel: Kernel
     inner: NystromMap
 
-    @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
-    below_kernel = False  # its products are not those of the kernel
-
-    unbiased = False  # its products are not those of the kernel
+    below_kernel = unbiased = False  # its products are not those of the kernel
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.inner.values(X)
 
 
 @dataclass(frozen=True, eq=False)
-class Rounded(FeatureMap):
+class Rounded(Wrapped):
     """A map whose features are rounded to one precision, whatever that of the rows.
 
     The projection, or the distances, are computed in the precision of the rows: rounding rows of
@@ -230,18 +218,6 @@ class Rounded(FeatureMap):
     inner: FeatureMap
     precision: str
 
-    @property
-    def n_inputs(self) -> int:
-        return self.inner.n_inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inner.n_features
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.inner.below_kernel
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         inner = self.inner
         if self.precision == "float64":
@@ -249,6 +225,9 @@ class Rounded(FeatureMap):
         if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
             return inner.whiten(inner.values(X).astype(np.float32, copy=False))
         return _in_precision(inner.features(X), "float32")
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        return self.inner.left_out(X)
 
 
 def _in_precision(A: Array, precision: str) -> Array:
@@ -271,37 +250,30 @@ def _inverse_root(A: Float[Array, "D D"], jitter: float) -> Float[Array, "D D"]:
         return solve_triangular(L, np.eye(len(A)), lower=True, check_finite=False)
 
 
-def nystrom_map(
-    method: Nystrom,
-    kernel: Kernel,
-    X: Float[Array, "n d"] | None,
-    width: int,
-    rng: np.random.Generator,
-) -> NystromMap:
-    """Return the Nyström map of at most ``width`` landmarks, chosen among the rows of X."""
-    landmarks = method.landmarks
-    if X is None and not isinstance(landmarks, Given):
+def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
+    """Draw the map of at most D landmarks, chosen among the rows of the request."""
+    if ask.X is None and not isinstance(method.landmarks, Given):
         raise InvalidInput(
             "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
         )
-    chosen: Chosen = landmarks.choose(kernel, X, width, rng)
+    rng = ask.stream("landmarks")
+    chosen: Chosen = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
+    if chosen.rows.shape[1] != ask.n_inputs:
+        raise InvalidInput(
+            f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
+            f"{chosen.rows.shape[1]}."
+        )
     return NystromMap(kernel, chosen.rows, Whitening({}, chosen.unexplained))
 
 
 # --- Landmarks chosen from all rows of a stream, which is read as often as the choice needs ------
-#
-# ``draw`` chooses among rows in memory, a random sample of a long stream. Where rare clusters
-# matter, choose among all of them, and draw the map with the landmarks given:
-#
-#     chosen = landmarks_of(Pivoted(), kernel, blocks, 512, random_state=0)
-#     phi = draw(kernel, Nystrom(Given(chosen.rows)), n_features=512, n_inputs=d)
 
 #: Share of the trace below which the residual is the jitter of the map.
 EXPLAINED = 1e-11
 
 
 def landmarks_of(
-    landmarks: Landmarks,
+    landmarks: Landmarks | str,
     kernel: Kernel,
     blocks: Iterable[Any],
     count: int,
@@ -312,11 +284,12 @@ def landmarks_of(
 
     Parameters
     ----------
-    landmarks : Landmarks
-        Beside one reading that counts the rows, ``Uniform()`` reads them once; ``KMeans()`` once
-        for seeds and ``iterations`` times by mini-batches; ``RidgeLeverage()`` about
-        2 log₂(n/count) times; ``Pivoted()`` once for each eighth of the landmarks or less, ten to
-        twenty times, with the law of pivots among all rows. ``pool`` has no part, nor ``mode``.
+    landmarks : str or Landmarks
+        As for :class:`bochner.Nystrom`. Beside one reading that counts the rows, ``Uniform()``
+        reads them once; ``KMeans()`` once for seeds and ``iterations`` times by mini-batches;
+        ``RidgeLeverage()`` about 2 log₂(n/count) times; ``RPCholesky()`` once for each eighth of
+        the landmarks or less, ten to twenty times, with the law of pivots among all rows. ``pool``
+        has no part, nor ``mode``.
     kernel : Kernel
     blocks : iterable
         ``Blocks``, or any list of blocks (X, ...) with rows X, NumPy or CSR.
@@ -327,7 +300,7 @@ def landmarks_of(
     -------
     Chosen
         ``rows``, (m, d) float64, and ``unexplained``, the share of the trace of all rows that the
-        landmarks leave, for ``Pivoted()``.
+        landmarks leave, for ``RPCholesky()``.
 
     Raises
     ------
@@ -337,16 +310,23 @@ def landmarks_of(
     Notes
     -----
     Memory: a block's k(X, S), D² numbers, and 16 bytes a row for ``RidgeLeverage()``. Time: as in
-    memory, and for ``Pivoted()`` about three times that of one sweep of the features each time the
-    rows are read with all landmarks.
+    memory, and for ``RPCholesky()`` about three times that of one sweep of the features each time
+    the rows are read with all landmarks.
+
+    ``draw`` chooses among rows in memory, a random sample of a long stream. Where rare clusters
+    matter, choose among all of them, and draw the map with the landmarks given::
+
+        chosen = landmarks_of("rpcholesky", kernel, blocks, 512, random_state=0)
+        phi = draw(kernel, Nystrom(chosen.rows), n_features=512, X=X)
     """
+    landmarks = as_landmarks(landmarks, "landmarks_of")
     count = integer(count, "landmarks_of", "count", least=1)
-    rows = _Rows(blocks)
+    rows = _BlockRows(blocks)
     rows.count()
     return _streamed(landmarks, kernel, rows, count, stream(seed_of(random_state), "landmarks"))
 
 
-class _Rows:
+class _BlockRows:
     """The rows of blocks, each time it is iterated."""
 
     def __init__(self, blocks: Iterable[Any]) -> None:
@@ -384,34 +364,27 @@ class _Rows:
         return dense_rows(rows, rng.permutation(rows.shape[0]))
 
 
-@singledispatch
 def _streamed(
-    landmarks: Landmarks, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
+    landmarks: Landmarks, kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator
 ) -> Chosen:
-    raise InvalidInput(
-        "landmarks_of: landmarks must be Pivoted(), Uniform(), KMeans(), RidgeLeverage() or "
-        f"Given(rows); got {landmarks!r}."
-    )
+    match landmarks:
+        case Uniform():
+            return Chosen(rows.sample(count, rng))
+        case Given():
+            return Chosen(landmarks.rows[:count].copy())
+        case KMeans():
+            return Chosen(_centres(landmarks, kernel, rows, count, rng))
+        case RidgeLeverage():
+            found = leverage_rows(kernel, rows, rows.count(), count, landmarks.alpha, rng)
+            return Chosen(found)
+        case RPCholesky():
+            return _pivots(kernel, rows, count, rng)
+    raise InvalidInput(f"landmarks_of: {landmarks!r} chooses among rows in memory only.")
 
 
-@_streamed.register
-def _(
-    landmarks: Uniform, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
-) -> Chosen:
-    return Chosen(rows.sample(count, rng))
-
-
-@_streamed.register
-def _(
-    landmarks: Given, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
-) -> Chosen:
-    return Chosen(landmarks.rows[:count].copy())
-
-
-@_streamed.register
-def _(
-    landmarks: KMeans, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
-) -> Chosen:
+def _centres(
+    landmarks: KMeans, kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator
+) -> Float[Array, "m d"]:
     from sklearn.cluster import MiniBatchKMeans  # noqa: PLC0415  takes a second to import
 
     seeds = in_units(np.unique(rows.sample(count, rng), axis=0), kernel)
@@ -426,22 +399,10 @@ def _(
     for _ in range(landmarks.iterations):
         for X in rows:
             clusters.partial_fit(in_units(X, kernel))
-    return Chosen(
-        np.unique(clusters.cluster_centers_, axis=0) * lengthscales(kernel, seeds.shape[1])
-    )
+    return np.unique(clusters.cluster_centers_, axis=0) * lengthscales(kernel, seeds.shape[1])
 
 
-@_streamed.register
-def _(
-    landmarks: RidgeLeverage, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
-) -> Chosen:
-    return Chosen(leverage_rows(kernel, rows, rows.count(), count, landmarks.alpha, rng))
-
-
-@_streamed.register
-def _(
-    landmarks: Pivoted, kernel: Kernel, rows: _Rows, count: int, rng: np.random.Generator
-) -> Chosen:
+def _pivots(kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator) -> Chosen:
     size, S, trace = max(16, min(256, count // 8)), None, None
     while True:
         proposed, start, left = _proposals(kernel, S, rows, size, rng)
@@ -462,7 +423,11 @@ def _(
 
 
 def _proposals(
-    kernel: Kernel, S: Float[Array, "s d"] | None, rows: _Rows, size: int, rng: np.random.Generator
+    kernel: Kernel,
+    S: Float[Array, "s d"] | None,
+    rows: _BlockRows,
+    size: int,
+    rng: np.random.Generator,
 ) -> tuple[Float[Array, "b d"], Float[Array, " b"], float]:
     """Return rows drawn by their residual, with replacement, their residuals, and the sum of all.
 

@@ -11,19 +11,19 @@ and m directions give z(x) = m^{−1/2} [φ_x(w_1), ..., φ_x(w_m)], D = m·s of
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtri
 
 from bochner._core.arrays import array_namespace, is_numpy, moved, to_numpy
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import check_fields, counted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, haar, unit_directions
-from bochner.features.map import Concatenate, FeatureMap, OnInputs, ScaledMap, inner_inputs
+from bochner.features.map import FeatureMap, rest_of_diagonal
 from bochner.features.mercer.radial import (
     REACH,
     Block,
@@ -39,15 +39,11 @@ from bochner.features.mercer.radial import (
     spectrum,
 )
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Rounded
-from bochner.features.rules import leaf_map
 from bochner.features.widths import is_stationary
 from bochner.kernels import Kernel
-from bochner.kernels.radial import Radial, monomials, radial_kernels
+from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import gegenbauers, log_alpha, recurrence
-
-RADIAL = ("monomial", "optimal")
-DIRECTIONS = ("iid", "orthogonal", "sobol", "fibonacci")
 
 
 @dataclass(frozen=True)
@@ -103,14 +99,14 @@ class Gegenbauer(Method):
     alternating: bool = False
 
     def __post_init__(self) -> None:
-        who = "Gegenbauer"
-        one_of(self.radial, who, "radial", RADIAL)
-        one_of(self.directions, who, "directions", DIRECTIONS)
-        one_of(self.allocation, who, "allocation", ("equal", "energy"))
-        for name, least in (("order", 1), ("degree", 0)):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, integer(value, who, name, least))
+        check_fields(
+            self,
+            radial=word("monomial", "optimal"),
+            directions=word("iid", "orthogonal", "sobol", "fibonacci"),
+            allocation=word("equal", "energy"),
+            order=optional(counted),
+            degree=optional(integer),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +137,12 @@ class GegenbauerMap(FeatureMap):
     def n_features(self) -> int:
         return int(self.counts.sum()) * (1 + self.parity)
 
-    below_kernel = False  # random, so errors have both signs
-
     # Only for the kernel cut at its degree and order: ``left_out`` says what that lacks.
     unbiased = False
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        functions = to_numpy(self.radial(self.polar(X)[1]))
+        return rest_of_diagonal(self.kernel, X, (functions**2).sum(axis=1))  # P_l(1) = 1
 
     @property
     def degree(self) -> int:
@@ -209,66 +207,6 @@ class GegenbauerMap(FeatureMap):
         return 1.0 / b[1:], b[:-1] / b[1:]
 
 
-# --- What the features of a map lack in the mean: the part of its error that is no noise ---------
-#
-# The error of a map has two parts. Noise, of features that are drawn at random, falls like 1/√D and
-# averages over rows. Bias stays however many features of the kind there are: what a series that is
-# cut leaves out, what landmarks do not explain. Where the mean K̃ of Z Zᵀ over draws is below K,
-#
-#     K − K̃ ⪰ 0,   e(x) = k(x, x) − k̃(x, x) ≥ 0,   ‖K − K̃‖_F ≤ Σ e(x_i),   K ⪯ K̃ + (Σ e) I.
-
-#: Shares of k(x, x) up to here are rounding of what was subtracted.
-ROUNDING = 1e-12
-
-
-@singledispatch
-def left_out(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-    """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
-
-    Zero for unbiased maps; k(x, x) − |φ(x)|² for maps below their kernel; what the series leaves
-    out where it is cut. Not known of quadrature, of projections, and of products with such.
-    """
-    if phi.below_kernel:
-        Z = to_numpy(phi.features(X))
-        return _rest(phi, X, (Z * Z).sum(axis=1))
-    return np.zeros(X.shape[0]) if phi.unbiased else None
-
-
-def _rest(phi: FeatureMap, X: Array, held: Float[Array, " n"]) -> Float[Array, " n"]:
-    whole = to_numpy(phi.kernel.diag(X))
-    rest = whole - held
-    return np.where(rest > ROUNDING * whole, rest, 0.0)
-
-
-@left_out.register
-def _(phi: GegenbauerMap, X: Array) -> Array:
-    functions = to_numpy(phi.radial(phi.polar(X)[1]))
-    return _rest(phi, X, (functions**2).sum(axis=1))  # P_l(1) = 1
-
-
-@left_out.register
-def _(phi: ScaledMap, X: Array) -> Array | None:
-    inner = left_out(phi.inner, X)
-    return None if inner is None else phi.scale * inner
-
-
-@left_out.register
-def _(phi: OnInputs, X: Array) -> Array | None:
-    return left_out(phi.inner, inner_inputs(phi.kernel, X))
-
-
-@left_out.register
-def _(phi: Rounded, X: Array) -> Array | None:
-    return left_out(phi.inner, X)
-
-
-@left_out.register
-def _(phi: Concatenate, X: Array) -> Array | None:
-    parts = [left_out(part, X) for part in phi.parts]
-    known = [part for part in parts if part is not None]
-    return np.sum(known, axis=0) if len(known) == len(parts) else None
-
-
 # --- Gegenbauer features in the rule table: degree, order, radial functions and directions -------
 #
 # Degree and order are where truncation stops to matter beside the noise of random directions.
@@ -284,7 +222,7 @@ LOUD = 0.01
 #: Terms of a power series that are looked at.
 TERMS = 4096
 
-#: Radial kernels are factored up to here where no degree is given.
+#: RadialKernels kernels are factored up to here where no degree is given.
 LARGEST_DEGREE = 48
 
 #: A width that no search over degrees can fill.
@@ -319,8 +257,8 @@ class Radials(NamedTuple):
         return Radials(self.functions.chosen(kept), self.components[kept], self.energies[:order])
 
 
-@leaf_map.register
-def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> GegenbauerMap:
+    """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
     if ask.n_inputs == 1:  # both directions serve all components alike, and leave nothing to chance
         method = replace(method, allocation="equal")
@@ -356,8 +294,7 @@ def _(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
 def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
     """Warn where degree and order, not both asked for, leave out what a fit can miss."""
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
-    rest, whole = left_out(phi, rows), to_numpy(phi.kernel.diag(rows))
-    assert rest is not None
+    rest, whole = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / whole.sum()) if whole.any() else 0.0
     if share > LOUD:
         warnings.warn(
@@ -382,7 +319,7 @@ def _odd(method: Gegenbauer, d: int, counts: np.ndarray) -> np.ndarray:
     return np.where(paired & (counts > 1), counts % 2, 0)
 
 
-def _by_monomials(method: Gegenbauer, radial: Radial, r: Array | None) -> bool:
+def _by_monomials(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> bool:
     """Whether radial functions are monomials: not where one constant function is enough."""
     if method.radial == "optimal" or radial.zonal:
         return False
@@ -446,7 +383,7 @@ def _best_order(
 
 
 def _monomial(
-    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
     """Return monomial radial functions: as many as asked for, or as can matter.
 
@@ -464,7 +401,7 @@ def _monomial(
     return Radials(MonomialFunctions(kernel, radial.n_inputs, degrees, indices), indices, energies)
 
 
-def _total_degree(method: Gegenbauer, radial: Radial, r: Array | None) -> int:
+def _total_degree(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> int:
     """Return N: the first total degree with next to nothing of k(x, x) beyond it."""
     series = radial.power_series
     assert series is not None
@@ -494,7 +431,7 @@ def _capped(q: int, d: int) -> int:
 
 
 def _optimal(
-    method: Gegenbauer, kernel: Kernel, radial: Radial, r: Array | None, D: int
+    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
     """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
     d = radial.n_inputs

@@ -20,14 +20,13 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved, taken
 from bochner._core.blas import product
-from bochner._core.checks import integer
+from bochner._core.checks import check_fields, integer
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.fourier.placements import Orthogonal, Placement, unit_directions
 from bochner.features.map import FeatureMap, in_rounds
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
 from bochner.kernels import Kernel
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, directions
 
@@ -95,7 +94,7 @@ class ReLU(Method):
     split: bool | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", integer(self.order, "ReLU", "order"))
+        check_fields(self, order=integer)
         if self.order > 2:
             raise InvalidInput(f"ReLU: order must be 0, 1 or 2; got {self.order}.")
         _require_placement("ReLU", self.placement)
@@ -103,36 +102,47 @@ class ReLU(Method):
             raise InvalidType(f"ReLU: split must be True, False or None; got {self.split!r}.")
 
 
+class OfProjections(FeatureMap):
+    """A map of the projections of rows on unit directions."""
+
+    directions: Float[Array, "d m"]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.directions.shape[0]
+
+    @cached_property
+    def _single(self) -> Float[Array, "d m"]:
+        return self.directions.astype(np.float32)
+
+    def project(self, X: Float[Array, "n d"]) -> Float[Array, "n m"]:
+        """Return X U, dense, in the library and precision of X."""
+        if not (is_numpy(X) or is_sparse(X)):
+            return X @ moved(self.directions, like=X)
+        U = self.directions if X.dtype == np.float64 else self._single
+        return product(X, U) if is_numpy(X) else X @ U
+
+
 @dataclass(frozen=True, eq=False)
-class SignMap(FeatureMap):
+class SignMap(OfProjections):
     """φ(x) = √(1/D) sgn(Uᵀx)."""
 
     kernel: Kernel
     directions: Float[Array, "d D"]  # U, unit columns
 
     @property
-    def n_inputs(self) -> int:
-        return self.directions.shape[0]
-
-    @property
     def n_features(self) -> int:
         return self.directions.shape[1]
 
-    below_kernel = False  # unbiased, so errors have both signs
-
-    @cached_property
-    def _directions(self) -> dict[str, Array]:
-        return _precisions(self.directions)
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        T = project(X, self._directions)
+        T = self.project(X)
         Z = array_namespace(T).sign(T)
         Z *= self.n_features**-0.5
         return Z
 
 
 @dataclass(frozen=True, eq=False)
-class ReLUMap(FeatureMap):
+class ReLUMap(OfProjections):
     """Exact polynomial features, where split, beside powers of projections; see :class:`ReLU`.
 
     Notes
@@ -146,23 +156,13 @@ class ReLUMap(FeatureMap):
     split: bool
 
     @property
-    def n_inputs(self) -> int:
-        return self.directions.shape[0]
-
-    @property
     def n_features(self) -> int:
         exact = polynomial_width(self.order, self.n_inputs) if self.split else 0
         return exact + self.directions.shape[1]
 
-    below_kernel = False  # unbiased, so errors have both signs
-
-    @cached_property
-    def _directions(self) -> dict[str, Array]:
-        return _precisions(self.directions)
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         d, m = self.directions.shape
-        T = project(X, self._directions)
+        T = self.project(X)
         xp = array_namespace(T)
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:
@@ -175,19 +175,6 @@ class ReLUMap(FeatureMap):
 def polynomial_width(order: int, d: int) -> int:
     """Return the number of exact polynomial features of ``ArcCosine(order)`` in d columns."""
     return (1, d, d * (d + 1) // 2)[order]
-
-
-def project(X: Float[Array, "n d"], U: dict[str, Float[Array, "d m"]]) -> Float[Array, "n m"]:
-    """Return X U, dense, in the library and precision of X; U by the names of precisions."""
-    if is_numpy(X):
-        return product(X, U[X.dtype.name])
-    if is_sparse(X):
-        return X @ U[X.dtype.name]
-    return X @ moved(U["float64"], like=X)
-
-
-def _precisions(U: Float[Array, "d m"]) -> dict[str, Array]:
-    return {"float64": U, "float32": U.astype(np.float32)}
 
 
 def _rectified(T: Float[Array, "n m"], order: int) -> Float[Array, "n m"]:
@@ -232,20 +219,15 @@ def _require_placement(who: str, placement: object) -> None:
 # --- Rules ---------------------------------------------------------------------------------------
 
 
-@leaf_map.register
-def _(method: Sign, kernel: Kernel, ask: Request) -> FeatureMap:
-    if not isinstance(kernel, Angular):
-        raise UnsupportedKernel(
-            f"Sign requires Angular(); got {kernel!r}. ReLU(order) serves ArcCosine(order), "
-            "Nystrom(...) every kernel."
-        )
+def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
+    """Draw the signs of D random projections."""
     rng = ask.stream("directions")
     return SignMap(kernel, unit_directions(method.placement, ask.n_inputs, ask.n_features, rng))
 
 
-@leaf_map.register
-def _(method: ReLU, kernel: Kernel, ask: Request) -> FeatureMap:
-    if not isinstance(kernel, ArcCosine) or kernel.order != method.order:
+def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
+    """Draw powers of random projections, beside exact polynomials where they are split off."""
+    if kernel.order != method.order:
         raise UnsupportedKernel(
             f"ReLU({method.order}) requires ArcCosine({method.order}); got {kernel!r}. "
             "Sign() serves Angular(), Nystrom(...) every kernel."
@@ -335,8 +317,6 @@ class NeuralMap(FeatureMap):
     def n_features(self) -> int:
         return self.inputs + sum(W.shape[1] for W in (*self.ramps, *self.steps))
 
-    below_kernel = False  # errors have both signs
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         u, length = directions(dense(X))
         linear, tangent = [u], [u]  # blocks of Σ_h and of K_h without their factors
@@ -372,8 +352,6 @@ class NeuralSketch(FeatureMap):
     @property
     def n_features(self) -> int:
         return self.ramps[-1].shape[1] + (len(self.picks[-1][0]) if self.picks else 0)
-
-    below_kernel = False  # errors have both signs
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         u, length = directions(dense(X))
@@ -428,13 +406,10 @@ def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> F
 # --- Rules ---------------------------------------------------------------------------------------
 
 
-@leaf_map.register
-def _(method: NeuralTangentFeatures, kernel: Kernel, ask: Request) -> FeatureMap:
-    if not isinstance(kernel, NeuralTangent | NNGP):
-        raise UnsupportedKernel(
-            f"NeuralTangentFeatures requires NeuralTangent(depth) or NNGP(depth); got {kernel!r}. "
-            "ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel."
-        )
+def draw_layers(
+    method: NeuralTangentFeatures, kernel: NeuralTangent | NNGP, ask: Request
+) -> "NeuralMap | NeuralSketch":
+    """Draw random features layer by layer, split or as published."""
     split = 2 * ask.n_inputs <= ask.n_features if method.split is None else method.split
     return _split_map(kernel, ask) if split else _published_map(kernel, ask)
 

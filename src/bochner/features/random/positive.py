@@ -15,14 +15,12 @@ from typing import Literal
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved
-from bochner._core.checks import one_of
+from bochner._core.checks import check_fields, word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Placement
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
-from bochner.features.widths import granularity
 from bochner.kernels import DotExponential, Gaussian, Kernel
 
 
@@ -60,7 +58,11 @@ class Positive(Method):
                 "Positive: placement must be Orthogonal(), IID() or QMC(), under which each ω is "
                 f"exactly normal; got {self.placement!r}."
             )
-        one_of(self.form, "Positive", "form", ("hyperbolic", "plain"))
+        check_fields(self, form=word("hyperbolic", "plain"))
+
+    @property
+    def granularity(self) -> int:
+        return 2 if self.form == "hyperbolic" else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +89,6 @@ class PositiveMap(FeatureMap):
     def n_features(self) -> int:
         return self.frequencies.shape[1] * (2 if self.form == "hyperbolic" else 1)
 
-    below_kernel = False  # unbiased, so errors have both signs
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         xp = array_namespace(X)
         projected = X @ moved(self.frequencies, like=X)
@@ -114,8 +114,8 @@ class PositiveMap(FeatureMap):
         return xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), like.dtype)
 
 
-@leaf_map.register
-def _(method: Positive, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Request) -> PositiveMap:
+    """Draw D positive features: exponentials of random projections."""
     scales, half = _scales(kernel, ask.n_inputs)
     two = method.form == "hyperbolic"
     m = ask.n_features // 2 if two else ask.n_features
@@ -129,18 +129,8 @@ def _(method: Positive, kernel: Kernel, ask: Request) -> FeatureMap:
     return PositiveMap(kernel, scales[:, None] * W, scales, half, method.form)
 
 
-@granularity.register
-def _(method: Positive) -> int:
-    return 2 if method.form == "hyperbolic" else 1
-
-
-def _scales(kernel: Kernel, d: int) -> tuple[Float[Array, " d"], float]:
+def _scales(kernel: DotExponential | Gaussian, d: int) -> tuple[Float[Array, " d"], float]:
     """Return s and c of the map."""
     if isinstance(kernel, DotExponential):
         return np.full(d, kernel.scale**0.5), 0.5
-    if isinstance(kernel, Gaussian):
-        return np.asarray(kernel.spectral_measure(d).scales), 1.0
-    raise UnsupportedKernel(
-        f"Positive requires a DotExponential or Gaussian kernel; got {kernel!r}. PolySketch(...) "
-        "serves other kernels of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all."
-    )
+    return np.asarray(kernel.spectral_measure(d).scales), 1.0

@@ -14,11 +14,10 @@ from typing import Literal
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, moved, taken
-from bochner._core.checks import one_of, positive
+from bochner._core.checks import check_fields, optional, positive, word
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
 from bochner.features.sketch.powers import (
     Inputs,
     Powers,
@@ -59,9 +58,7 @@ class Maclaurin(Method):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.degrees, "Maclaurin", "degrees", ("energy", "geometric"))
-        if self.radius is not None:
-            object.__setattr__(self, "radius", positive(self.radius, "Maclaurin", "radius"))
+        check_fields(self, degrees=word("energy", "geometric"), radius=optional(positive))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +141,15 @@ class MaclaurinMap(FeatureMap):
         return ones if product is None else xp.concat([product, ones], axis=1)
 
 
-@leaf_map.register
-def _(method: Maclaurin, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
+    """Draw products of random projections, degrees by what they contribute or as published."""
     parts = powers(kernel, method, ask.n_inputs)
     if method.degrees == "geometric":
         return _published(kernel, parts, ask)
     return _by_energy(method, kernel, parts, ask)
 
 
-def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -> FeatureMap:
+def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -> MaclaurinMap:
     series = parts.series
     exact, energy, left = split_off(kernel, method, parts, ask)
     degrees = _spread(energy, left, ask) if energy.any() else np.empty(0, dtype=np.int64)
@@ -168,7 +165,7 @@ def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -
     )
 
 
-def _published(kernel: Kernel, parts: Powers, ask: Request) -> FeatureMap:
+def _published(kernel: Kernel, parts: Powers, ask: Request) -> MaclaurinMap:
     """Kar and Karnick (2012), Algorithm 1: degrees independent, P(N = n) = 2^{−n−1}."""
     D = ask.n_features
     degrees = ask.stream("degrees").geometric(0.5, D) - 1

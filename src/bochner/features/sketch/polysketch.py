@@ -14,12 +14,11 @@ import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
-from bochner._core.checks import integer, one_of, positive
+from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
 from bochner.features.sketch.powers import (
     Inputs,
     Weights,
@@ -39,7 +38,7 @@ class Padded:
 
     signs: Array  # Diagonal of D; P is a power of two
 
-    def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
+    def of(self, U: Array, earlier: list[Array]) -> Array:
         """Return the value for these rows, (n, P)."""
         return signed_walsh(dense(U), self.signs)
 
@@ -66,7 +65,7 @@ class Hashed:
         values = (self.signs.ravel() / s**0.5).astype(dtype)
         return scipy.sparse.csr_array((values, place), shape=(d, self.width))
 
-    def of(self, U: Array, earlier: list[Array]) -> Array:  # noqa: ARG002
+    def of(self, U: Array, earlier: list[Array]) -> Array:
         """Return the value for these rows, (n, P)."""
         hashed = np.ascontiguousarray(
             dense(U @ (self._double if U.dtype == np.float64 else self._single))
@@ -89,7 +88,7 @@ class Pairs:
         """How many: m."""
         return len(self.partners)
 
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         """Write the products times a weight of each row into Z, (n, m)."""
         left = earlier[self.left]
         right = earlier[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
@@ -126,7 +125,7 @@ class Entries:
         """How many: m."""
         return len(self.chosen)
 
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         """Write the entries times a weight of each row into Z, (n, m)."""
         entries = np.take(earlier[self.source], self.chosen, axis=1)
         np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
@@ -139,7 +138,7 @@ class Exact:
     degree: int
     width: int
 
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:  # noqa: ARG002
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         """Write the weight, or the weighted columns."""
         np.multiply(dense(U) if self.degree else 1, weight, out=Z)
 
@@ -195,14 +194,15 @@ class PolySketch(Method):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.pairs, "PolySketch", "pairs", ("balanced", "independent"))
-        integer(self.nonzeros, "PolySketch", "nonzeros", least=1)
-        if self.inner is not None:
-            integer(self.inner, "PolySketch", "inner", least=1)
-        if self.radius is not None:
-            object.__setattr__(self, "radius", positive(self.radius, "PolySketch", "radius"))
+        check_fields(
+            self,
+            pairs=word("balanced", "independent"),
+            nonzeros=counted,
+            inner=optional(counted),
+            radius=optional(positive),
+        )
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
 
 
@@ -342,8 +342,8 @@ def _independent(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int,
     return 0, left, right
 
 
-@leaf_map.register
-def _(method: PolySketch, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySketchMap:
+    """Draw the sketches of all powers from one tree."""
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
     d = ask.n_inputs

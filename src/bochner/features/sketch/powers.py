@@ -7,7 +7,7 @@ the maps sketch those of unit rows and multiply by the length's part in float64 
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -21,7 +21,6 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import Pairs, factored, products_of_rows
 from bochner.features.method import Method, Request
-from bochner.features.rules import draw_map, leaf_map
 from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum
 from bochner.kernels.dotproduct import (
     Coefficients,
@@ -70,32 +69,20 @@ def powers(kernel: Kernel, method: Method, d: int) -> Powers:
     )
 
 
-@singledispatch
 def _series(kernel: Kernel) -> PowerSeries | None:
     """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
+    match kernel:
+        case DotProductKernel():
+            return kernel.power_series
+        case Constant():
+            return Coefficients((kernel.value,))
+        case Scaled():
+            inner = _series(kernel.kernel)
+            return None if inner is None else Weighted(kernel.scale, inner)
+        case Sum():
+            left, right = _series(kernel.left), _series(kernel.right)
+            return None if left is None or right is None else Summed(left, right)
     return None
-
-
-@_series.register
-def _(kernel: DotProductKernel) -> PowerSeries | None:
-    return kernel.power_series
-
-
-@_series.register
-def _(kernel: Constant) -> PowerSeries | None:
-    return Coefficients((kernel.value,))
-
-
-@_series.register
-def _(kernel: Scaled) -> PowerSeries | None:
-    inner = _series(kernel.kernel)
-    return None if inner is None else Weighted(kernel.scale, inner)
-
-
-@_series.register
-def _(kernel: Sum) -> PowerSeries | None:
-    left, right = _series(kernel.left), _series(kernel.right)
-    return None if left is None or right is None else Summed(left, right)
 
 
 def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
@@ -368,7 +355,7 @@ class Expanded(Method):
     products and powers of such. Cost of φ(X): O(n D).
     """
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
 
 
@@ -405,32 +392,8 @@ class MonomialMap(FeatureMap):
         return xp.permute_dims(xp.concat([X, ones], axis=1), (1, 0))
 
 
-def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
-    """Return all features of a kernel with finitely many.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If it has infinitely many, or more than 2²⁰.
-    """
-    try:
-        phi = draw_map(Expanded(), kernel, Request(n_inputs, MOST_EXACT, 0))
-    except UnsupportedKernel as refused:
-        raise UnsupportedKernel(
-            f"{kernel!r} has no finite features of its own, as Linear, Constant, Polynomial, "
-            "FourierSeries, Polynomials and sums, products and powers of such have."
-        ) from refused
-    except InvalidInput:
-        phi = None
-    if phi is None or phi.n_features > MOST_EXACT or not phi.below_kernel:
-        raise UnsupportedKernel(
-            f"{kernel!r} of {n_inputs} columns has more than {MOST_EXACT:,} features of its own."
-        )
-    return phi
-
-
-@leaf_map.register
-def _(method: Expanded, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_monomials(method: Expanded, kernel: Kernel, ask: Request) -> MonomialMap:
+    """Draw all monomials of a power series that ends."""
     series = powers(kernel, method, ask.n_inputs).series
     if series.degree is None:
         raise UnsupportedKernel(f"Expanded requires a power series that ends; got {kernel!r}.")

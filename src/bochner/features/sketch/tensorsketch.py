@@ -18,11 +18,10 @@ import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
-from bochner._core.checks import positive
+from bochner._core.checks import check_fields, optional, positive
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.rules import leaf_map
 from bochner.features.sketch.powers import (
     Inputs,
     Weights,
@@ -67,10 +66,9 @@ class TensorSketch(Method):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        if self.radius is not None:
-            object.__setattr__(self, "radius", positive(self.radius, "TensorSketch", "radius"))
+        check_fields(self, radius=optional(positive))
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:  # noqa: ARG002
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
         return n_features
 
 
@@ -169,14 +167,14 @@ def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
         list(pool.map(fill, parts))
 
 
-@leaf_map.register
-def _(method: TensorSketch, kernel: Kernel, ask: Request) -> FeatureMap:
+def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
+    """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
         return _appended(kernel, ask)
     return _by_power(method, kernel, ask)
 
 
-def _appended(kernel: Polynomial, ask: Request) -> FeatureMap:
+def _appended(kernel: Polynomial, ask: Request) -> TensorSketchMap:
     """Pham and Pagh (2013): the offset is the square of one more coordinate."""
     inputs = Inputs(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
     sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
@@ -184,7 +182,7 @@ def _appended(kernel: Polynomial, ask: Request) -> FeatureMap:
     return TensorSketchMap(kernel, inputs, weights, (sketch,))
 
 
-def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> FeatureMap:
+def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
     got = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))

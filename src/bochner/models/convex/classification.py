@@ -19,8 +19,9 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Block, Blocks
+from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.sources import Block
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Orthogonal
 from bochner.features.method import Request

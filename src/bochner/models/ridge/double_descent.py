@@ -198,6 +198,7 @@ def double_descent(
     n = len(X)
     asked = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
     D = np.unique([integer(width, who, "widths", 1) for width in asked])
+    method: Method
     if isinstance(features, str) and features == "relu":  # a constant column gives the biases
         bias = float(np.sqrt(np.mean(X**2))) or 1.0
         X, X_test = (np.column_stack([A, np.full(len(A), bias)]) for A in (X, X_test))

@@ -21,8 +21,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import FeatureMap
-from bochner.features.draw import as_method
-from bochner.features.sketch.powers import exact_map
+from bochner.features.draw import as_method, exact_map
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models._engine import as_features

@@ -11,9 +11,10 @@ from bochner._core.random import seed_of
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
 from bochner.data.sources import Block
-from bochner.features import Auto, Fourier, HermiteMercer, KMeans, MercerHarmonic, Method, Nystrom
+from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Method, Nystrom
 from bochner.features.auto import contenders
 from bochner.features.draw import as_method
+from bochner.features.nystrom.landmarks import KMeans
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.selection.search import as_kernel

@@ -1,0 +1,26 @@
+"""Landmarks of Nyström features: which rows stand for all.
+
+>>> import bochner as bo
+>>> bo.Nystrom("kmeans") == bo.Nystrom(bo.landmarks.KMeans())
+True
+"""
+
+from bochner.features.nystrom.landmarks import (
+    Given,
+    KMeans,
+    Landmarks,
+    RidgeLeverage,
+    RPCholesky,
+    Uniform,
+)
+from bochner.features.nystrom.nystrom import landmarks_of
+
+__all__ = [
+    "Given",
+    "KMeans",
+    "Landmarks",
+    "RPCholesky",
+    "RidgeLeverage",
+    "Uniform",
+    "landmarks_of",
+]
