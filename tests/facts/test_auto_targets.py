@@ -191,3 +191,11 @@ def test_a_preconditioner_is_to_be_near_the_kernel_whatever_the_targets():
     assert features.choice_.method == Fourier()
     exact = bo.KernelRidge(Gaussian(4.0), method=bo.ExactKernel(candidates), **options).fit(X, y)
     assert "features of Nystrom()" in exact.choice_.reason
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-300, 1e3])
+def test_given_penalties_of_any_size_are_judged(share):
+    X, y = table(200)
+    phi = bo.draw(Gaussian(1.5), "orthogonal", n_features=16, X=X, random_state=0)
+    targets = Targets(y.reshape(200, -1), np.ones(200), 800, share)
+    assert judge(phi, X, targets).error > 0

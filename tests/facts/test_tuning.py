@@ -28,11 +28,11 @@ from bochner.models import _engine
 from bochner.models.tune import tune
 from bochner.selection.descent import (
     LOWEST,
-    Budget,
     Hyperparameters,
     OnFeatures,
     Prior,
     Rescaled,
+    TimeBudget,
     descend,
 )
 from bochner.selection.rows import TuningRows, rows_of, screen
@@ -208,10 +208,10 @@ def test_rescaled_features_have_the_kernel_at_those_lengthscales():
 def test_a_descent_never_ends_above_its_start_and_stops_when_told():
     objective, at = objective_of(Matern(1.5))
     values = []
-    point = descend(objective, at, 5, Budget.of(None), lambda found: values.append(found.value))
+    point = descend(objective, at, 5, TimeBudget.of(None), lambda found: values.append(found.value))
     assert len(values) == 5
     assert point.value == min(values) <= values[0]
-    late = Budget(0.0, 0.0)
+    late = TimeBudget(0.0, 0.0)
     again = []
     descend(objective, at, 5, late, lambda found: again.append(found.value))
     assert again == values[:1]
@@ -292,7 +292,11 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
         Rescaled.draw(Gaussian(), 2, 256, 0), rows, np.zeros(2), CRITERIA[criterion]
     )
     point = descend(
-        objective, Hyperparameters(np.zeros(2), np.log(1e-2)), 25, Budget.of(None), lambda _: None
+        objective,
+        Hyperparameters(np.zeros(2), np.log(1e-2)),
+        25,
+        TimeBudget.of(None),
+        lambda _: None,
     )
     found = np.log(objective.kernel(point.at).lengthscale)
     bar = (5 if criterion == "evidence" else 10) * deviation

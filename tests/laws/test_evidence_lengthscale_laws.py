@@ -232,7 +232,7 @@ def test_refusals():
     X, y = table(30)
     with pytest.raises(InvalidInput, match=r"lengthscale must be one of 'auto', 'loo', 'evi"):
         model(Gaussian(1.0), "gcv").fit(X, y)
-    with pytest.raises(InvalidInput, match=r"lengthscale=\"evidence\" and metric='learned' both"):
+    with pytest.raises(InvalidInput, match=r'lengthscale="evidence" and metric="learned" both'):
         model(Gaussian(1.0), metric="learned").fit(X, y)
     with pytest.raises(UnsupportedKernel, match=r"requires a stationary kernel with a lengthscale"):
         model(Linear()).fit(X, y)

@@ -20,17 +20,15 @@ from bochner.features import (
 )
 from bochner.features.projections import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.selection.descent import Budget, Hyperparameters, OnFeatures, Rescaled
-from bochner.selection.record import Recorder
+from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
 from bochner.selection.rows import TuningRows, rows_of
-from bochner.selection.search import NAMED, _Errors
+from bochner.selection.search import NAMED, KernelWalk
 from bochner.selection.trials import (
     APART,
     HeldOutTrials,
     KernelCandidate,
-    _System,
 )
-from bochner.solvers.ridge.criteria import LeaveOneOutError
+from bochner.sums.moments import Moments
 
 D = 5000
 
@@ -123,21 +121,21 @@ def test_trials_of_many_columns_err_like_those_of_features_made_anew(family):
         candidate = KernelCandidate(family, logs + factor, 1e-3, tuned=1)
         rescaled = Rescaled.draw(family, 40, 24, held_out.seed + APART)
         W = rescaled.frequencies(candidate.logs, None)
-        both = (rescaled.features(part.X, W) for part in (held_out.train, held_out.test))
-        expected, _ = held_out._trial(_System.of(*both, held_out.train), 1e-3)
+        Z, rest = (rescaled.features(part.X, W) for part in (held_out.train, held_out.test))
+        moments = Moments.of(Z, held_out.train.y, held_out.train.w)
+        expected, _ = held_out.errors(moments, rest, 1e-3)
         assert_close(held_out.trial(candidate).error, expected, factor=1000)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "matern32", "rational_quadratic", "laplace"])
 def test_features_of_a_search_are_those_drawn_at_the_lengthscale(name):
     X, y = table(30, 40)
-    sample = RowSample(X, y[:, None], np.ones(30), np.arange(30.0))
-    recorder = Recorder(LeaveOneOutError(), Budget.of(None))
-    errors = _Errors(NAMED[name], sample, 24, 0, None, recorder)
+    walk = KernelWalk(NAMED[name], False, 24, 0)
+    walk.run(RowSample(X, y[:, None], np.ones(30), np.arange(30.0)))
     start = tuple(np.linspace(3.0, 9.0, 40).tolist())
     for half_octaves in (0.0, 2.0, -1.0):
         scale = tuple(s * 2.0 ** (half_octaves / 2) for s in start)
-        assert_close(errors._features(start, half_octaves), errors._map(scale)(X), factor=10)
+        assert_close(walk._features(start, half_octaves), walk._map(scale)(X), factor=10)
 
 
 # ---- what has a bound on columns, and axes of rows

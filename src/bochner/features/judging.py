@@ -33,7 +33,7 @@ class Targets:
         return replace(self, y=self.y[rows], w=self.w[rows])
 
 
-class LeftOut(NamedTuple):
+class SampleErrors(NamedTuple):
     """Leave-one-out mean squared errors of ridge regression on features, and what they are of."""
 
     moments: Moments
@@ -50,7 +50,7 @@ def left_out(
     share: float | None = None,
     dtype: Any = np.float64,
     ratio: float = 1.0,
-) -> LeftOut:
+) -> SampleErrors:
     """Return the errors of all rows along the path of penalties, or at the one of a given share.
 
     Z is float64; ``dtype`` is that of the products which leave rows out. ``share`` is a penalty a
@@ -65,7 +65,7 @@ def left_out(
     errors, m = leave_one_out(eigen, [centred], alphas)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these tell nothing
-    return LeftOut(moments, eigen, alphas, errors, m)
+    return SampleErrors(moments, eigen, alphas, errors, m)
 
 
 class Judgement(NamedTuple):

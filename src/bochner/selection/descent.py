@@ -195,16 +195,16 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Budget:
+class TimeBudget:
     """Seconds since the start, and how many there are."""
 
     start: float
     seconds: float = float("inf")
 
     @staticmethod
-    def of(seconds: float | None) -> "Budget":
+    def of(seconds: float | None) -> "TimeBudget":
         """Start now."""
-        return Budget(time.perf_counter(), float("inf") if seconds is None else seconds)
+        return TimeBudget(time.perf_counter(), float("inf") if seconds is None else seconds)
 
     @property
     def passed(self) -> float:
@@ -216,7 +216,7 @@ class Budget:
         """Whether the time is up."""
         return self.passed >= self.seconds
 
-    def part(self, share: float) -> "Budget":
+    def part(self, share: float) -> "TimeBudget":
         """Return the budget that is spent when this share of all seconds has passed."""
         return replace(self, seconds=share * self.seconds)
 
@@ -341,7 +341,7 @@ Note = Callable[[Evaluated[Any]], None]
 
 
 def descend(
-    of: On, start: Hyperparameters, evaluations: int, budget: Budget, note: Note
+    of: On, start: Hyperparameters, evaluations: int, budget: TimeBudget, note: Note
 ) -> Evaluated[On]:
     """Return the best of at most so many evaluations; ``note`` is called with each.
 
@@ -379,7 +379,7 @@ def descend(
 
 
 def go_on(
-    tried: Iterable[Evaluated[On]], evaluations: int, budget: Budget, note: Note
+    tried: Iterable[Evaluated[On]], evaluations: int, budget: TimeBudget, note: Note
 ) -> Evaluated[On]:
     """Descend from the best of what was tried; return the better of it and of the end."""
     start = min(tried, key=lambda found: found.value)

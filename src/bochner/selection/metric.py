@@ -26,12 +26,12 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import Method
 from bochner.kernels import Kernel, Mahalanobis, Radial
 from bochner.selection.descent import (
-    Budget,
     Evaluated,
     Hyperparameters,
     OnFeatures,
     Prior,
     Rescaled,
+    TimeBudget,
     descend,
     family_of,
     in_numbers,
@@ -241,7 +241,7 @@ class _Machine:
         prior = Prior(median, turned.count, d)
         criterion = OnFeatures(rescaled, turned, np.zeros(d), prior=prior)
         start = Hyperparameters(np.array([median]), float(np.log(1e-3)))
-        return descend(criterion, start, STEPS, Budget.of(None), lambda _: None).rounded
+        return descend(criterion, start, STEPS, TimeBudget.of(None), lambda _: None).rounded
 
     def _held_out(self, train: TuningRows, test: TuningRows, at: Hyperparameters) -> Trial:
         width = trial_width(self.n_features, len(train), WIDTH)

@@ -20,9 +20,9 @@ from bochner.kernels import Kernel
 from bochner.kernels.distances import squared
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
-    Budget,
     Descended,
     Hyperparameters,
+    TimeBudget,
     descend,
     family_of,
     go_on,
@@ -92,7 +92,7 @@ def lengthscales_by_evidence(
     (a Matérn kernel without a closed form takes ten times as long).
     """
     family_of(start)
-    sample, budget = sample.lowest(ROWS), Budget.of(None)
+    sample, budget = sample.lowest(ROWS), TimeBudget.of(None)
     y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
     if len(sample) < FEWEST or not y.shape[1]:
         return Tuning(start, criterion=EVIDENCE.name)

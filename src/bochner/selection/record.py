@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.shapes import Array
 from bochner._core.text import axes_for, columns
 from bochner.kernels import Kernel
-from bochner.selection.descent import Budget, Note
+from bochner.selection.descent import Note, TimeBudget
 from bochner.selection.rows import Scale
 from bochner.selection.trials import Trial
 from bochner.solvers.ridge.criteria import CRITERIA, Criterion
@@ -168,7 +168,7 @@ class Tuning:
 class Recorder:
     """Writes down the steps of a search, and what is compared."""
 
-    def __init__(self, criterion: Criterion, budget: Budget) -> None:
+    def __init__(self, criterion: Criterion, budget: TimeBudget) -> None:
         self.criterion, self.budget = criterion, budget
         self._steps: list[TuningStep] = []
         self._compared: list[KernelComparison] = []

@@ -113,7 +113,8 @@ def median_distance(
     pairs = _pairs(X.shape[0], X.shape[1], seed, most)
     step = max(1, CELLS // X.shape[1])
     blocks = (pairs[:, start : start + step] for start in range(0, pairs.shape[1], step))
-    lengths = np.concatenate([_lengths(X[i] - X[j], units, order) for i, j in blocks])
+    parts = [_lengths(X[i] - X[j], units, order) for i, j in blocks]
+    lengths = np.concatenate([np.empty(0), *parts])  # one row has no pairs
     kept = lengths > 0
     if not np.any(kept):
         return 1.0

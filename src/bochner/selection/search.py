@@ -39,12 +39,12 @@ from bochner.kernels import (
 )
 from bochner.selection.descent import (
     SIXTEENTH,
-    Budget,
     Evaluated,
     Hyperparameters,
     OnFeatures,
     Prior,
     Rescaled,
+    TimeBudget,
     descend,
     family_of,
     go_on,
@@ -146,17 +146,7 @@ def choose_lengthscale(
     family = NAMED[name]
     if name == "linear":
         return Tuning(Linear())
-    sample = sample.lowest(SEARCH_ROWS)
-    starts = _median_scales(sample, name in COORDINATEWISE, seed)
-    if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
-        return Tuning(family(starts[0]))
-    recorder = Recorder(LeaveOneOutError(), Budget.of(None))
-    error = _Errors(family, sample, min(n_features, SEARCH_FEATURES), seed, share, recorder)
-    values = [error(scale, 0) for scale in starts]
-    start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
-    best = walk(partial(error, start), 0, -FARTHEST, FARTHEST)
-    scale = _scaled(start, 2.0 ** (best / 2))
-    return recorder.found(family(scale), error.shares[scale])
+    return KernelWalk(family, name in COORDINATEWISE, n_features, seed, share).run(sample)
 
 
 def walk(error: Callable[[int], float], start: int, least: int, most: int) -> int:
@@ -197,8 +187,8 @@ def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[S
     return scales
 
 
-class _Errors:
-    """Leave-one-out errors of lengthscales times half-octaves, remembered.
+class KernelWalk:
+    """A walk of one family in half-octaves.
 
     The seed of the features stays, so that frequencies are rescaled and the errors are comparable.
     Of rows with more columns than there are frequencies the angles xᵀω are remembered too: at
@@ -208,34 +198,46 @@ class _Errors:
     def __init__(
         self,
         family: Family,
-        sample: RowSample,
+        coordinatewise: bool,
         n_features: int,
         seed: int,
-        share: float | None,
-        recorder: Recorder,
+        share: float | None = None,
     ) -> None:
-        self._family, self._sample, self._seed, self._share = family, sample, seed, share
-        self._width, self._recorder = max(2, n_features - n_features % 2), recorder
-        self.shares: dict[Scale, float] = {}
-        self._found: dict[Scale, float] = {}
+        width = min(n_features, SEARCH_FEATURES)
+        self._family, self._coordinatewise = family, coordinatewise
+        self._width, self._seed, self._share = max(2, width - width % 2), seed, share
+        self._recorder = Recorder(LeaveOneOutError(), TimeBudget.of(None))
+        self._found: dict[Scale, tuple[float, float]] = {}
         self._angles: dict[Scale, Array] = {}
 
-    def __call__(self, start: Scale, half_octaves: int) -> float:
+    def run(self, sample: RowSample) -> Tuning:
+        """Return the kernel with the least error, and the record."""
+        self._sample = sample = sample.lowest(SEARCH_ROWS)
+        starts = _median_scales(sample, self._coordinatewise, self._seed)
+        if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
+            return Tuning(self._family(starts[0]))
+        values = [self._error(scale, 0) for scale in starts]
+        start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
+        best = walk(partial(self._error, start), 0, -FARTHEST, FARTHEST)
+        scale = _scaled(start, 2.0 ** (best / 2))
+        return self._recorder.found(self._family(scale), self._found[scale][1])
+
+    def _error(self, start: Scale, half_octaves: int) -> float:
         scale = _scaled(start, 2.0 ** (half_octaves / 2))
         if scale not in self._found:
-            self._found[scale] = self._error(start, half_octaves, scale)
-        return self._found[scale]
+            self._found[scale] = self._tried(start, half_octaves, scale)
+        return self._found[scale][0]
 
-    def _error(self, start: Scale, half_octaves: int, scale: Scale) -> float:
+    def _tried(self, start: Scale, half_octaves: int, scale: Scale) -> tuple[float, float]:
+        """Return the error, and its penalty per row."""
         sample = self._sample
         found = left_out(self._features(start, half_octaves), sample.y, sample.w, self._share)
         power, best = found.moments.power / found.moments.weight, best_of(found.errors, "loo")
         least = max(float(found.errors[best]), NO_ERROR * float(power.max()))
-        self.shares[scale] = float(found.alphas[best] / found.moments.weight)
+        share = float(found.alphas[best] / found.moments.weight)
         stage = "half-octaves" if half_octaves else "median distance"
-        relative = least / float(power[power > 0].mean())
-        self._recorder.step(stage, self._family(scale), self.shares[scale], relative)
-        return least
+        self._recorder.step(stage, self._family(scale), share, least / power[power > 0].mean())
+        return least, share
 
     def _features(self, start: Scale, half_octaves: int) -> Float[Array, "n D"]:
         X, m = self._sample.X.astype(np.float64, copy=False), self._width // 2
@@ -350,7 +352,7 @@ def tune_kernel(
     deviation of the difference.
     """
     one_of(criterion, "tune", "criterion", tuple(CRITERIA))
-    start = Budget.of(None if budget is None else positive(budget, "tune", "budget"))
+    start = TimeBudget.of(None if budget is None else positive(budget, "tune", "budget"))
     family = family_of(Matern(1.5) if isinstance(kernel, str) else kernel)
     given = None if isinstance(kernel, str) else np.atleast_1d(kernel.get_params()["lengthscale"])
     if len(sample) < FEWEST or not np.any(np.ptp(sample.y, axis=0)):
@@ -383,7 +385,7 @@ class KernelDescents:
     share: float | None  # a per-row penalty that is given and stays
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> TimeBudget:
         """The time there is."""
         return self.recorder.budget
 

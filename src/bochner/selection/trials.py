@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
-from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.blas import cho_factor
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.kernels import Kernel, Radial
 from bochner.selection.descent import (
     LOWEST,
-    Budget,
     Rescaled,
+    TimeBudget,
     family_of,
     in_numbers,
 )
 from bochner.selection.rows import TuningRows
 from bochner.solvers.ridge.solution import SAME_ROUNDED
+from bochner.sums.moments import Moments
 
 #: Features of a trial, at most.
 MOST_FEATURES = 1024
@@ -145,14 +146,15 @@ class HeldOutTrials:
 
     def trial(self, candidate: KernelCandidate) -> Trial:
         """Return the trial of a candidate: one product of n D² and a Cholesky factor a penalty."""
-        system = self._system(candidate)
-        tried = {0: self._trial(system, candidate.share)}
+        Z, rest = self._features(candidate)
+        moments = Moments.of(Z, self.train.y, self.train.w)
+        tried = {0: self.errors(moments, rest, candidate.share)}
         for direction in () if self.pinned else (-1, 1):
             step = 0
             while tried[step][0] <= min(error for error, _ in tried.values()) and abs(step) < 8:
                 step += direction
                 if step not in tried:
-                    tried[step] = self._trial(system, candidate.share * STEP**step)
+                    tried[step] = self.errors(moments, rest, candidate.share * STEP**step)
         steps = sorted(tried, reverse=True)  # of penalties as good as one another the largest
         best = steps[first_least([tried[step][0] for step in steps])]
         share = max(candidate.share * STEP**best, LOWEST["float64"])
@@ -160,8 +162,27 @@ class HeldOutTrials:
         error = float(squared.sum() / self.test.w.sum())
         return Trial(replace(candidate, share=share), squared, error)
 
+    def errors(
+        self, moments: Moments, rest: Float[Array, "n D"], share: float
+    ) -> tuple[float, Float[Array, " n"]]:
+        """Return the error of the rows held out, and their squares, at a per-row penalty."""
+        penalty = max(share, LOWEST["float64"]) * moments.weight
+        try:
+            factor = cho_factor(moments.gram + penalty * np.eye(len(moments.gram)), True)
+        except LinAlgError:
+            return float("inf"), np.full(len(self.test), np.inf)
+        coef = cho_solve(factor, moments.cross)
+        variance = moments.power / moments.weight
+        kept = variance > 0
+        residuals = self.test.y - moments.target_mean - (rest - moments.feature_mean) @ coef
+        squared = self.test.w * (residuals[:, kept] ** 2 / variance[kept]).mean(axis=1)
+        return float(squared.sum() / self.test.w.sum()), squared
+
     def trials(
-        self, candidates: Iterable[KernelCandidate], note: Callable[[Trial], None], budget: Budget
+        self,
+        candidates: Iterable[KernelCandidate],
+        note: Callable[[Trial], None],
+        budget: TimeBudget,
     ) -> list[Trial]:
         """Return the trials, of the first of a kind at least, whatever the time."""
         trials: list[Trial] = []
@@ -172,68 +193,25 @@ class HeldOutTrials:
                 note(trials[-1])
         return trials
 
-    def _system(self, candidate: KernelCandidate) -> "_System":
-        d = len(candidate.logs)
-        if d > self.width // 2:
-            return _System.of(*self._from_angles(candidate), self.train)
-        rescaled = Rescaled.draw(candidate.family, d, self.width, self.seed + APART)
-        W = rescaled.frequencies(candidate.logs, None)
-        Z, rest = (rescaled.features(rows.X, W) for rows in (self.train, self.test))
-        return _System.of(Z, rest, self.train)
-
-    def _from_angles(self, candidate: KernelCandidate) -> tuple[Array, Array]:
-        """Return the features of both, from angles that multiples of the lengthscales share.
+    def _features(self, candidate: KernelCandidate) -> list[Float[Array, "n D"]]:
+        """Return the features of both; multiples of many lengthscales share their angles.
 
         Kernels of the Euclidean distance share them too, but for the radii of their frequencies.
         """
+        both, d = [rows.X for rows in (self.train, self.test)], len(candidate.logs)
+        if d <= self.width // 2:
+            rescaled = Rescaled.draw(candidate.family, d, self.width, self.seed + APART)
+            W = rescaled.frequencies(candidate.logs, None)
+            return [rescaled.features(X, W) for X in both]
         shared = candidate.logs - candidate.logs[0]
         family = Radial if isinstance(candidate.family, Radial) else type(candidate.family)
         kept = self.angles.get((family, shared.tobytes()))
         if kept is None:
-            drawn = Rescaled.draw(candidate.family, len(shared), self.width, self.seed + APART)
-            both = [drawn.angles(rows.X, shared) for rows in (self.train, self.test)]
-            kept = both[0][0], [angles for _, angles in both]
+            drawn = Rescaled.draw(candidate.family, d, self.width, self.seed + APART)
+            pairs = [drawn.angles(X, shared) for X in both]
+            kept = pairs[0][0], [angles for _, angles in pairs]
             self.angles[family, shared.tobytes()] = kept
         base, angles = kept
         rescaled = replace(base, family=family_of(candidate.family))
         W = rescaled.frequencies(np.full(len(base.base), candidate.logs[0]), None)
-        return tuple(rescaled.features(X, W) for X in angles)
-
-    def _trial(self, system: "_System", share: float) -> tuple[float, Array]:
-        share = max(share, LOWEST["float64"])
-        try:
-            predicted = system.predicted(share)
-        except LinAlgError:
-            return float("inf"), np.full(len(self.test), np.inf)
-        variance = self.train.w @ (self.train.y - system.mean) ** 2 / self.train.w.sum()
-        kept = variance > 0
-        relative = (self.test.y - predicted)[:, kept] ** 2 / variance[kept]
-        squared = self.test.w * relative.mean(axis=1)
-        return float(squared.sum() / self.test.w.sum()), squared
-
-
-@dataclass(frozen=True, eq=False)
-class _System:
-    """Normal equations of the rows to fit, and the features of the rows to err on."""
-
-    gram: Float[Array, "D D"]
-    cross: Float[Array, "D t"]
-    rest: Float[Array, "n D"]
-    mean: Float[Array, " t"]
-    weight: float
-
-    @staticmethod
-    def of(Z: Float[Array, "n D"], rest: Float[Array, "m D"], train: TuningRows) -> "_System":
-        W, root = train.w.sum(), np.sqrt(train.w)[:, None].astype(Z.dtype)
-        z = ((train.w @ Z) / W).astype(Z.dtype)
-        mean = train.w @ train.y / W
-        rooted = np.ascontiguousarray(root * (Z - z))
-        gram = np.zeros((Z.shape[1],) * 2, Z.dtype, order="F")
-        add_gram(gram, rooted)
-        cross = rooted.T @ (root * (train.y - mean)).astype(Z.dtype)
-        return _System(mirror(gram).astype(np.float64), cross, rest - z, mean, float(W))
-
-    def predicted(self, share: float) -> Float[Array, "n t"]:
-        A = self.gram + share * self.weight * np.eye(len(self.gram))
-        coef = cho_solve(cho_factor(A, overwrite_a=True, check_finite=False), self.cross)
-        return self.rest @ coef.astype(self.rest.dtype) + self.mean
+        return [rescaled.features(X, W) for X in angles]

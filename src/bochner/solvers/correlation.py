@@ -53,10 +53,10 @@ class Directions:
 class Sides:
     """Both sides in the coordinates of their eigenvectors."""
 
-    x: Float[Array, " D"]  # eigenvalues of G_xx and G_yy
-    y: Float[Array, " E"]  # eigenvalues of G_xx and G_yy
-    U: Float[Array, "D D"]  # their eigenvectors
-    V: Float[Array, "E E"]  # their eigenvectors
+    x: Float[Array, " D"]  # eigenvalues of G_xx
+    y: Float[Array, " E"]  # eigenvalues of G_yy
+    U: Float[Array, "D D"]  # eigenvectors of both
+    V: Float[Array, "E E"]
     cross: Float[Array, "D E"]  # Uᵀ G_xy V
     weight: float  # Σ w
     precision: str  # precision of the products

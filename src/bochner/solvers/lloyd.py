@@ -15,7 +15,7 @@ from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 
 
-class Rows(NamedTuple):
+class WeightedFeatures(NamedTuple):
     """A block of rows, Z (b, D), and their weights, w (b,) or None."""
 
     Z: Array

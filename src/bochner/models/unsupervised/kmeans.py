@@ -39,7 +39,7 @@ from bochner.models.unsupervised.clustering import (
     kernel_cost,
 )
 from bochner.selection.search import accepts_sparse
-from bochner.solvers.lloyd import Clusters, Rows, assign, distances, lloyd, step
+from bochner.solvers.lloyd import Clusters, WeightedFeatures, assign, distances, lloyd, step
 
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20
@@ -243,7 +243,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         if len(np.unique(found.labels_)) < self.n_clusters:
             self._warn_few(len(np.unique(found.labels_)))
         centres = found.cluster_centers_.astype(np.float64)
-        return lloyd([Rows(self._features(rows.X), rows.w)], centres, self.max_iter, self.tol).means
+        return lloyd(
+            [WeightedFeatures(self._features(rows.X), rows.w)], centres, self.max_iter, self.tol
+        ).means
 
     def _warn_few(self, different: int) -> None:
         warn_user(

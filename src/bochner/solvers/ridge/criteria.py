@@ -62,12 +62,12 @@ class Score:
 class _Fit:
     """What both criteria need of a ridge regression at one penalty."""
 
-    Z: Float[Array, "n D"]  # about their means
-    y: Float[Array, "n t"]  # about their means
+    Z: Float[Array, "n D"]  # about their means, as y
+    y: Float[Array, "n t"]
     w: Float[Array, " n"]
     alpha: float
-    trace: float  # of A⁻¹ and of A
-    log_det: float  # of A⁻¹ and of A
+    trace: float  # of A⁻¹
+    log_det: float  # of A
     coef: Float[Array, "D t"]
     residuals: Float[Array, "n t"]
     rows: Float[Array, "n D"]  # Q

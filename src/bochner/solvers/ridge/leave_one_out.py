@@ -30,7 +30,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import eigsh
 
-from bochner._core.blas import cholesky, product
+from bochner._core.blas import cholesky, eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.eigen import (
     EPS,
@@ -99,8 +99,8 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
 class Rounding:
     """What rounding may change leverages by."""
 
-    top: float  # largest and smallest eigenvalue of G
-    least: float  # largest and smallest eigenvalue of G
+    top: float  # largest eigenvalue of G
+    least: float  # smallest
     gram: float  # g, the relative error of G
     unit: float  # u, that of the products with rows
 
@@ -227,6 +227,82 @@ def _of_all(eigen: Eigen, sums: _Sums, alphas: Float[Array, " p"]) -> Float[Arra
     return np.take_along_axis(ratio, first, axis=0)
 
 
+# --- Each row's residual and slack at one penalty a target, without cancellation -----------------
+#
+# With C = Ω^½ (Z − 1z̄ᵀ), u = Ω^½ (y − ȳ) and A = CCᵀ + λI on what an intercept leaves,
+#
+#     Ω^½ (y − f̂) = λ A⁻¹u,   1 − h_i = λ (A⁻¹)_ii,
+#
+# and the fit without row i is off by (y − f̂)/(1 − h), its variance there h/(1 − h): both exact
+# (Rasmussen and Williams 2006, eq. 5.10 to 5.12). Where a row is all that speaks for itself, h is
+# so near to one that 1 − h is made of rounding; the n × n form has its digits.
+
+
+def dual_slacks(
+    Z: Float[Array, "n D"],
+    y: Float[Array, "n t"],
+    w: Float[Array, " n"],
+    alpha: Float[Array, " t"],
+    centred: bool,
+) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
+    """Return residuals and slacks of all rows of a fit, given about its means: O(n³)."""
+    root = np.sqrt(w)
+    C, u = root[:, None] * Z, root[:, None] * y
+    if centred:
+        C, u = _turned(C, root), _turned(u, root)
+    if not len(C):
+        return np.zeros_like(y), np.ones_like(y)  # one row, and the intercept is it
+    values, vectors = eigh(C @ C.T, driver="evd", check_finite=False)
+    U = _turned_back(vectors, root) if centred else vectors
+    shrink = alpha / (np.maximum(values, 0.0)[:, None] + alpha)
+    residual = (U @ (shrink * (vectors.T @ u))) / root[:, None]
+    slack = (U * U) @ shrink
+    return residual, np.where(w[:, None] > 1, 1 - (1 - slack) / np.maximum(w, 1)[:, None], slack)
+
+
+def resolved_slacks(
+    residual: Float[Array, "b t"],
+    centred: Float[Array, "b t"],
+    leverage: Float[Array, "b t"],
+    w: Float[Array, " b"],
+    prior: Float[Array, " b"],
+    alpha: Float[Array, " t"],
+    D: int,
+    gram: float,
+) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+    """Return residuals and slacks; where rounding made them, those of a row that stands by itself.
+
+    Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is
+    predicted by the mean without itself: its residual is that share of ``centred``, y about the
+    mean. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
+    their error ``gram`` of G over λ.
+    """
+    one = np.minimum(w, 1.0)[:, None]
+    slack = 1 - one * leverage
+    rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + gram / alpha
+    least = alpha / (alpha + one * prior[:, None])
+    resolved = slack > rounding
+    return np.where(resolved, residual, least * centred), np.where(resolved, slack, least)
+
+
+def _turned(A: Float[Array, "n k"], root: Float[Array, " n"]) -> Float[Array, "m k"]:
+    """Return coordinates of columns orthogonal to ``root``: n − 1 of them, by a reflection."""
+    v = _mirror(root)
+    return (A - np.outer(v, 2 * (v @ A)))[1:]
+
+
+def _turned_back(A: Float[Array, "m k"], root: Float[Array, " n"]) -> Float[Array, "n k"]:
+    v = _mirror(root)
+    return np.vstack([np.zeros(A.shape[1]), A]) - np.outer(v, 2 * (v[1:] @ A))
+
+
+def _mirror(root: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Return the unit vector whose reflection takes ``root`` to the first axis."""
+    v = root / np.linalg.norm(root)
+    v[0] += 1.0
+    return v / np.linalg.norm(v)
+
+
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
 #
 # A ridge regression of m rows at the penalty λ acts as one of infinitely many rows does at
@@ -269,9 +345,11 @@ def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
     """
     alphas = penalties(eigen)
     _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
-    wanted = np.log(share * ratio * eigen.weight)
-    less = np.interp(wanted, np.log(others), np.log(others / alphas))
-    return max(float(np.exp(wanted - less)), floor(eigen))
+    wanted = share * ratio * eigen.weight
+    if not wanted > 0:
+        return floor(eigen)
+    less = np.interp(np.log(wanted), np.log(others), np.log(others / alphas))
+    return max(wanted * float(np.exp(-less)), floor(eigen))
 
 
 # --- Whether float32 products will limit an answer, judged from the first rows of a sweep --------
