@@ -3,8 +3,7 @@
 Each set is planned, and some of the plan's fits, its choice among them, are run, each in a process
 of its own, right after one another: ``fit s`` is of the wall, the peak of resident memory is what
 the system counted. "memory" is the whole process: what it had before the fit (measured there) and
-what the plan says the fit takes. Rates are measured anew. Errors are leave-one-out, as fits
-report them.
+what the plan says the fit takes. Errors are leave-one-out, as fits report them.
 """
 
 import json
@@ -21,11 +20,10 @@ __all__ = ["run"]
 SETS = ("kin8nm", "california_housing", "protein", "elevation_etopo60")
 
 _PLAN = """
-import json, os, sys
+import json, sys
 import numpy as np
 import bochner as bo
-os.environ["BOCHNER_CACHE"] = sys.argv[1]
-with np.load(sys.argv[2]) as data:
+with np.load(sys.argv[1]) as data:
     found = bo.plan(data["X"], data["y"], budget=60, random_state=0)
 print(json.dumps(found.facts()))
 """
@@ -72,9 +70,7 @@ def run(options: Options) -> list[Row]:
 def _both(name: str, folder: Path, options: Options) -> list[Row]:
     data, table = development(name, options, options.pick(None, 1500)), folder / "rows.npz"
     np.savez(table, X=data.X, y=data.y)
-    cache = folder / name  # the pace of the machine is that of these minutes
-    cache.mkdir()
-    found = child(_PLAN, str(cache), str(table)).output
+    found = child(_PLAN, str(table)).output
     most = options.pick(60.0, 5.0)
     fits = [fit for fit in found["fits"] if not fit["against"] and fit["seconds"] <= most]
     return [_row(name, fit, found, table) for fit in _some(fits, found["choice"])]

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from bochner.models.unsupervised.transform import KernelFeatures
     from bochner.models.width_display import WidthDisplay
     from bochner.persist import load, save
-    from bochner.planner.estimators import Plan, plan
+    from bochner.planner.plans import Plan, plan
     from bochner.report import ModelReport, report_model
     from bochner.selection.record import Tuning
     from bochner.selection.width import Tolerance, draw, required_features

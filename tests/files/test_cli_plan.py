@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 
 from bochner.cli.running import run
-from bochner.planner import estimators
-from bochner.planner.machine import Machine
 
 
 @pytest.fixture(scope="module")
@@ -18,18 +16,6 @@ def table(tmp_path_factory):
     rows = pd.DataFrame({"a": a, "c": rng.choice(["red", "green"], 200), "y": np.sin(2 * a)})
     rows.to_parquet(folder / "rows.parquet")
     return folder / "rows.parquet"
-
-
-@pytest.fixture(autouse=True)
-def rates(monkeypatch):
-    """Do not measure the machine."""
-    both, three = ("float32", "float64"), (1e-9,) * 3
-    pairs = dict.fromkeys(both, (1e-9, 1e-9))
-    sums, products = (dict.fromkeys(both, value) for value in (three, 1e-9))
-    flat = Machine(
-        sums, three, three, three, products, 1e-9, 1e-9, pairs, products, pairs, 1e-9, threads=1
-    )
-    monkeypatch.setattr(estimators, "machine", lambda _: flat)
 
 
 def told(capsys, table, *options):

@@ -52,7 +52,6 @@ def folder(tmp_path, monkeypatch):
     pq.write_table(table[:100], tmp_path / "data.parquet")
     csv.write_csv(table.drop_columns(["y"])[:50], tmp_path / "new.csv")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BOCHNER_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 

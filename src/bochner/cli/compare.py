@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models.ridge.double_descent import DoubleDescent, double_descent
-from bochner.planner.estimators import plan
+from bochner.planner.plans import plan
 from bochner.report import DemoResult, MethodResult
 from bochner.report import run_demo as write_page
 from bochner.selection.search import choose_lengthscale

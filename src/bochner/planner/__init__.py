@@ -1,6 +1,6 @@
 """Row 3c: what a fit will take, before it is made."""
 
-from bochner.planner.estimators import Plan, plan
+from bochner.planner.plans import Plan, plan
 
 __all__ = [
     "Plan",

@@ -191,6 +191,7 @@ def picked(
         raise InvalidInput(
             f"plan: solver must be one of {', '.join(map(repr, SOLVERS))}; got {solver!r}."
         )
+    fits = [*fits, *_in_float64(fits)] if solver == "moments float64" else fits
     found = [f for f in fits if method in (None, f.method) and solver in (None, f.solver)]
     if not found:
         wanted = " by ".join(str(part) for part in (method, solver) if part is not None)
@@ -201,6 +202,17 @@ def picked(
     width = integer(n_features, "plan", "n_features", least=1)
     exactly = [fit for fit in found if fit.n_features == width]
     return min(exactly or [_between(found, width)], key=lambda fit: (bool(fit.against), fit.error))
+
+
+def _in_float64(fits: Sequence[PlannedFit]) -> list[PlannedFit]:
+    """Return the fits that float32 serves as fits in float64, whose numbers are twice as long."""
+    return [
+        replace(
+            fit, solver="moments float64", seconds=2 * fit.seconds, bytes=2 * fit.bytes, steps={}
+        )
+        for fit in fits
+        if fit.solver == "moments float32" and not fit.against
+    ]
 
 
 def _able(fits: Sequence[PlannedFit]) -> list[PlannedFit]:

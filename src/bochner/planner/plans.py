@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.arrays import is_numpy
+from bochner._core import native
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
@@ -21,10 +21,7 @@ from bochner.kernels import Kernel
 from bochner.models import _engine
 from bochner.models.ridge.exact import ExactKernel
 from bochner.models.ridge.regressor import KernelRidge
-from bochner.planner.feature_costs import Probe
-from bochner.planner.foretold import Rows
-from bochner.planner.machine import Machine, Timer, machine
-from bochner.planner.plan import (
+from bochner.planner.choice import (
     Budget,
     PlannedFit,
     as_budget,
@@ -33,8 +30,7 @@ from bochner.planner.plan import (
     fits_table,
     picked,
 )
-from bochner.planner.planned_fits import Bench, planned_fits, usual_widths
-from bochner.planner.predicted import Task
+from bochner.planner.trials import Task, Timer, planned_fits, usual_widths
 from bochner.selection.search import as_kernel, choose_lengthscale
 
 #: Fewer rows than this say nothing.
@@ -61,11 +57,11 @@ class Plan:
     budget : Budget
     seed : int
     n_sample : int
-        Rows that errors are foretold from.
+        Rows that learners are tried on.
     seconds : float
         What planning itself took.
-    machine : Machine
-        The rates that seconds are from.
+    threads : int
+        That fits were timed with.
     """
 
     kernel: Kernel
@@ -78,7 +74,7 @@ class Plan:
     seed: int
     n_sample: int
     seconds: float
-    machine: Machine
+    threads: int
 
     def estimator(self) -> KernelRidge:
         """Return the estimator that the choice says, ready to fit.
@@ -159,15 +155,14 @@ class Plan:
         return "\n".join([self._title(), table, f"> {self.reason}", self._note()])
 
     def _title(self) -> str:
-        threads = self.machine.threads
         return (
             f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
-            f"{self.budget}; {threads} thread{'s' * (threads > 1)}"
+            f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
 
     def _note(self) -> str:
         return (
-            f"error: leave-one-out, root mean square, from fits to {self.n_sample:,} rows, "
+            f"error: leave-one-out, root mean square, of fits to {self.n_sample:,} rows, "
             "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
             "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
@@ -182,7 +177,6 @@ def plan(
     methods: Sequence[Method | str] | None = None,
     widths: Sequence[int] | None = None,
     n_rows: int | None = None,
-    machine: Machine | None = None,
     random_state: Seed = None,
 ) -> Plan:
     """Say which method, width and solver to fit with, and what that will find and take here.
@@ -205,8 +199,6 @@ def plan(
         Default: 256 to 4096; up to 4096 rows, also all of them.
     n_rows : int, optional
         Rows that there will be, where X has only some.
-    machine : Machine, optional
-        Rates of another machine; see :mod:`bochner.planner.machine`.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -223,12 +215,13 @@ def plan(
 
     Notes
     -----
-    Seconds are counts of work times rates that are measured once on this machine and kept (in
-    ``BOCHNER_CACHE`` or the user's cache folder), again where its pace has changed; features of
-    less common methods, and those of arrays on other devices, are timed on sampled rows. Reading
-    is timed on the rows. Errors are of fits to at most 8192 rows at widths up to 1024, at
-    their best penalty, extrapolated to all rows as 1/n and to wider features as 1/D: within a few
-    per cent on the development sets. The plan takes seconds of its own, O(m D² + D³) each fit.
+    Learners of widths up to 1024 are fitted to at most 8192 sampled rows (repeated where features
+    are few, until a fit takes the course that it takes with all rows), and what they take by the
+    clock is extrapolated: by the seconds of the sweep over each further row; to D features as
+    D³ for the eigendecomposition, aD + bD² for all else. Reading is timed on the rows. Errors are
+    extrapolated to all rows along the path of penalties, and to wider features as 1/D at most:
+    within a few per cent on the development sets. Planning takes a few seconds, O(m D² + D³) for
+    each trial, and what the trials keep, O(D²) numbers each.
 
     Examples
     --------
@@ -240,9 +233,7 @@ def plan(
     >>> model.n_features == found.choice.n_features
     True
     """
-    return plan_by(
-        time.perf_counter, X, y, kernel, budget, methods, widths, n_rows, machine, random_state
-    )
+    return plan_by(time.perf_counter, X, y, kernel, budget, methods, widths, n_rows, random_state)
 
 
 def plan_by(
@@ -254,7 +245,6 @@ def plan_by(
     methods: Sequence[Method | str] | None,
     widths: Sequence[int] | None,
     n_rows: int | None,
-    rates: Machine | None,
     random_state: Seed,
 ) -> Plan:
     """Plan by a clock: seconds of the wall, or of the processor."""
@@ -263,15 +253,18 @@ def plan_by(
     options = None if methods is None else [as_method(method) for method in methods]
     asked = None if widths is None else _widths(widths)
     blocks = _blocks(X, y)
-    rates = machine(timer) if rates is None else rates
-    task, sample = _task(blocks, n_rows, seed, timer)
+    reading = timer()
+    sample = _engine.presample(blocks, seed)
+    seconds, found = timer() - reading, _engine.count_rows(blocks)
+    n, d, m = _n_rows(n_rows, found, sample), blocks.n_columns, len(sample)
     if isinstance(chosen, str):
         chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
-    bench = _bench(blocks, chosen, task, sample, rates, seed, timer)
-    fits = planned_fits(bench, options, asked or usual_widths(task.n_rows))
+    like = next(iter(blocks)).X
+    task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
+    fits = planned_fits(task, options, asked or usual_widths(n))
     choice, reason = best_of(fits, allowed)
-    n, d, m = task.n_rows, task.n_columns, len(sample)
-    return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, rates)
+    threads = native.get_num_threads()
+    return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)
 
 
 def _widths(widths: Sequence[int]) -> list[int]:
@@ -294,7 +287,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
         return X
     if y is None:
         raise InvalidInput(
-            "plan: requires y, which errors are foretold from; got None. Pass the target."
+            "plan: requires y, which errors are predicted from; got None. Pass the target."
         )
     if hasattr(X, "dtypes") or hasattr(X, "__arrow_c_stream__"):
         raise InvalidType(
@@ -304,11 +297,8 @@ def _blocks(X: Any, y: Any) -> Blocks:
     return Blocks.from_arrays(X, y)
 
 
-def _task(blocks: Blocks, n_rows: int | None, seed: int, timer: Timer) -> tuple[Task, RowSample]:
-    """Read all rows once, keep a sample, and time it."""
-    began = timer()
-    sample = _engine.presample(blocks, seed)
-    seconds, found = timer() - began, _engine.count_rows(blocks)
+def _n_rows(n_rows: int | None, found: int, sample: RowSample) -> int:
+    """Return the rows of the fit, and check that there are some to go by."""
     n = found if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
     if found < FEWEST or len(sample) < FEWEST:
         raise InvalidInput(f"plan: X must have at least {FEWEST} rows; got {found}.")
@@ -319,27 +309,7 @@ def _task(blocks: Blocks, n_rows: int | None, seed: int, timer: Timer) -> tuple[
         )
     if not sample.y.shape[1] or not np.any(np.ptp(sample.y, axis=0)):
         raise InvalidInput(
-            "plan: the target must vary, for errors to be foretold from it; got a constant, or "
+            "plan: the target must vary, for errors to be predicted from it; got a constant, or "
             "none. Name the target."
         )
-    first = next(iter(blocks)).X
-    itemsize = 4 if str(first.dtype).endswith("float32") else 8
-    d, t = blocks.n_columns, sample.y.shape[1]
-    return Task(n, d, t, itemsize, seconds * n / found), sample
-
-
-def _bench(
-    blocks: Blocks,
-    kernel: Kernel,
-    task: Task,
-    sample: RowSample,
-    rates: Machine,
-    seed: int,
-    timer: Timer,
-) -> Bench:
-    order = np.argsort(sample.priority, kind="stable")
-    rows = Rows(sample.X[order], sample.y[order], sample.w[order])
-    first = next(iter(blocks)).X
-    plain = is_numpy(first)
-    probe = Probe(sample.X if plain else first, plain, kernel, rates, timer)
-    return Bench(kernel, task, rows, sample.X, probe, seed)
+    return n
