@@ -37,7 +37,17 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "report": f"{_MIDDLE} models planner persist datasets __version__",
     "cli": f"{_MIDDLE} models planner persist datasets report __version__",
 }
-OPTIONAL = {"click", "matplotlib", "narwhals", "pandas", "polars", "pyarrow", "rich", "torch"}
+OPTIONAL = {
+    "click",
+    "jinja2",
+    "matplotlib",
+    "narwhals",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "rich",
+    "torch",
+}
 ROWS = [{"errors", "_native"}, {"_core"}, {"data"}, {"kernels", "solvers", "sums"}, {"features"}]
 ROWS += [
     {"certificates", "landmarks"},

@@ -12,7 +12,17 @@ import pytest
 
 import bochner
 
-OPTIONAL = ("click", "matplotlib", "narwhals", "pandas", "polars", "pyarrow", "rich", "torch")
+OPTIONAL = (
+    "click",
+    "jinja2",
+    "matplotlib",
+    "narwhals",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "rich",
+    "torch",
+)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(bochner.__path__, "bochner.")

@@ -27,6 +27,6 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
     except ImportError as missing:
         raise MissingDependency(
             f"{who}.plot needs matplotlib, not installed here. Install with: "
-            'pip install "bochner[cli]"; what it draws is in the attributes.'
+            'pip install "bochner[report]"; what it draws is in the attributes.'
         ) from missing
     return Figure(figsize=size, layout="constrained").subplots(1, across)

@@ -1,5 +1,6 @@
 """The commands and their options. Nothing heavy is imported before a command runs."""
 
+from importlib import import_module
 from typing import Any
 
 import click
@@ -9,15 +10,15 @@ from bochner.cli.arguments import (
     KERNELS,
     LEARNERS,
     METHODS,
-    Alpha,
-    Destination,
-    Lengthscales,
-    Names,
-    Types,
-    Widths,
+    alpha,
+    destination,
     in_one_list,
     in_one_mapping,
+    lengthscales,
+    names,
     one_or_several,
+    types,
+    widths,
 )
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -32,14 +33,11 @@ _separator = click.option(
 )
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
 _columns = click.option(
-    "--columns",
-    type=Names(),
-    metavar="A,B,...",
-    help="Feature columns; all others if not given.",
+    "--columns", type=names, metavar="A,B,...", help="Feature columns; all others if not given."
 )
 _types = click.option(
     "--types",
-    type=Types(),
+    type=types,
     multiple=True,
     callback=in_one_mapping,
     metavar="A=number,B=category",
@@ -50,7 +48,7 @@ _kernel = click.option(
 )
 _lengthscale = click.option(
     "--lengthscale",
-    type=Lengthscales(),
+    type=lengthscales,
     multiple=True,
     callback=in_one_list,
     metavar="NUMBERS",
@@ -63,6 +61,14 @@ _target_optional = click.option(
     "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
 )
 _model = click.argument("model", metavar="MODEL")
+
+
+def _run(module: str, name: str, options: dict[str, Any]) -> None:
+    """Import a command's work and do it."""
+    from bochner.cli.show import Terminal  # noqa: PLC0415
+
+    terminal = Terminal(options.pop("as_json"), options.pop("quiet"))
+    getattr(import_module(f"bochner.cli.{module}"), name)(terminal, **options)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,9 +90,7 @@ def bochner() -> None:
 @_quiet
 def demo(**options: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
-    from bochner.cli.compare import run_demo  # noqa: PLC0415
-
-    run_demo(**options)
+    _run("compare", "run_demo", options)
 
 
 @bochner.command()
@@ -104,7 +108,7 @@ def demo(**options: Any) -> None:
     callback=one_or_several,
     help="Column to predict; repeat for several.",
 )
-@click.option("--out", required=True, type=Destination(), help="Model file to write.")
+@click.option("--out", required=True, type=destination(), help="Model file to write.")
 @_kernel
 @_lengthscale
 @_features
@@ -117,7 +121,7 @@ def demo(**options: Any) -> None:
 )
 @click.option(
     "--alpha",
-    type=Alpha(),
+    type=alpha,
     metavar="loo|gcv|evidence|kfold|NUMBER",
     help="Penalty, or how to choose it, of learners that have one; ridge: loo.",
 )
@@ -142,9 +146,7 @@ def demo(**options: Any) -> None:
 @_quiet
 def fit(**options: Any) -> None:
     """Fit a model to the rows of FILES and write it."""
-    from bochner.cli.fit import run_fit  # noqa: PLC0415
-
-    run_fit(**options)
+    _run("fit", "run_fit", options)
 
 
 @bochner.command()
@@ -157,7 +159,7 @@ def fit(**options: Any) -> None:
 @_columns
 @_types
 @click.option(
-    "--plot", type=Destination((".svg", ".png", ".pdf")), metavar="FILE", help="Picture to write."
+    "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
 )
 @_separator
 @_json
@@ -167,9 +169,7 @@ def compare(**options: Any) -> None:
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
     """
-    from bochner.cli.compare import run_compare  # noqa: PLC0415
-
-    run_compare(**options)
+    _run("compare", "run_compare", options)
 
 
 @bochner.command()
@@ -197,7 +197,7 @@ def compare(**options: Any) -> None:
 )
 @click.option(
     "--widths",
-    type=Widths(),
+    type=widths,
     metavar="D,D,...",
     help="Numbers of features; 256 to 4096 if not given.",
 )
@@ -212,9 +212,7 @@ def plan(**options: Any) -> None:
 
     Each with the error that is expected, and the seconds and memory it will take on this machine.
     """
-    from bochner.cli.compare import run_plan  # noqa: PLC0415
-
-    run_plan(**options)
+    _run("compare", "run_plan", options)
 
 
 @bochner.command()
@@ -223,7 +221,7 @@ def plan(**options: Any) -> None:
 @click.option(
     "--out",
     required=True,
-    type=Destination((".parquet", ".pq", ".csv")),
+    type=destination(".parquet", ".pq", ".csv"),
     help="Table to write: .parquet or .csv.",
 )
 @click.option(
@@ -241,9 +239,7 @@ def predict(**options: Any) -> None:
     Of a Gaussian process (gp) also the bounds of a new observation, low_90 and high_90, and
     deviation_of_mean: that of the function without noise, which is no bound of observations.
     """
-    from bochner.cli.predict import run_predict  # noqa: PLC0415
-
-    run_predict(**options)
+    _run("predict", "run_predict", options)
 
 
 @bochner.command()
@@ -257,9 +253,7 @@ def check(**options: Any) -> None:
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    from bochner.cli.predict import run_check  # noqa: PLC0415
-
-    run_check(**options)
+    _run("predict", "run_check", options)
 
 
 @bochner.command()
@@ -269,7 +263,7 @@ def check(**options: Any) -> None:
     "--out",
     default="report.html",
     show_default=True,
-    type=Destination((".html", ".htm")),
+    type=destination(".html", ".htm"),
     metavar="FILE",
     help="Page to write.",
 )
@@ -298,9 +292,7 @@ def report(**options: Any) -> None:
     it takes to make it again. Where FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    from bochner.cli.predict import run_report  # noqa: PLC0415
-
-    run_report(**options)
+    _run("predict", "run_report", options)
 
 
 @bochner.group()
@@ -315,7 +307,7 @@ def experiment() -> None:
 @click.option(
     "--out",
     required=True,
-    type=Destination((".svg", ".png", ".pdf")),
+    type=destination(".svg", ".png", ".pdf"),
     metavar="FILE",
     help="Picture to write.",
 )
@@ -363,6 +355,4 @@ def double_descent(**options: Any) -> None:
     Fits ridge regression on D features, for D from a twentieth of the rows to ten times as many;
     columns are standardised.
     """
-    from bochner.cli.compare import run_double_descent  # noqa: PLC0415
-
-    run_double_descent(**options)
+    _run("compare", "run_double_descent", options)

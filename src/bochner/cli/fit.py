@@ -6,14 +6,26 @@ from typing import Any
 
 import click
 import numpy as np
+from sklearn.base import is_classifier
 
 from bochner.cli.arguments import refuse_overwriting
 from bochner.cli.models import certified, intervals_of, learner, needs_target
-from bochner.cli.show import Clock, number, reading, show, working
+from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
 from bochner.kernels import Kernel
-from bochner.models.ridge.regressor import KernelRidge
+from bochner.models import (
+    SVC,
+    SVR,
+    GaussianProcessRegressor,
+    KernelKMeans,
+    KernelPCA,
+    KernelRegressor,
+    KernelRidge,
+    KernelRidgeClassifier,
+    LogisticRegression,
+)
+from bochner.models.width_display import SGD
 from bochner.persist import save
 from bochner.report.model import CRITERIA
 from bochner.selection.search import NAMED
@@ -21,6 +33,7 @@ from bochner.solvers.ridge.solution import Solution
 
 
 def run_fit(
+    terminal: Terminal,
     *,
     files: Sequence[str],
     model: str,
@@ -30,35 +43,33 @@ def run_fit(
     columns: list[str] | None,
     types: dict[str, str],
     separator: str | None,
-    as_json: bool,
-    quiet: bool,
+    kernel: str,
+    lengthscale: list[float],
+    features: int,
+    seed: int,
+    settings: Sequence[str],
     **choices: Any,
 ) -> None:
     """Fit, write the model, say what was found."""
-    clock = Clock()
     if target is None and needs_target(model):
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
-    fitted = _model(model, **choices)
+    choices |= {"kernel": kernel_of(kernel, lengthscale), "n_features": features}
+    fitted = learner(model, choices | {"random_state": seed}, settings)
     paths = find_files(list(files))
     refuse_overwriting(out, paths)
-    with clock.phase("open"):
+    with terminal.phase("open"):
         blocks = Blocks.from_files(
-            paths,
-            target=target,
-            weight=weight,
-            columns=columns,
-            dtypes=types,
-            separator=separator,
+            paths, target=target, weight=weight, columns=columns, dtypes=types, separator=separator
         )
-    with clock.phase("fit"), reading(blocks, quiet) as watched:
+    with terminal.reading("fit", blocks) as watched:
         fitted.fit_blocks(watched)
-    with clock.phase("certify"), working("Measuring how far the features are", quiet):
+    with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
     held = None
-    if hasattr(fitted, "predict_interval"):
-        with clock.phase("intervals"), working("Calibrating intervals", quiet):
+    if isinstance(fitted, GaussianProcessRegressor):
+        with terminal.phase("intervals", "Calibrating intervals"):
             held = intervals_of(fitted)
-    with clock.phase("write"):
+    with terminal.phase("write"):
         save(fitted, out)
     facts = {
         "model": model,
@@ -66,33 +77,17 @@ def run_fit(
         "certificate": numbers,
         "certificate_words": words,
         **({} if held is None else {"intervals": held}),
-        "seconds": clock.seconds,
+        "seconds": terminal.seconds,
         "out": str(out),
     }
     lines = [
         *_lines(facts),
         ("certificate", words),
         *([] if held is None else [("intervals", held)]),
-        ("seconds", str(clock)),
+        terminal.timed,
         ("model", str(out)),
     ]
-    show(facts, lines, as_json, quiet)
-
-
-def _model(
-    name: str,
-    *,
-    kernel: str,
-    lengthscale: list[float],
-    features: int,
-    seed: int,
-    settings: Sequence[str],
-    **rest: Any,
-) -> Any:
-    kind = kernel_of(kernel, lengthscale)
-    return learner(
-        name, {"kernel": kind, "n_features": features, "random_state": seed} | rest, settings
-    )
+    terminal.show(facts, lines)
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
@@ -107,18 +102,17 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
 
 def _facts(model: Any, blocks: Blocks) -> dict[str, Any]:
     given = not isinstance(model.kernel, str) or model.kernel == "linear"
-    schema = model.schema_
     common = {
         "rows": blocks.n_rows,
         "columns": model.map_.n_inputs,
         "raw_columns": model.n_features_in_,
-        "targets": list((schema and schema.target_names) or ()),
+        "targets": list((model.schema_ and model.schema_.target_names) or ()),
         "kernel": repr(model.kernel_),
         "kernel_chosen": not given,
         "method": repr(model.choice_.method),
         "method_reason": model.choice_.reason,
         "n_features": model.map_.n_features,
-        "precision": getattr(model, "feature_dtype_", "float64"),
+        "precision": model.feature_dtype_,
     }
     return common | (_ridge(model) if isinstance(model, KernelRidge) else _other(model))
 
@@ -142,12 +136,13 @@ def _ridge(model: KernelRidge) -> dict[str, Any]:
 
 def _other(model: Any) -> dict[str, Any]:
     """Return how other learners came to their end."""
-    outcome = getattr(getattr(model, "solution_", None), "outcome", None)
-    classes = getattr(model, "classes_", None)
+    solved = not isinstance(model, (GaussianProcessRegressor, KernelKMeans, KernelPCA, *SGD))
+    direct = (KernelRidgeClassifier, GaussianProcessRegressor, KernelPCA)
+    outcome = model.solution_.outcome if solved else None
     return {
         "penalty": _penalty(model),
-        "classes": None if classes is None else classes.tolist(),
-        "passes": getattr(model, "n_iter_", None),
+        "classes": model.classes_.tolist() if is_classifier(model) else None,
+        "passes": None if isinstance(model, direct) else model.n_iter_,
         "outcome": None if outcome is None else outcome.name,
         "outcome_words": "done" if outcome is None else str(outcome),
     }
@@ -155,14 +150,14 @@ def _other(model: Any) -> dict[str, Any]:
 
 def _penalty(model: Any) -> str | None:
     """Return the penalty used, and what it was compared with."""
-    path = getattr(model, "path_", None)
-    if hasattr(model, "C"):
-        used = f"C = {number(float(np.min(model.C_)))}"
-    elif path is not None:
-        used = f"alpha = {number(float(np.min(model.alpha_)))}"
-    else:
+    if not isinstance(model, (SVC, SVR, LogisticRegression, KernelRegressor)):
         return None
-    return used if path is None else f"{used}, {path.reason}"
+    name = "alpha" if isinstance(model, KernelRegressor) else "C"
+    if name == "alpha" and model.path_ is None:
+        return None
+    used = model.alpha_ if name == "alpha" else model.C_
+    words = f"{name} = {number(float(np.min(used)))}"
+    return words if model.path_ is None else f"{words}, {model.path_.reason}"
 
 
 def _judge(solution: Solution) -> str:

@@ -9,17 +9,20 @@ from typing import Any
 
 import click
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bochner import models
 from bochner._core.arrays import to_numpy
 from bochner.cli.arguments import LEARNERS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
+from bochner.models import GaussianProcessRegressor, KernelFeatures, KernelRegressor
 from bochner.models._judged import certificate_of
 from bochner.models.gaussian_process.intervals import place_of
-from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import load
+from bochner.report.quality import kind_of
 
 #: Share of new observations that intervals hold.
 COVERAGE = 0.9
@@ -65,22 +68,26 @@ def outputs(model: Any, coverage: float | None = None) -> Output:
 
     ``coverage`` is that of intervals, of learners that have them; 0.9 if not given.
     """
-    if coverage is not None and not hasattr(model, "predict_interval"):
+    if isinstance(model, GaussianProcessRegressor):
+        return _process(model, COVERAGE if coverage is None else coverage)
+    if coverage is not None:
         raise click.BadParameter(
             f"{type(model).__name__} has no intervals; gp has.", param_hint="'--coverage'"
         )
-    if is_classifier(model):
+    kind = kind_of(model)
+    if kind == "classification":
         return lambda rows: _classes(model, rows)
-    if hasattr(model, "cluster_centers_"):
+    if kind == "clusters":
         return lambda rows: {"cluster": to_numpy(model.predict(rows))}
-    if not hasattr(model, "predict"):
-        return lambda rows: _columns("component", model.transform(rows))
-    if hasattr(model, "sample_functions"):
-        return _process(model, COVERAGE if coverage is None else coverage)
-    if hasattr(model, "offset_"):
+    if kind == "outliers":
         return lambda rows: {
             "prediction": to_numpy(model.predict(rows)),
             "score": to_numpy(model.score_samples(rows)),
+        }
+    if kind == "features":
+        return lambda rows: {
+            f"component_{i + 1}": column
+            for i, column in enumerate(to_numpy(model.transform(rows)).T)
         }
     return lambda rows: _named(model, "prediction", model.predict(rows))
 
@@ -95,14 +102,14 @@ def _classes(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
 
 def intervals_of(model: Any, coverage: float | None = None) -> str | None:
     """Return what holds of a model's intervals, in a sentence; None if it has none."""
-    if not hasattr(model, "predict_interval"):
+    if not isinstance(model, GaussianProcessRegressor):
         return None
     if _calibrates(model, COVERAGE if coverage is None else coverage):
         return model.calibration_.guarantee
     return f"Gaussian, true if the model is: {len(model.calibration_)} rows calibrate none."
 
 
-def _calibrates(model: Any, coverage: float) -> bool:
+def _calibrates(model: GaussianProcessRegressor, coverage: float) -> bool:
     """Whether the model's rows are enough for intervals of this coverage."""
     try:
         place_of(len(model.calibration_), coverage)
@@ -111,7 +118,7 @@ def _calibrates(model: Any, coverage: float) -> bool:
     return True
 
 
-def _process(model: Any, coverage: float) -> Output:
+def _process(model: GaussianProcessRegressor, coverage: float) -> Output:
     """Return what gives means, bounds of new observations, and the deviation of the mean."""
     calibrated, percent = _calibrates(model, coverage), f"{100 * coverage:g}"
 
@@ -129,46 +136,47 @@ def _process(model: Any, coverage: float) -> Output:
 
 
 def _named(model: Any, what: str, values: Any) -> dict[str, np.ndarray]:
-    """Return one column for each target, by its name where it has one."""
+    """Return one column for each target or quantile, by its name where it has one."""
     values = to_numpy(values)
     if values.ndim == 1:
         return {what: values}
-    schema = getattr(model, "schema_", None)
-    names: Any = getattr(schema, "target_names", None)
-    if not names or len(names) != values.shape[1]:
-        names = getattr(model, "quantiles", None) if _has_quantiles(model, values) else None
-    chosen = names or range(values.shape[1])
-    return {f"{what}_{name}": column for name, column in zip(chosen, values.T, strict=True)}
+    t = values.shape[1]
+    names: Any = None if model.schema_ is None else model.schema_.target_names
+    if not names or len(names) != t:
+        several = isinstance(model, KernelRegressor) and model.loss == "quantile"
+        names = model.quantiles if several and np.size(model.quantiles) == t else range(t)
+    return {f"{what}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 
-def _has_quantiles(model: Any, values: np.ndarray) -> bool:
-    return getattr(model, "loss", None) == "quantile" and np.size(model.quantiles) == len(values.T)
-
-
-def _columns(what: str, values: Any) -> dict[str, np.ndarray]:
-    return {f"{what}_{i + 1}": column for i, column in enumerate(to_numpy(values).T)}
-
-
-# --- Open a model file and the files it is to be used on -----------------------------------------
+# --- A model file and the files it is to be used on ----------------------------------------------
 
 
 def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
     model = load(path)
-    fitted = hasattr(model, "map_") and hasattr(model, "n_features_in_")
-    if not isinstance(model, BaseEstimator) or not fitted or isinstance(model, KernelFeatures):
-        kind = type(model).__name__
+    learner = isinstance(model, BaseEstimator)
+    fitted = learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
+    if not fitted:
+        kind = "one that is not fitted" if learner else f"a {type(model).__name__}"
         raise ModelFileError(
-            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds "
-            f"{'one that is not fitted' if isinstance(model, BaseEstimator) else f'a {kind}'}."
+            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
         )
     return model
 
 
+def _is_fitted(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
 def open_rows(model: Any, files: Sequence[Path], separator: str | None, truth: bool) -> Blocks:
     """Return the rows of the files as the model reads them, with the target if ``truth``."""
-    schema = getattr(model, "schema_", None)
+    schema = model.schema_
     if schema is None:
+        # scikit-learn sets this attribute only where columns have names
         names = getattr(model, "feature_names_in_", None)
         columns = None if names is None else [str(name) for name in names]
         return Blocks.from_files(files, columns=columns, separator=separator)

@@ -1,10 +1,10 @@
-"""What people see: tables, JSON, seconds by phase, and a bar while rows are read."""
+"""What a command tells: tables, JSON, seconds by phase, and a bar while rows are read."""
 
 import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import Any
@@ -17,127 +17,77 @@ from rich.text import Text
 
 from bochner.data.blocks import Blocks
 
+Lines = Iterable[tuple[str, str]]
 
-class Clock:
-    """Measures named phases, in the order they come."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure what happens within."""
-        began = perf_counter()
-        yield
-        self.seconds[name] = round(perf_counter() - began, 4)
-
-    def __str__(self) -> str:
-        """Return ``fit 3.1 s, write 0.2 s``."""
-        return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.seconds.items())
-
-
-# --- Blocks whose passage shows on stderr: rows read, rows a second, time left -------------------
+#: Width of the labels where there is no terminal.
+LABELS = 11
 
 
 @dataclass
-class Passes:
-    """Moves a bar by the rows that go by; begins it anew with every pass over the rows."""
+class Terminal:
+    """Where a command tells what it does and what it found, and the seconds of its phases."""
 
-    bar: Progress
-    blocks: Blocks
-    number: int = 1
-    rows: int = 0
-    began: float = field(default_factory=monotonic)
+    as_json: bool
+    quiet: bool
+    seconds: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, rows="0", rate="-")
+    @property
+    def timed(self) -> tuple[str, str]:
+        """A line as ``fit 3.1 s, write 0.2 s``."""
+        return "seconds", ", ".join(f"{name} {s:.3g} s" for name, s in self.seconds.items())
 
-    def __call__(self, rows: int) -> None:
-        """Tell the bar that so many more rows went by."""
-        total = self.blocks.n_rows
-        if total is not None and self.rows >= total:
-            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
-            self.bar.reset(self.task, total=total)
-        self.rows += rows
-        self.bar.update(self.task, completed=self.rows, total=total, **self._words(total))
+    @contextmanager
+    def phase(self, name: str, doing: str = "") -> Iterator[None]:
+        """Measure what happens within, and say what is being done while no rows are read."""
+        began = perf_counter()
+        with Console(stderr=True).status(doing) if doing and self._watched else nullcontext():
+            yield
+        self.seconds[name] = round(perf_counter() - began, 4)
 
-    def _words(self, total: int | None) -> dict[str, Any]:
-        again = "" if self.number == 1 else f", pass {self.number}"
-        seconds = max(monotonic() - self.began, 1e-9)
-        return {
-            "description": "Computing" if self.rows == total else f"Reading{again}",
-            "rows": f"{self.rows:,}" + ("" if total is None else f" of {total:,}"),
-            "rate": f"{self.rows / seconds:,.0f}",
-        }
+    @contextmanager
+    def reading(self, name: str, blocks: Blocks) -> Iterator[Blocks]:
+        """Measure a phase that reads the blocks, with a bar if people want to see one."""
+        with self.phase(name):
+            if not self._watched:
+                yield blocks
+                return
+            with bar_for(Console(stderr=True)) as bar:
+                yield blocks.watch(Passes(bar, blocks))
 
+    @property
+    def _watched(self) -> bool:
+        return not self.quiet and sys.stderr.isatty()
 
-def bar_for(console: Console) -> Progress:
-    """Return the bar: what is done, how much of it, how fast, how long still."""
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rows]} rows"),
-        TextColumn("{task.fields[rate]} rows/s"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
+    def say(self, text: str) -> None:
+        """Print text for people."""
+        if not self.as_json and not self.quiet:
+            click.echo(text)
 
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> None:
+        """Print a table for people: the first column words, the others numbers."""
+        grid = Table(caption=caption, caption_justify="left")
+        for i, name in enumerate(head):
+            grid.add_column(name, justify="right" if i else "left", no_wrap=True)
+        for row in rows:
+            grid.add_row(*(Text(cell) for cell in row))
+        if not self.as_json and not self.quiet:
+            Console().print(grid)
 
-@contextmanager
-def reading(blocks: Blocks, quiet: bool) -> Iterator[Blocks]:
-    """Give the blocks, watched by a bar if stderr is a terminal and people want to see."""
-    if quiet or not sys.stderr.isatty():
-        yield blocks
-        return
-    with bar_for(Console(stderr=True)) as bar:
-        yield blocks.watch(Passes(bar, blocks))
-
-
-@contextmanager
-def working(what: str, quiet: bool) -> Iterator[None]:
-    """Say on stderr what is being done while no rows go by."""
-    if quiet or not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(what):
-        yield
-
-
-# --- Results as a table for people, or as one JSON object for programs ---------------------------
-
-#: Width of the labels where there is no terminal.
-_LABELS = 11
-
-
-def show(
-    facts: Mapping[str, Any], lines: Iterable[tuple[str, str]], as_json: bool, quiet: bool
-) -> None:
-    """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
-    if as_json:
-        unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-        click.echo(json.dumps(_plain(facts), ensure_ascii=not unicode))
-    elif not quiet and not sys.stdout.isatty():
-        for label, text in lines:  # unbroken: for grep, and for paths that someone copies
-            click.echo(f"{label:<{_LABELS}}  {text}")
-    elif not quiet:
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for label, text in lines:
-            grid.add_row(Text(label), Text(text))
-        Console().print(grid)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> None:
-    """Print a table: the first column words, the others numbers."""
-    grid = Table(caption=caption, caption_justify="left")
-    for i, name in enumerate(head):
-        grid.add_column(name, justify="right" if i else "left", no_wrap=True)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    Console().print(grid)
+    def show(self, facts: Mapping[str, Any], lines: Lines) -> None:
+        """Print the facts as JSON, or the lines as a table of two columns, or nothing."""
+        if self.as_json:
+            unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+            click.echo(json.dumps(_plain(facts), ensure_ascii=not unicode))
+        elif not self.quiet and not sys.stdout.isatty():
+            for label, text in lines:  # unbroken: for grep, and for paths that someone copies
+                click.echo(f"{label:<{LABELS}}  {text}")
+        elif not self.quiet:
+            grid = Table.grid(padding=(0, 2))
+            grid.add_column(style="bold", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for label, text in lines:
+                grid.add_row(Text(label), Text(text))
+            Console().print(grid)
 
 
 def number(value: float | None) -> str:
@@ -156,3 +106,52 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+# --- A bar on stderr: rows read, rows a second, time left ----------------------------------------
+
+
+@dataclass
+class Passes:
+    """Moves a bar by the rows that are read; begins it again with every pass over the rows."""
+
+    bar: Progress
+    blocks: Blocks
+    number: int = 1
+    rows: int = 0
+    began: float = field(default_factory=monotonic)
+
+    def __post_init__(self) -> None:
+        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, rows="0", rate="-")
+
+    def __call__(self, rows: int) -> None:
+        """Tell the bar that so many more rows were read."""
+        total = self.blocks.n_rows
+        if total is not None and self.rows >= total:
+            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+            self.bar.reset(self.task, total=total)
+        self.rows += rows
+        again = "" if self.number == 1 else f", pass {self.number}"
+        seconds = max(monotonic() - self.began, 1e-9)
+        self.bar.update(
+            self.task,
+            completed=self.rows,
+            total=total,
+            description="Computing" if self.rows == total else f"Reading{again}",
+            rows=f"{self.rows:,}" + ("" if total is None else f" of {total:,}"),
+            rate=f"{self.rows / seconds:,.0f}",
+        )
+
+
+def bar_for(console: Console) -> Progress:
+    """Return the bar: what is done, how much of it, how fast, how long still."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rows]} rows"),
+        TextColumn("{task.fields[rate]} rows/s"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )

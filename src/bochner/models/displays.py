@@ -28,11 +28,7 @@ from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments
 
 #: Names of a ridge path's criteria.
-CRITERIA = {
-    "loo": "leave-one-out",
-    "kfold": "five folds",
-    "gcv": "generalised cross-validation",
-}
+CRITERIA = {"loo": "leave-one-out", "kfold": "five folds", "gcv": "generalised cross-validation"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +85,33 @@ class PathDisplay:
         )
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the criteria against the penalty; return the axes."""
+        """Draw the criteria against the penalty; return the axes.
+
+        Errors are drawn on a logarithmic scale, up to twenty times the least.
+        """
         ax = axes_for("PathDisplay", ax)
-        for name, values in self.criteria.items():
-            ax.plot(self.alphas, values, label=name)
-        for alpha in self.alpha[self.alpha > 0]:
-            ax.axvline(alpha, color="gray", linestyle=":")
-        ax.set_xscale("log")
-        ax.set_xlabel("penalty alpha")
-        ax.set_ylabel(self.unit)
+        for i, (name, values) in enumerate(self.criteria.items()):
+            ax.plot(self.alphas, values, "--" if i else "-", label=name)
+        for i, alpha in enumerate(self.alpha[self.alpha > 0]):
+            ax.axvline(alpha, color="gray", linestyle=":", label="" if i else "taken")
+        ax.set(xscale="log", xlabel="penalty alpha", ylabel=self.unit)
+        values = np.concatenate([np.ravel(v) for v in self.criteria.values()])
+        finite = values[np.isfinite(values)]
+        if len(finite) and finite.min() > 0:
+            shown = finite[finite <= 20 * finite.min()]
+            margin = max((shown.max() / shown.min()) ** 0.05, 1.02)
+            ax.set(yscale="log", ylim=(shown.min() / margin, shown.max() * margin))
+            _write_out(ax.yaxis)
         ax.legend()
         return ax
+
+
+def _write_out(axis: Any) -> None:
+    """Write 0.2 at the ticks of a logarithmic axis, and not 2 × 10⁻¹."""
+    from matplotlib.ticker import LogFormatter  # noqa: PLC0415
+
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter())
 
 
 def _ridge_path(path: Path, solution: Any) -> PathDisplay:
@@ -174,12 +186,13 @@ class SpectrumDisplay:
     def plot(self, ax: Any = None) -> Any:
         """Draw the eigenvalues above rounding, and the penalty; return the axes."""
         ax = axes_for("SpectrumDisplay", ax)
-        shown = self.eigenvalues[self.eigenvalues > 1e-16 * self.eigenvalues[0]]
-        ax.loglog(1 + np.arange(len(shown)), shown, ".-", markersize=3, label="eigenvalues of G")
+        rank = max(1, int(np.sum(self.eigenvalues > 1e-14 * self.eigenvalues[0])))
+        number = np.unique(np.geomspace(1, rank, 300).astype(int))  # all that the axis can show
+        values = self.eigenvalues[number - 1]
+        ax.loglog(number, values, ".-", markersize=3, label="eigenvalues of G")
         if self.alpha > 0:
             ax.axhline(self.alpha, color="gray", linestyle=":", label="penalty alpha")
-        ax.set_xlabel("number")
-        ax.set_ylabel("eigenvalue")
+        ax.set(xlabel="number", ylabel="eigenvalue")
         ax.legend()
         return ax
 
@@ -286,16 +299,27 @@ class ResidualDisplay:
         return ResidualDisplay.from_predictions(t, f)
 
     def plot(self, ax: Any = None, *, kind: str = "residual_vs_predicted") -> Any:
-        """Draw residuals, or what was observed ("actual_vs_predicted"); return the axes."""
-        kinds = ("residual_vs_predicted", "actual_vs_predicted")
+        """Draw residuals, observations or a histogram of residuals; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"residual_vs_predicted", "actual_vs_predicted", "histogram"}
+        """
+        kinds = ("residual_vs_predicted", "actual_vs_predicted", "histogram")
         one_of(kind, "ResidualDisplay.plot", "kind", kinds)
-        ax = axes_for("ResidualDisplay", ax)
+        ax, name = axes_for("ResidualDisplay", ax), self.name
+        if kind == "histogram":
+            ax.hist(self.residuals, bins=min(40, max(8, int(len(self.residuals) ** 0.5))))
+            ax.axvline(0, color="gray", linestyle=":")
+            ax.set(xlabel=f"observed − predicted {name}", ylabel="rows")
+            return ax
         actual = kind == "actual_vs_predicted"
         ax.plot(self.predicted, self.observed if actual else self.residuals, ".", alpha=0.4)
         middle = float(np.median(self.predicted))
         ax.axline((middle, middle if actual else 0.0), slope=float(actual), color="gray")
-        ax.set_xlabel(f"predicted {self.name}")
-        ax.set_ylabel(f"observed {self.name}" if actual else "observed − predicted")
+        ax.set_xlabel(f"predicted {name}")
+        ax.set_ylabel(f"observed {name}" if actual else "observed − predicted")
         return ax
 
 
@@ -387,9 +411,10 @@ class CalibrationDisplay:
         """Draw what came against what was promised; return the axes."""
         ax = axes_for("CalibrationDisplay", ax)
         ax.axline((self.expected[0],) * 2, slope=1, color="gray", linestyle=":")
-        ax.errorbar(self.expected, self.observed, self.spread, fmt="o-", capsize=3)
-        for name, text in zip(("xlabel", "ylabel"), CALIBRATIONS[self.kind], strict=True):
-            getattr(ax, f"set_{name}")(text)
+        room = [np.inf, np.inf] if self.kind == "prediction" else [self.observed, 1 - self.observed]
+        whiskers = [np.minimum(self.spread, most) for most in room]
+        ax.errorbar(self.expected, self.observed, whiskers, fmt="o-", capsize=3)
+        ax.set(**dict(zip(("xlabel", "ylabel"), CALIBRATIONS[self.kind], strict=True)))
         return ax
 
 

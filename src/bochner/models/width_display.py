@@ -17,10 +17,20 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features import FeatureMap, Method, Nystrom
+from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.rules import draw_map
 from bochner.models._inputs import predict_blocks_of
+from bochner.models.convex.regressors import KernelRegressor
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.ridge.classifier import KernelRidgeClassifier
+from bochner.models.ridge.exact import ExactKernel
+from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.sgd.classifier import KernelSGDClassifier
+from bochner.models.sgd.regressor import KernelSGDRegressor
+from bochner.models.sgd.strategies import DUAL, EXACT
+from bochner.models.unsupervised.pca import KernelPCA
 
 #: The smallest width that is tried, and how often the width is halved.
 LEAST, HALVINGS = 8, 5
@@ -31,10 +41,34 @@ KERNEL_ROWS = 512
 #: Rows that the exact kernel is fitted to, at most: by one solve, and by sweeps.
 EXACT_ROWS, SWEPT_ROWS = 2048, 1024
 
+SGD = (KernelSGDClassifier, KernelSGDRegressor)
+#: Learners that are fitted from the moments of their rows.
+RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
+
+
+def has_features(model: Any) -> bool:
+    """Whether a fitted learner works with a feature map, and not with the kernel itself."""
+    if isinstance(model, SGD):
+        return model.strategy_ not in DUAL
+    return not isinstance(model.choice_.method, ExactKernel)
+
+
+def choice_of(model: Any) -> Choice | None:
+    """Return how the method of a fitted learner was chosen; None where no features were drawn."""
+    if isinstance(model, SGD) and model.strategy_ in (*DUAL, *EXACT):
+        return None
+    return model.choice_
+
+
+def method_of(model: Any) -> Method:
+    """Return the method of a fitted learner: the one that was taken, or else the one asked for."""
+    choice = choice_of(model)
+    return model.method if choice is None else choice.method
+
 
 @dataclass(frozen=True, eq=False)
 class WidthDisplay:
-    """What each width would have done on a sample: half to learn from, half to judge by.
+    """Errors at several widths on a sample: half of it to learn from, half to judge by.
 
     Attributes
     ----------
@@ -101,7 +135,7 @@ class WidthDisplay:
         Kernel and method are the model's, lengthscale included: what is shown is the width alone.
         """
         who, seed = "WidthDisplay", seed_of(random_state)
-        if not hasattr(model, "map_") or hasattr(model, "X_fit_"):
+        if not has_features(model):
             raise InvalidInput(
                 f"{who}: the model must have features whose number can be changed; this "
                 f"{type(model).__name__} works with the kernel itself."
@@ -124,9 +158,11 @@ class WidthDisplay:
         if judged and self.exact is not None:
             ax.axhline(self.exact, color="gray", linestyle=":", label="exact kernel")
             ax.legend()
-        ax.set_xscale("log")
-        ax.set_xlabel("features D")
+        ax.set(xscale="log", xlabel="features D")
         ax.set_ylabel(self.measure if judged else "relative error of the kernel")
+        shown = self.widths[:: -(-len(self.widths) // 8)]
+        ax.set_xticks(shown, [f"{D:,}" for D in shown])
+        ax.minorticks_off()
         return ax
 
 
@@ -174,12 +210,13 @@ def _widths(model: Any, widths: Any) -> list[int]:
 
 def _penalties(model: Any, n: int, m: int) -> dict[str, float]:
     """Return penalties that weigh m rows as those given weigh n."""
-    fitted = getattr(getattr(model, "moments_", None), "rows", n)
+    asked = model.get_params(deep=False)
     given: dict[str, float] = {}
-    if "C" in model.get_params(deep=False):
+    if "C" in asked:
         given["C"] = float(np.min(model.C_)) * n / m
-    alpha = getattr(model, "alpha", None)
-    if isinstance(alpha, int | float) and not hasattr(model, "learning_rate"):
+    alpha = asked.get("alpha")
+    if isinstance(alpha, int | float) and not isinstance(model, SGD):
+        fitted = model.moments_.rows if isinstance(model, (*RIDGE, KernelPCA)) else n
         given["alpha"] = float(alpha) * m / fitted
     return given
 
@@ -195,7 +232,7 @@ class _Study:
 
     @property
     def method(self) -> Method:
-        return self.model.choice_.method if hasattr(self.model, "choice_") else self.model.method
+        return method_of(self.model)
 
     @property
     def judged(self) -> bool:
@@ -209,7 +246,8 @@ class _Study:
         if is_classifier(self.model):
             return "share of labels wrong"
         one = self.rows.y.ndim == 1 or self.rows.y.shape[1] == 1
-        if getattr(self.model, "loss", "squared") in ("quantile", "poisson", "gamma"):
+        losses = ("quantile", "poisson", "gamma")
+        if isinstance(self.model, KernelRegressor) and self.model.loss in losses:
             return "1 − score"
         return "RMSE" if one else "RMSE in deviations of the targets"
 
@@ -268,8 +306,8 @@ def _kernel_error(study: _Study, phi: FeatureMap) -> float:
 def _exact(study: _Study) -> float | None:
     """Return the error with every row a landmark, where that is quickly had."""
     m = len(study.rows.train_rows)
-    most = EXACT_ROWS if hasattr(study.model, "moments_") else SWEPT_ROWS
-    if m > most or hasattr(study.model, "learning_rate"):
+    most = EXACT_ROWS if isinstance(study.model, RIDGE) else SWEPT_ROWS
+    if m > most or isinstance(study.model, SGD):
         return None
     try:
         return study.error(study.fitted(Nystrom(Uniform()), m))

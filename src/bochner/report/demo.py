@@ -25,6 +25,7 @@ from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
+from bochner.report.render import require
 
 Say = Callable[[str], Any]
 
@@ -124,6 +125,7 @@ def run_demo(
     shows: nothing is fetched when it is opened.
     """
     started = time.perf_counter()
+    require("The demo's page")
     path, seed = _writable_page(out), integer(seed, "run_demo", "seed")
     say = _speaker(show)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
@@ -205,11 +207,7 @@ def _fit(study: Study, name: str, method: Method, width: int) -> Fit:
     # In float64 at once: without noise the best penalty is so small that float32 products would
     # not resolve it, and the sweep would be done twice.
     model = KernelRidge(
-        study.kernel,
-        method=method,
-        n_features=width,
-        precision="float64",
-        random_state=study.seed,
+        study.kernel, method=method, n_features=width, precision="float64", random_state=study.seed
     )
     model.fit(study.X[study.train], study.y[study.train])
     predicted = model.predict(study.X[study.test])

@@ -24,27 +24,40 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
+from bochner.models import (
+    GaussianProcessRegressor,
+    KernelCCA,
+    KernelKMeans,
+    KernelPCA,
+    KernelRegressor,
+    OneClassSVM,
+)
 from bochner.models._inputs import class_blocks_of, fit_blocks_of, note_columns, predict_blocks_of
 from bochner.models._judged import certificate_of
 from bochner.models.displays import PathDisplay, SpectrumDisplay, penalty_of
-from bochner.models.width_display import WidthDisplay
+from bochner.models.width_display import (
+    RIDGE,
+    SGD,
+    WidthDisplay,
+    choice_of,
+    has_features,
+    method_of,
+)
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
-    Leverage,
     Quality,
+    RowLeverage,
     Seen,
-    as_given,
     coded,
-    has_features,
-    judges_for,
     kind_of,
     look,
+    moments_of,
     quality_of,
+    rankings_for,
     unweighted,
 )
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import Eigen, decompose
-from bochner.sums.moments import Moments
 
 #: How a ridge penalty was chosen.
 CRITERIA = {
@@ -105,62 +118,55 @@ class FitFacts:
 
 def fit_facts(model: Any, n_inputs: int, columns: Any) -> FitFacts:
     """Return what is known of a fitted learner; ``columns`` are names of what the kernel sees."""
-    schema, choice = getattr(model, "schema_", None), getattr(model, "choice_", None)
+    schema, kind, choice = model.schema_, kind_of(model), choice_of(model)
+    # scikit-learn sets this attribute only where columns have names
+    names = getattr(model, "feature_names_in_", ()) if schema is None else schema.feature_names
     return FitFacts(
         learner=type(model).__name__,
-        kind=kind_of(model),
+        kind=kind,
         kernel=repr(model.kernel_),
-        method=repr(_method(model)),
+        method=repr(method_of(model)),
         reason="" if choice is None else choice.reason,
         n_features=model.map_.n_features if has_features(model) else None,
         rows=_rows(model),
         n_inputs=n_inputs,
         raw_columns=int(model.n_features_in_),
-        columns=tuple(map(str, columns or _named(model))),
+        columns=tuple(map(str, columns or names)),
         targets=tuple((schema and schema.target_names) or ()),
-        classes=tuple(map(str, getattr(model, "classes_", ()))),
+        classes=tuple(map(str, model.classes_)) if kind == "classification" else (),
         penalty=_penalty(model),
         outcome=_outcome(model),
-        precision=getattr(model, "feature_dtype_", "float64"),
-        seed=getattr(model, "seed_", None),
+        precision=model.feature_dtype_,
+        seed=model.seed_,
         more=tuple(_more(model)),
         code=_code(model),
     )
 
 
-def _named(model: Any) -> Any:
-    schema = getattr(model, "schema_", None)
-    return getattr(model, "feature_names_in_", ()) if schema is None else schema.feature_names
-
-
 def _rows(model: Any) -> int | None:
-    moments = getattr(model, "moments_", None)
-    rows = getattr(moments, "rows", getattr(model, "rows_seen_", None))
-    return len(model.X_fit_) if hasattr(model, "X_fit_") else rows
-
-
-def _method(model: Any) -> Any:
-    choice = getattr(model, "choice_", None)
-    return model.method if choice is None else choice.method
+    moments = moments_of(model)
+    if moments is not None:
+        return moments.rows
+    return model.rows_seen_ if isinstance(model, (*RIDGE, KernelCCA)) else None
 
 
 def _penalty(model: Any) -> str:
-    if hasattr(model, "evidence_"):
+    """Return the penalty, and how it was chosen."""
+    asked = model.get_params(deep=False)
+    if isinstance(model, GaussianProcessRegressor):
         noise, amplitude = (_numbers(a) for a in (model.noise_variance_, model.amplitude_))
         return f"noise variance {noise}, amplitude {amplitude}"
-    criterion = getattr(getattr(model, "solution_", None), "criterion", None)
-    if criterion is not None:
-        return f"alpha = {_numbers(model.alpha_)}, {CRITERIA[criterion]}"
-    if hasattr(model, "C"):
-        how = "chosen on rows left out" if isinstance(model.C, str) else "as given"
-        return f"C = {_numbers(model.C_)}, {how}"
-    if hasattr(model, "nu"):
+    if isinstance(model, RIDGE):
+        return f"alpha = {_numbers(model.alpha_)}, {CRITERIA[model.solution_.criterion]}"
+    if isinstance(model, OneClassSVM):
         return f"nu = {_numbers(model.nu)}, as given"
-    if isinstance(getattr(model, "alpha_", None), float):
-        chosen = "chosen on rows left out" if isinstance(model.alpha, str) else "as given"
-        return f"alpha = {_numbers(model.alpha_)}, {chosen}"
-    given = getattr(model, "alpha", None)
-    return f"alpha = {_numbers(given)}, as given" if isinstance(given, float | int) else "none"
+    name = "C" if "C" in asked else "alpha"
+    how = "chosen on held-out rows" if isinstance(asked.get(name), str) else "as given"
+    if name == "C":
+        return f"C = {_numbers(model.C_)}, {how}"
+    fitted = isinstance(model, (KernelRegressor, KernelCCA))
+    used = model.alpha_ if fitted else asked.get("alpha")
+    return "none" if used is None or isinstance(used, str) else f"alpha = {_numbers(used)}, {how}"
 
 
 def _numbers(values: Any) -> str:
@@ -168,73 +174,57 @@ def _numbers(values: Any) -> str:
 
 
 def _outcome(model: Any) -> str:
-    for holder in (getattr(model, "solution_", None), getattr(model, "evidence_", None)):
-        outcome = getattr(holder, "outcome", None)
-        if outcome is not None:
-            return str(outcome)
-    passes = getattr(model, "n_iter_", None)
-    return "" if passes is None else f"Done after {passes} passes."
+    """Return how the solver ended, of learners that have one."""
+    if isinstance(model, GaussianProcessRegressor):
+        return str(model.evidence_.outcome)
+    if isinstance(model, (*SGD, KernelKMeans)):
+        return f"Done after {model.n_iter_} passes."
+    return "" if isinstance(model, (KernelPCA, KernelCCA)) else str(model.solution_.outcome)
 
 
 def _more(model: Any) -> Iterator[tuple[str, str]]:
     """Give what this learner alone has to say."""
-    if hasattr(model, "explained_variance_ratio_"):
+    if isinstance(model, KernelPCA):
         shares = ", ".join(f"{100 * s:.3g} %" for s in model.explained_variance_ratio_[:12])
         yield "explained variance", f"{shares} of that of the kernel, component by component"
-    if hasattr(model, "correlations_"):
+    if isinstance(model, KernelCCA):
         yield "correlations", f"{_numbers(model.correlations_)}, of the rows of the fit"
-    if hasattr(model, "inertia_"):
+    if isinstance(model, KernelKMeans):
         yield "inertia", f"{_numbers(model.inertia_)}; {model.objective_}"
-    if hasattr(model, "calibration_") and hasattr(model.calibration_, "guarantee"):
-        yield (
-            "evidence",
-            f"log marginal likelihood {_numbers(model.log_marginal_likelihood_value_)}",
-        )
+    if isinstance(model, GaussianProcessRegressor):
+        evidence = _numbers(model.log_marginal_likelihood_value_)
+        yield "evidence", f"log marginal likelihood {evidence}"
         yield "intervals", model.calibration_.guarantee
-
-
-# --- code ----------------------------------------------------------------------------------------
 
 
 def _code(model: Any) -> str:
     """Return Python that gives the same learner on the same rows, and what it chose from them."""
-    given = {name: repr(value) for name, value in _changed(model).items()}
+    defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
+    asked = model.get_params(deep=False) | {"random_state": model.seed_}
+    given = {k: repr(v) for k, v in asked.items() if repr(v) != repr(defaults.get(k))}
     lines = "".join(f"    {name}={text},\n" for name, text in given.items())
     learner = type(model).__name__
     used = set(re.findall(r"\b([A-Z]\w*)\(", " ".join(given.values())))
-    imports = [
-        _import("bochner", {learner} | (used & set(features.__all__))),
-        _import("bochner.kernels", used & set(kernels.__all__) - set(features.__all__)),
-    ]
+    parts = {
+        "bochner": {learner} | (used & set(features.__all__)),
+        "bochner.kernels": used & set(kernels.__all__) - set(features.__all__),
+    }
+    imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
-    return "\n".join([*filter(None, imports), "", made, *_chosen(model)])
-
-
-def _import(module: str, names: set[str]) -> str:
-    return f"from {module} import {', '.join(sorted(names))}" if names else ""
-
-
-def _changed(model: Any) -> dict[str, Any]:
-    """Return the parameters that are not at their defaults, and the seed."""
-    defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
-    asked = model.get_params(deep=False)
-    if getattr(model, "seed_", None) is not None:
-        asked["random_state"] = model.seed_
-    return {name: v for name, v in asked.items() if repr(v) != repr(defaults.get(name))}
+    return "\n".join([*imports, "", made, *_chosen(model)])
 
 
 def _chosen(model: Any) -> Iterator[str]:
     """Give what was left open and found, as comments."""
     if isinstance(model.kernel, str):
         yield f"# kernel found: {model.kernel_!r}"
-    method = _method(model)
-    if repr(method) != repr(model.method):
-        yield f"# method taken: {method!r}"
-    if hasattr(model, "map_") and isinstance(getattr(model, "n_features", 0), str):
-        yield f"# features found enough: {model.map_.n_features}"
+    if repr(method_of(model)) != repr(model.method):
+        yield f"# method taken: {method_of(model)!r}"
+    if has_features(model) and isinstance(model.n_features, str):
+        yield f"# number of features found: {model.map_.n_features}"
 
 
-# --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them ------
+# --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them -------
 
 #: Random rows that kernel values are compared on.
 REFERENCE = 256
@@ -380,8 +370,8 @@ def report_model(
 
     Notes
     -----
-    Two passes over the rows, in O(n D²) at most, and six fits to half the sample. On the rows of
-    its fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
+    Two passes over the rows, O(n D²) at most, and six fits to half the sample. On the rows of its
+    fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
     """
     check_is_fitted(model)
     seed, watch = seed_of(random_state), _Watch()
@@ -391,9 +381,9 @@ def report_model(
         sample = _dense(blocks.sample(n_sample, seed))
     with watch.phase("decompose"):
         eigen = _eigen(model)
-        leverage = None if eigen is None else _leverage(model, eigen)
+        leverage = _leverage(model, eigen)
     with watch.phase("look at all rows"):
-        seen = look(model, blocks, judges_for(model, sample.X[:REFERENCE], leverage))
+        seen = look(model, blocks, rankings_for(model, sample.X[:REFERENCE], leverage))
     same = _same_rows(model, seen)
     with watch.phase("certificate"):
         certificate, words = _certified(model, blocks, same)
@@ -451,8 +441,8 @@ def _dense(sample: Sample) -> Sample:
 
 def _same_rows(model: Any, seen: Seen) -> bool | None:
     """Whether these rows are those of the fit, as far as sums of the target tell."""
-    fitted = getattr(model, "moments_", None)
-    if not isinstance(fitted, Moments) or not len(fitted.target_mean):
+    fitted = moments_of(model)
+    if fitted is None or not len(fitted.target_mean):
         return None
     if seen.sums is not None:
         t = len(fitted.target_mean)
@@ -481,15 +471,18 @@ def _of_indicators(weights: Float[Array, " K"]) -> tuple[Array, Array]:
 
 def _eigen(model: Any) -> Eigen | None:
     """Return G decomposed, of learners that keep it."""
-    moments = getattr(model, "moments_", None)
-    if not isinstance(moments, Moments) or hasattr(model, "X_fit_"):
+    moments = moments_of(model)
+    if moments is None:
         return None
-    centred = bool(getattr(model, "fit_intercept", True))
+    centred = isinstance(model, KernelPCA) or model.fit_intercept
     return decompose(moments if centred else moments.about_zero(), centred)
 
 
-def _leverage(model: Any, eigen: Eigen) -> Leverage | None:
-    return None if kind_of(model) == "features" else Leverage.of(model, eigen)
+def _leverage(model: Any, eigen: Eigen | None) -> RowLeverage | None:
+    moments = moments_of(model)
+    if eigen is None or moments is None or isinstance(model, KernelPCA):
+        return None
+    return RowLeverage.of(model, moments, eigen)
 
 
 def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certificate | None, str]:
@@ -513,7 +506,7 @@ def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> Spectr
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not has_features(model):
         return None
-    rows = as_given(model, sample.X)
+    rows = Blocks.from_arrays(sample.X)
     if eigen is not None:
         fitted = int(model.moments_.rows)
         alpha = penalty_of(model, rows, fitted)
@@ -529,7 +522,7 @@ def _widths(
     try:
         found = WidthDisplay.from_estimator(
             model,
-            as_given(model, sample.X),
+            Blocks.from_arrays(sample.X),
             quality.labels,
             widths=widths,
             n_sample=max(16, len(sample.index)),
