@@ -43,6 +43,7 @@ from bochner.errors import BochnerError
 from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
 from bochner.persist import FORMAT, files
+from bochner.persist.known import NAMES
 from bochner.persist.values import Arrays, encode
 
 #: What one file may take beside ten times its size, and seconds of the processor.
@@ -138,7 +139,7 @@ def bases():
     for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
         arrays = Arrays()
         value = encode(model, arrays)
-        header = {"class": type(model).__name__, "fingerprint": None}
+        header = {"class": NAMES[type(model)], "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
         yield header, arrays.by_name
 
@@ -168,9 +169,9 @@ NUMBERS += [10**9, -(10**9), -(2**31), -(2**63), 10**6, 0.5, -0.5, 1e-300, 1e300
 OTHERS_JSON = [None, True, False, "", "x", "float64", "auto", "gaussian", [], {}, [0], "é" * 100]
 OTHERS_JSON += [{"tuple": []}, {"tuple": [1, 2]}, {"float": "nan"}, {"float": "inf"}, {"dict": []}]
 OTHERS_JSON += [
-    {"array": ["0", "C"]},
-    {"array": ["1", "F"]},
-    {"scalar": "0"},
+    {"array": ["map_.kernel", "C"]},
+    {"array": ["solution_.coef", "F"]},
+    {"scalar": "solution_.coef"},
     {"class": ["Linear", {}]},
 ]
 OTHERS_JSON += [{"text": ["str", [2], ["a", "b"]]}, {"text": ["str", [3], ["a" * 500, "", ""]]}]
@@ -283,14 +284,15 @@ def alter_bytes(rng, whole):
             entry[key] = numbers
     text = json.dumps(outer).encode()
     if rng.random() < 0.2:
-        text = text[:-1] + b',"0":' + json.dumps(outer.get("0", 1)).encode() + b"}"
+        name = names[0] if names else "0"
+        text = text[:-1] + f',"{name}":'.encode() + json.dumps(outer.get(name, 1)).encode() + b"}"
     return struct.pack("<Q", len(text)) + text + whole[8 + size :]
 
 
 def forged(rng, header, arrays):
     """Return the bytes of one forged file."""
     header, arrays = copy.deepcopy(header), dict(arrays)
-    names = sorted([*files.ESTIMATORS, *files.KNOWN])
+    names = sorted(NAMES.values())
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.65:
             alter_json(rng, header, names)
@@ -305,8 +307,7 @@ def forged(rng, header, arrays):
 
 def written(header, arrays, twice=False):
     """Return the bytes of a file with a right checksum, perhaps with a key that comes twice."""
-    header["checksum"] = files._checksum(header, arrays)
-    text = files._canonical(header)
+    text = files.sealed(header, arrays)
     text = text[:-1] + ',"value":null}' if twice else text
     return safetensors_bytes(arrays, {"bochner": text})
 

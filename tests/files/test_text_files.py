@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bochner.data.blocks import Blocks
-from bochner.data.files import sniff
+from bochner.data.formats import sniff
 from bochner.errors import DataFileError, InvalidInput
 
 # More than the 1 MiB that types are learned from.

@@ -130,7 +130,7 @@ def test_sparse_rows_give_the_features_of_dense_rows(phi, monkeypatch):
 
 @every_map
 def test_a_structured_map_is_saved_and_loaded(phi, tmp_path):
-    assert KNOWN["StructuredMap"] is StructuredMap
+    assert KNOWN["structured-map"] is StructuredMap
     model = bo.KernelFeatures(phi.kernel, method=Fourier(Structured()), n_features=64)
     model.fit(rows(30))
     bo.save(model, tmp_path / "model.bochner")

@@ -40,6 +40,8 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
 OPTIONAL = {
     "click",
     "jinja2",
+    "fsspec",
+    "jaxtyping",
     "matplotlib",
     "narwhals",
     "pandas",

@@ -131,7 +131,9 @@ def in_one_mapping(_ctx: Any, _param: Any, parts: tuple[dict[str, str], ...]) ->
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
     """Refuse to write over what is being read."""
-    if out.exists() and any(path.exists() and out.samefile(path) for path in inputs):
+    if out.exists() and any(
+        isinstance(path, Path) and path.exists() and out.samefile(path) for path in inputs
+    ):
         raise click.BadParameter(
             f"'{out}' is one of the files to read. Choose another name.", param_hint="'--out'"
         )

@@ -7,7 +7,8 @@ from typing import Any
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
-from bochner.data.files import Paths, find_files, open_file
+from bochner.data.files import Paths, find_files
+from bochner.data.formats import open_file
 from bochner.data.learning import Target, open_tables
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
@@ -169,7 +170,7 @@ class Blocks:
         MissingDependency
             pyarrow is not installed.
         """
-        readers = [open_file(path, separator) for path in find_files(paths)]
+        readers = [open_file(file, separator) for file in find_files(paths)]
         return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
 
     @classmethod

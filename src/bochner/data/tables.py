@@ -25,6 +25,8 @@ from bochner.errors import InvalidInput, InvalidType, MissingDependency
 
 MOST_CATEGORIES = 1000
 
+_WHO = "Blocks.from_table"
+
 # 4 MB of float64: large enough to hide what a frame costs, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
 
@@ -197,7 +199,7 @@ def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
 
 
 def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.ndarray:
-    """Return an Arrow column as numbers; its own conversion would import pandas."""
+    """Return an Arrow column as numbers."""
     if "string" in str(column.type):  # dictionaries of texts too
         return parsed(name, column.to_pylist(), dtype, where)
     try:
@@ -206,11 +208,7 @@ def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.nda
         raise _too_long(name, column.to_pylist(), where) from error
     if column.null_count:
         return column.to_numpy()
-    chunks = [
-        np.frombuffer(c.buffers()[1], dtype, len(c), c.offset * dtype.itemsize)
-        for c in column.iterchunks()
-        if len(c)
-    ]
+    chunks = [_plain(chunk) for chunk in column.iterchunks() if len(chunk)]
     return chunks[0] if len(chunks) == 1 else np.concatenate([*chunks, np.empty(0, dtype)])
 
 
@@ -233,20 +231,38 @@ def _one_hot(series: Any, categories: tuple[str, ...], out: np.ndarray, where: W
 
 def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
     """Return the place of each text among the categories."""
-    values = series.to_list()
-    place = {category: j for j, category in enumerate(categories)}
     require_present(series, where)
-    distinct = set(values)
-    unknown = sorted({str(v) for v in distinct} - set(place))
-    if unknown:
-        row = next(i for i, v in enumerate(values) if str(v) not in place)
+    codes = _places(series, categories)
+    if (unknown := np.flatnonzero(codes < 0)).size:
+        values = sorted({str(series[int(row)]) for row in unknown})
         raise InvalidInput(
             f"Blocks: column {series.name!r} must hold categories seen when the schema was "
-            f"learned ({listed(categories)}); got {listed(unknown)}, first in {where(row)}. "
-            "Drop such rows or fit again with them."
+            f"learned ({listed(categories)}); got {listed(values)}, first in "
+            f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
         )
-    code = {v: place[str(v)] for v in distinct}
+    return codes
+
+
+def _places(series: Any, categories: tuple[str, ...]) -> np.ndarray:
+    """Return the place of each value, -1 for others; Arrow finds which values there are."""
+    place = {category: j for j, category in enumerate(categories)}
+    native = series.to_native()
+    if _is_arrow(native):
+        parts = [np.empty(0, np.intp)]
+        for chunk in native.dictionary_encode().iterchunks():
+            values = chunk.dictionary.to_pylist()
+            places = np.array([place.get(str(value), -1) for value in values], np.intp)
+            parts.append(places[_plain(chunk.indices)])
+        return np.concatenate(parts)
+    values = series.to_list()
+    code = {value: place.get(str(value), -1) for value in set(values)}
     return np.fromiter(map(code.__getitem__, values), np.intp, len(values))
+
+
+def _plain(array: Any) -> np.ndarray:
+    """Return an Arrow array of numbers, none missing; its own conversion would import pandas."""
+    dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def require_present(series: Any, where: Where) -> None:
@@ -333,7 +349,7 @@ class Stream(Reader):
 def open_table(table: Any) -> Reader:
     """Return the reader that suits the table."""
     label = f"the {type(table).__module__.partition('.')[0]} {type(table).__name__}"
-    nw = needed("narwhals", "Blocks.from_table")
+    nw = needed("narwhals", _WHO)
     try:
         frame = nw.from_native(table, eager_only=True)
     except nw.exceptions.DuplicateError as error:
@@ -389,7 +405,7 @@ def _schema(table: Any, label: str) -> Any:
 
 
 def _reader(table: Any) -> Any:
-    return needed("pyarrow", "Blocks.from_table").RecordBatchReader.from_stream(table)
+    return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
 
 
 def _batches(table: Any) -> Iterator[Any]:
@@ -398,8 +414,8 @@ def _batches(table: Any) -> Iterator[Any]:
 
 def arrow_frame(batch: Any) -> Any:
     """Return an Arrow record batch as a narwhals frame, without a copy."""
-    pyarrow = needed("pyarrow", "Blocks.from_files")
-    nw = needed("narwhals", "Blocks.from_files")
+    pyarrow = needed("pyarrow", _WHO)
+    nw = needed("narwhals", _WHO)
     return nw.from_native(pyarrow.Table.from_batches([batch]), eager_only=True)
 
 
@@ -412,8 +428,8 @@ def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
 @lru_cache(maxsize=256)
 def _arrow_column(kind: Any) -> Column:
     """Sort an Arrow type into a kind; files may have thousands of columns of few types."""
-    pyarrow = needed("pyarrow", "Blocks.from_files")
-    nw = needed("narwhals", "Blocks.from_files")
+    pyarrow = needed("pyarrow", _WHO)
+    nw = needed("narwhals", _WHO)
     if pyarrow.types.is_null(kind):
         return Column("", "nothing", False, "all values missing")
     dtype = nw.Schema.from_arrow(pyarrow.schema([("", kind)]))[""]

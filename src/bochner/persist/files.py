@@ -1,10 +1,11 @@
-"""A model in one safetensors file: header, arrays, and a checksum over both.
+"""A model in one safetensors file: a header, and arrays named by where in the model they are.
 
 The metadata of the safetensors file hold one text, the header::
 
-    {"checksum": sha256 of the other lines and of all arrays,
-     "class": "KernelRidge", "format": 1, "library": "0.1.0",
+    {"checksum": sha256 of all other lines of the header,
+     "class": "KernelRidge", "format": 2, "library": "0.1.0",
      "fingerprint": {"rows": …, "columns": …, "features": […], "moments": sha256},
+     "tensors": {"solution_.coef": sha256 of its type, shape and numbers, …},
      "value": parameters and fitted state, arrays by name}
 """
 
@@ -26,12 +27,12 @@ from bochner import __version__
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.known import NAMES
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
 from bochner.persist.values import Arrays, decode, encode
 
 #: Rises when versions before could not read the file.
-FORMAT = 1
+FORMAT = 2
 
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
 
@@ -76,22 +77,20 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     The same model gives the same bytes. Memory: twice the model's arrays.
     """
     arrays = Arrays()
-    name = type(model).__name__
-    if type(model) not in (ESTIMATORS.get(name), KNOWN.get(name)):
+    if type(model) not in NAMES:
         raise InvalidType(
             "save: model must be an estimator, map, kernel, method or moments of bochner; "
             f"got {type(model).__module__}.{type(model).__qualname__}."
         )
     header = {
-        "class": name,
+        "class": NAMES[type(model)],
         "fingerprint": _fingerprint(model),
         "format": FORMAT,
         "library": __version__,
         "value": encode(model, arrays),
     }
-    header["checksum"] = _checksum(header, arrays.by_name)
     with atomic(path) as file:
-        file.write(to_bytes(arrays.by_name, {"bochner": _canonical(header)}))
+        file.write(to_bytes(arrays.by_name, {"bochner": sealed(header, arrays.by_name)}))
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -126,16 +125,12 @@ def load(path: str | PathLike[str]) -> Any:
         with _understood(path, beginning):
             header = _header(path, _metadata(file, size), size)
             arrays = from_bytes(_whole(file))
-            checksum = header.pop("checksum", None)
-            intact = checksum == _checksum(header, arrays)
-    if not intact:
-        raise _refusal(path, _DAMAGED)
-    _require_format(path, header)
+            _require_intact(path, header, arrays)
     with _buildable(path, header):
         require_arrays(arrays)
         require_nesting(header, size)
         model = decode(header["value"], arrays)
-        if type(model).__name__ != header["class"]:
+        if NAMES[type(model)] != header["class"]:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     return model
@@ -144,18 +139,39 @@ def load(path: str | PathLike[str]) -> Any:
 # --- Header --------------------------------------------------------------------------------------
 
 
+def sealed(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the text of a header with checksums: of each array, and of the header itself."""
+    tensors = {name: _digest(array) for name, array in arrays.items()}
+    header = {**header, "tensors": tensors}
+    return _canonical(header | {"checksum": _checksum(header)})
+
+
 def _canonical(header: Mapping[str, Any]) -> str:
     """One text for one header: a checksum can be taken of it."""
     return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _checksum(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    total = hashlib.sha256(_canonical(header).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        total.update(f"{name} {array.dtype.name} {array.shape}".encode())
-        total.update(np.ascontiguousarray(array).data)
+def _checksum(header: Mapping[str, Any]) -> str:
+    rest = {name: part for name, part in header.items() if name != "checksum"}
+    return hashlib.sha256(_canonical(rest).encode()).hexdigest()
+
+
+def _digest(array: np.ndarray) -> str:
+    total = hashlib.sha256(f"{array.dtype.name} {array.shape}".encode())
+    total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()
+
+
+def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays that are not those that were written, by name."""
+    tensors = header["tensors"]
+    if tensors.keys() != arrays.keys():
+        raise _refusal(path, _DAMAGED)
+    altered = next((name for name, array in arrays.items() if _digest(array) != tensors[name]), "")
+    if altered:
+        raise _refusal(
+            path, f"its array '{altered}' is altered. Copy it again, or save the model again"
+        )
 
 
 def _fingerprint(model: Any) -> dict[str, Any] | None:
@@ -264,14 +280,19 @@ def _whole(file: IO[bytes]) -> bytes:
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[str, Any]:
+    """Return the header, which is of this format and is what was written."""
     if metadata is None or "bochner" not in metadata:
         raise _refusal(path, "it is a safetensors file of another program, or altered")
-    require_text(metadata["bochner"], size)
-    header = json.loads(metadata["bochner"], object_pairs_hook=_once)
-    if not isinstance(header, dict):
-        raise TypeError("the header is an object")
-    if type(header.get("format")) is int and header["format"] > FORMAT:
-        _require_format(path, header)
+    text = metadata["bochner"]
+    require_text(text, size)
+    header = json.loads(text, object_pairs_hook=_once)
+    version = header.get("format")
+    if type(version) is int and version != FORMAT:  # how others are sealed is not known
+        raise _refusal(path, _other(version, header))
+    if text != _canonical(header) or header["checksum"] != _checksum(header):
+        raise _refusal(path, _DAMAGED)
+    if type(version) is not int:
+        raise _refusal(path, _other(version, header))
     return header
 
 
@@ -283,17 +304,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _require_format(path: Path, header: Mapping[str, Any]) -> None:
-    """Refuse a file of another format: one of a newer format may be damaged in our eyes."""
-    version = header.get("format")
+def _other(version: Any, header: Mapping[str, Any]) -> str:
+    """Say of which format a file is, and what to do."""
     if type(version) is int and version > FORMAT:
-        raise _refusal(
-            path,
+        return (
             f"it is of format {version} by bochner {_short(header.get('library'))}, and this "
             f"version, {__version__}, reads format {FORMAT}. Upgrade: "
-            "pip install --upgrade bochner",
+            "pip install --upgrade bochner"
         )
-    if type(version) is not int or version != FORMAT:
-        raise _refusal(
-            path, f"it says that it is of format {_short(version)}, and there is only {FORMAT}"
+    if version == 1 and type(version) is int:
+        return (
+            f"it is of format 1, which no released version wrote, and this version, {__version__}, "
+            f"reads format {FORMAT}. Fit the model again and save it"
         )
+    return f"it says that it is of format {_short(version)}, and there is only {FORMAT}"

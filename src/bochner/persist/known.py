@@ -1,4 +1,4 @@
-"""The classes that a model file may hold: a file can build nothing else.
+"""The classes that a model file may hold, under the names it has for them: it builds nothing else.
 
 The values that the packages make public, and by hand the parts of which fitted learners are made.
 """
@@ -48,143 +48,146 @@ def _public(package: ModuleType) -> Iterator[type]:
     return (cls for cls in named if isinstance(cls, type) and not isabstract(cls))
 
 
-def _by_name(classes: Iterable[type]) -> Mapping[str, type]:
-    return MappingProxyType({cls.__name__: cls for cls in classes})
+def _by_name(classes: Iterable[type]) -> dict[str, type]:
+    return {cls.__name__: cls for cls in classes}
 
 
-_CHOICES: tuple[type, ...] = (
-    dotproduct.Binomial,
-    dotproduct.ExponentialSeries,
-    models.ExactKernel,
-    powers.Expanded,
-    auto.Candidate,
-    auto.Choice,
-)
+#: Classes that are not public have a name of their own in files, which stays when code moves.
+_CHOICES: dict[str, type] = {
+    "binomial-series": dotproduct.Binomial,
+    "exponential-series": dotproduct.ExponentialSeries,
+    "exact-kernel": models.ExactKernel,
+    "monomial-expansion": powers.Expanded,
+    "method-candidate": auto.Candidate,
+    "method-choice": auto.Choice,
+}
 #: Maps, and the parts that they are made of.
-MAPS: tuple[type, ...] = (
-    networks.ReLUMap,
-    networks.SignMap,
-    hermite.ColumnwiseMap,
-    maps.ModulatedMap,
-    maps.SketchedProduct,
-    projections.CompressedMap,
-    products.BasisMap,
-    fourier.FourierComplexMap,
-    fourier.FourierGridMap,
-    fourier.FourierMap,
-    fourier.FourierPhaseMap,
-    gegenbauer.GegenbauerMap,
-    hermite.HermiteMap,
-    histogram.HistogramMap,
-    products.SineMap,
-    maclaurin.MaclaurinMap,
-    maps.Concatenate,
-    maps.ConstantMap,
-    maps.LinearMap,
-    maps.OnInputs,
-    maps.ScaledMap,
-    maps.TensorProduct,
-    harmonic.MercerHarmonicMap,
-    powers.MonomialMap,
-    networks.NeuralMap,
-    networks.NeuralSketch,
-    nystrom.NystromMap,
-    nystrom.Whitening,
-    radial.Polar,
-    polysketch.PolySketchMap,
-    positive.PositiveMap,
-    powers.Inputs,
-    powers.Weights,
-    projections.ProjectedMap,
-    radial.MonomialFunctions,
-    radial.RadialFunctions,
-    placements.StructuredMap,
-    tensorsketch.CountSketch,
-    tensorsketch.TensorSketchMap,
-    polysketch.Entries,
-    polysketch.Exact,
-    polysketch.Hashed,
-    polysketch.Node,
-    polysketch.Padded,
-    polysketch.Pairs,
-)
+_MAPS: dict[str, type] = {
+    "relu-map": networks.ReLUMap,
+    "sign-map": networks.SignMap,
+    "columnwise-map": hermite.ColumnwiseMap,
+    "modulated-map": maps.ModulatedMap,
+    "sketched-product-map": maps.SketchedProduct,
+    "compressed-map": projections.CompressedMap,
+    "basis-map": products.BasisMap,
+    "fourier-complex-map": fourier.FourierComplexMap,
+    "fourier-grid-map": fourier.FourierGridMap,
+    "fourier-map": fourier.FourierMap,
+    "fourier-phase-map": fourier.FourierPhaseMap,
+    "gegenbauer-map": gegenbauer.GegenbauerMap,
+    "hermite-map": hermite.HermiteMap,
+    "histogram-map": histogram.HistogramMap,
+    "sine-map": products.SineMap,
+    "maclaurin-map": maclaurin.MaclaurinMap,
+    "concatenated-map": maps.Concatenate,
+    "constant-map": maps.ConstantMap,
+    "linear-map": maps.LinearMap,
+    "map-on-inputs": maps.OnInputs,
+    "scaled-map": maps.ScaledMap,
+    "tensor-product-map": maps.TensorProduct,
+    "mercer-harmonic-map": harmonic.MercerHarmonicMap,
+    "monomial-map": powers.MonomialMap,
+    "neural-map": networks.NeuralMap,
+    "neural-sketch": networks.NeuralSketch,
+    "nystrom-map": nystrom.NystromMap,
+    "nystrom-whitening": nystrom.Whitening,
+    "polar-rows": radial.Polar,
+    "poly-sketch-map": polysketch.PolySketchMap,
+    "positive-map": positive.PositiveMap,
+    "power-inputs": powers.Inputs,
+    "power-weights": powers.Weights,
+    "projected-map": projections.ProjectedMap,
+    "monomial-functions": radial.MonomialFunctions,
+    "radial-functions": radial.RadialFunctions,
+    "structured-map": placements.StructuredMap,
+    "count-sketch": tensorsketch.CountSketch,
+    "tensor-sketch-map": tensorsketch.TensorSketchMap,
+    "step-entries": polysketch.Entries,
+    "step-exact": polysketch.Exact,
+    "step-hashed": polysketch.Hashed,
+    "step-node": polysketch.Node,
+    "step-padded": polysketch.Padded,
+    "step-pairs": polysketch.Pairs,
+}
+_LOSSES: dict[str, type] = {
+    "crammer-singer": class_losses.CrammerSinger,
+    "hinge": class_losses.Hinge,
+    "logistic": class_losses.Logistic,
+    "multinomial": class_losses.Multinomial,
+    "squared-hinge": class_losses.SquaredHinge,
+    "absolute-loss": losses.Absolute,
+    "below-zero": losses.BelowZero,
+    "epsilon-insensitive-loss": losses.EpsilonInsensitive,
+    "gamma-loss": losses.Gamma,
+    "huber-loss": losses.Huber,
+    "poisson-loss": losses.Poisson,
+    "quantile-loss": losses.Quantile,
+    "squared-loss": losses.Squared,
+    "squared-epsilon-insensitive-loss": losses.SquaredEpsilonInsensitive,
+    "custom-loss": losses.CustomLoss,
+}
+_FITTED: dict[str, type] = {
+    "probability-calibration": Calibration,
+    "certificate": Certificate,
+    "convex-fit": ConvexFit,
+    "power-inputs": _base.Inputs,
+    "chosen": _fitting.Chosen,
+    "feature-spec": _fitting.FeatureSpec,
+    "exact-fit": exact.ExactFit,
+    "ridge-fit": fit.RidgeFit,
+    "ridge-spec": fit.RidgeSpec,
+    "gaussian-process-fit": process.GaussianProcessFit,
+    "gaussian-process-spec": process.GaussianProcessSpec,
+    "summed": sums.Summed,
+    "k-means-cost": KernelCost,
+    "moments": Moments,
+    "row-sample": RowSample,
+    "schema": Schema,
+    "cross-conformal": cross.CrossConformal,
+    "cross-conformal-fold": cross.Fold,
+    "evidence": evidence.Evidence,
+    "evidence-outcome": evidence.EvidenceOutcome,
+    "conformal": intervals.Conformal,
+    "learned-metric": metric.LearnedMetric,
+    "metric-round": metric.MetricRound,
+    "conjugate-gradients": optimum.ConjugateGradients,
+    "convergence": optimum.Convergence,
+    "dense": optimum.Dense,
+    "newton": optimum.Newton,
+    "newton-history": optimum.NewtonHistory,
+    "convex-optimum": optimum.Optimum,
+    "smoothed": optimum.Smoothed,
+    "held-out-path": penalty_path.HeldOutPath,
+    "posterior": posterior.Posterior,
+    "left-out-predictions": predictive.LeftOut,
+    "predictive": predictive.Predictive,
+    "sgd-walk": sgd.Walk,
+    "ridge-outcome": solution.Outcome,
+    "ridge-path": solution.Path,
+    "ridge-solution": solution.Solution,
+    "sgd-task": strategies.SgdTask,
+    "strategy-cost": strategies.StrategyCost,
+    "strategy-plan": strategies.StrategyPlan,
+    "kernel-comparison": record.KernelComparison,
+    "tuning-step": record.TuningStep,
+    "tuning": record.Tuning,
+}
+
+MAPS: tuple[type, ...] = tuple(_MAPS.values())
+
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.
 SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
 
-_LOSSES: tuple[type, ...] = (
-    class_losses.CrammerSinger,
-    class_losses.Hinge,
-    class_losses.Logistic,
-    class_losses.Multinomial,
-    class_losses.SquaredHinge,
-    losses.Absolute,
-    losses.BelowZero,
-    losses.EpsilonInsensitive,
-    losses.Gamma,
-    losses.Huber,
-    losses.Poisson,
-    losses.Quantile,
-    losses.Squared,
-    losses.SquaredEpsilonInsensitive,
-    losses.CustomLoss,
-)
-_FITTED: tuple[type, ...] = (
-    Calibration,
-    Certificate,
-    ConvexFit,
-    _base.Inputs,
-    _fitting.Chosen,
-    _fitting.FeatureSpec,
-    exact.ExactFit,
-    fit.RidgeFit,
-    fit.RidgeSpec,
-    process.GaussianProcessFit,
-    process.GaussianProcessSpec,
-    sums.Summed,
-    KernelCost,
-    Moments,
-    RowSample,
-    Schema,
-    cross.CrossConformal,
-    cross.Fold,
-    evidence.Evidence,
-    evidence.EvidenceOutcome,
-    intervals.Conformal,
-    metric.LearnedMetric,
-    metric.MetricRound,
-    optimum.ConjugateGradients,
-    optimum.Convergence,
-    optimum.Dense,
-    optimum.Newton,
-    optimum.NewtonHistory,
-    optimum.Optimum,
-    optimum.Smoothed,
-    penalty_path.HeldOutPath,
-    posterior.Posterior,
-    predictive.LeftOut,
-    predictive.Predictive,
-    sgd.Walk,
-    solution.Outcome,
-    solution.Path,
-    solution.Solution,
-    strategies.SgdTask,
-    strategies.StrategyCost,
-    strategies.StrategyPlan,
-    record.KernelComparison,
-    record.TuningStep,
-    record.Tuning,
-)
-
-#: Built from parameters, then given their fitted state.
+#: By their names in files: built from parameters, then given their fitted state; built from fields.
 ESTIMATORS = _by_name(cls for cls in _public(models) if issubclass(cls, BaseEstimator))
-
-#: Built from their fields.
-KNOWN = _by_name(
-    [
-        *filter(is_dataclass, (*_public(kernels), *_public(features), *_public(landmarks))),
-        *_CHOICES,
-        *MAPS,
-        *_LOSSES,
-        *_FITTED,
-    ]
+KNOWN: Mapping[str, type] = MappingProxyType(
+    _by_name(filter(is_dataclass, (*_public(kernels), *_public(features), *_public(landmarks))))
+    | _CHOICES
+    | _MAPS
+    | _LOSSES
+    | _FITTED
+)
+#: The name in files of each class.
+NAMES: Mapping[type, str] = MappingProxyType(
+    {cls: name for name, cls in (*ESTIMATORS.items(), *KNOWN.items())}
 )

@@ -5,7 +5,7 @@ import dataclasses
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -395,6 +395,8 @@ _STATE: dict[str, Any] = {
     "target_shape_": tuple[int, ...],
 }
 
+_NOTHING = object()
+
 #: What these rows may take on their way through a model, beside a multiple of the file's size.
 _ROW_BYTES, _ROW_TIMES = 1 << 26, 10
 
@@ -407,40 +409,24 @@ _ARRAYS = 4
 _CALLS = ("predict", "transform", "decision_function", "predict_proba", "score_samples")
 
 
-def require_learner(model: Any, fitted: dict[str, Any]) -> None:
-    """Refuse fitted state under the name of a method, of the wrong type, or that does not fit.
-
-    Raises
-    ------
-    TypeError, ValueError
-        There is such.
-    """
-    for name, value in fitted.items():
-        if not name.isidentifier() or name.startswith("__") or hasattr(type(model), name):
+def require_names(cls: type, names: Iterable[str]) -> None:
+    """Refuse fitted state under the name of a method or of anything else that the class has."""
+    for name in names:
+        if not name.isidentifier() or name.startswith("__") or hasattr(cls, name):
             raise TypeError(f"{name} is no name of fitted state")
-        if name in _STATE and not fits(value, _STATE[name], None):
-            raise TypeError(f"{name} must be of type {_STATE[name]}")
-        if name in FITTED and not is_finite(value):
+
+
+def require_learner(model: Any) -> None:
+    """Refuse fitted state, however it is kept, of the wrong type or that does not fit together."""
+    for name, hint in _STATE.items():
+        value = getattr(model, name, _NOTHING)
+        if value is not _NOTHING and not fits(value, hint, None):
+            raise TypeError(f"{name} must be of type {hint}")
+    for name in FITTED:
+        if not is_finite(getattr(model, name, 0.0)):
             raise ValueError(f"{name} must be finite")
-    if "fit_" in fitted:
-        _require_alike(_state_of(fitted["fit_"]))
-    elif fitted:
-        _require_alike(types.SimpleNamespace(**fitted))
-
-
-def _state_of(fit: Any) -> types.SimpleNamespace:
-    """Return what parts of a fitted value must agree about."""
-    inputs, summed = fit.inputs, getattr(fit, "summed", None)
-    parts = {
-        "n_features_in_": inputs.n_features_in,
-        "schema_": inputs.schema,
-        "map_": fit.chosen.map,
-        "classes_": inputs.classes,
-        "feature_names_in_": None if inputs.names is None else np.array(inputs.names),
-    }
-    if summed is not None:
-        parts |= {"moments_": summed.moments, "sample_": summed.sample}
-    return types.SimpleNamespace(**parts)
+    if any(name.endswith("_") for name in vars(model)):
+        _require_alike(model)
 
 
 def _require_alike(state: Any) -> None:

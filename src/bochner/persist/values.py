@@ -7,7 +7,7 @@ Decoding reads a table of such keys and a table of classes; it imports nothing b
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cached_property, partial, singledispatch
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -17,11 +17,12 @@ import numpy as np
 import scipy.sparse
 
 from bochner.errors import InvalidType
-from bochner.persist.known import ESTIMATORS, KNOWN
+from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
 from bochner.persist.validate import (
     require_compressed,
     require_fields,
     require_learner,
+    require_names,
     require_numbers,
     require_random,
 )
@@ -48,21 +49,33 @@ _SPARSE = {
 
 
 class Arrays:
-    """Arrays of a value under running numbers; the same array comes once."""
+    """Arrays of a value, named by where in it they are; the same array comes once."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, np.ndarray] = {}
         self._names: dict[int, str] = {}
         self._kept: list[np.ndarray] = []
+        self._path: list[str] = []
 
     def add(self, array: np.ndarray) -> str:
         """Return the name of the array."""
         name = self._names.get(id(array))
         if name is None:
-            name = self._names[id(array)] = str(len(self.by_name))
+            name = ".".join(self._path) or "value"
+            if name in self.by_name:  # a name of the user's with a point in it
+                name = f"{name}#{len(self.by_name)}"
+            self._names[id(array)] = name
             self._kept.append(array)  # or another array could come to have its id
             self.by_name[name] = _native(array.T if _is_fortran(array) else array)
         return name
+
+    def encoded(self, name: object, value: Any) -> Json:
+        """Return the part of this name as JSON."""
+        self._path.append(str(name))
+        try:
+            return encode(value, self)
+        finally:
+            self._path.pop()
 
 
 def _is_fortran(array: np.ndarray) -> bool:
@@ -84,8 +97,8 @@ def _native(array: np.ndarray) -> np.ndarray:
 @singledispatch
 def encode(value: Any, arrays: Arrays) -> Json:
     """Return ``value`` as JSON; its arrays go into ``arrays``."""
-    name = type(value).__name__
-    if ESTIMATORS.get(name) is type(value):
+    name = NAMES.get(type(value))
+    if name in ESTIMATORS:
         parts = (_parameters(value), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
@@ -94,7 +107,7 @@ def encode(value: Any, arrays: Arrays) -> Json:
             f"{getattr(value, '__qualname__', value)!s}. Keep the model with pickle for your own "
             "use, or transform the rows yourself before fit and predict."
         )
-    if KNOWN.get(name) is not type(value):
+    if name is None:
         raise InvalidType(
             f"save: a model must be made of bochner's own classes, numbers, text and arrays; "
             f"got a part of type {type(value).__module__}.{type(value).__qualname__}. "
@@ -124,7 +137,11 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 
 def _fields(state: Mapping[str, Any], arrays: Arrays) -> Json:
-    return {name: encode(value, arrays) for name, value in state.items()}
+    return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
+
+
+def _items(values: Iterable[Any], arrays: Arrays) -> Json:
+    return [arrays.encoded(i, value) for i, value in enumerate(values)]
 
 
 @encode.register(type(None))
@@ -142,19 +159,19 @@ def _(value: float, _arrays: Arrays) -> Json:
 
 @encode.register
 def _(value: list, arrays: Arrays) -> Json:
-    return [encode(item, arrays) for item in value]
+    return _items(value, arrays)
 
 
 @encode.register
 def _(value: tuple, arrays: Arrays) -> Json:
     if type(value) is not tuple:
         return encode.dispatch(object)(value, arrays)
-    return {"tuple": [encode(item, arrays) for item in value]}
+    return {"tuple": _items(value, arrays)}
 
 
 @encode.register
 def _(value: dict, arrays: Arrays) -> Json:
-    return {"dict": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
+    return {"dict": [[encode(k, arrays), arrays.encoded(k, v)] for k, v in value.items()]}
 
 
 @encode.register
@@ -175,7 +192,7 @@ def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: Arrays) -> Js
     name = type(value).__name__
     if name not in _SPARSE:
         return encode.dispatch(object)(value, arrays)
-    parts = [encode(part, arrays) for part in (value.data, value.indices, value.indptr)]
+    parts = (arrays.encoded(part, getattr(value, part)) for part in ("data", "indices", "indptr"))
     return {"sparse": [name, list(value.shape), *parts]}
 
 
@@ -271,9 +288,9 @@ def _member(content: Json, _arrays: Mapping[str, np.ndarray]) -> Enum:
 def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, parameters, state = content
     model = ESTIMATORS[name](**{key: decode(item, arrays) for key, item in parameters.items()})
-    fitted = {key: decode(item, arrays) for key, item in state.items()}
-    require_learner(model, fitted)
-    vars(model).update(fitted)
+    require_names(type(model), state)
+    vars(model).update({key: decode(item, arrays) for key, item in state.items()})
+    require_learner(model)
     return model
 
 

@@ -1,0 +1,400 @@
+"""Table files read in pieces of bounded size: Parquet, Feather and text.
+
+pyarrow reads them, from disks and from the file systems of fsspec. Its `dataset` is not used: a
+scanner holds whole row groups of Parquet and some fifty blocks of text, and importing it imports
+pandas. Own are what pyarrow does not do: finding the separator, and saying in a sentence what is
+wrong and where.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from bochner.data.files import (
+    COMPRESSED,
+    FEATHER,
+    PARQUET,
+    TEXT,
+    WHO,
+    File,
+    Stamp,
+    empty_file,
+    first_bytes,
+    stamp_of,
+    table_suffix,
+    unchanged,
+    unpacked,
+    unreadable,
+    within,
+)
+from bochner.data.schema import listed, shown
+from bochner.data.tables import Column, Reader, arrow_columns, arrow_frame, needed
+from bochner.errors import BochnerError, DataFileError, InvalidInput
+
+
+def open_file(file: File, separator: str | None) -> Reader:
+    """Return the reader for what the file is, by its first bytes, or for text by its name."""
+    suffix, head = table_suffix(file.name), first_bytes(file, 6)
+    if head.startswith(b"PAR1") or suffix in PARQUET:
+        return _open_parquet(file)
+    if head == b"ARROW1" or suffix in FEATHER:
+        return _open_feather(file)
+    if suffix in TEXT:
+        return _open_text(file, separator)
+    raise DataFileError(
+        f"{WHO}: '{file}' must be Parquet ({listed(PARQUET)}), Feather ({listed(FEATHER)}) or "
+        f"text ({listed(TEXT)}, perhaps compressed: {listed(COMPRESSED)}); the suffix "
+        f"{suffix!r} is none of these. Convert or rename it."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Reader):
+    """One Parquet or Feather file: types and the number of rows are in it."""
+
+    file: File
+    stamp: Stamp
+    label: str
+    columns: tuple[Column, ...]
+    n_rows: int
+    batches: Callable[[list[str], int], Iterator[Any]] = field(repr=False)
+    hint: str = ""
+
+    def frames(
+        self,
+        names: tuple[str, ...],
+        text: frozenset[str],  # noqa: ARG002  types are known
+        rows: int,
+    ) -> Iterator[Any]:
+        """Give batches of these columns, cut if they are long."""
+        if self.n_rows == 0:
+            return
+        with unchanged(self.file, self.stamp):
+            for batch in self.batches(list(names), rows):
+                for start in range(0, batch.num_rows, rows):
+                    yield arrow_frame(batch.slice(start, rows))
+
+
+def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> Binary:
+    """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
+    found = (c for c in arrow_columns(schema, f"'{file}'") if not _is_index(c.name))
+    columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in found)
+    return Binary(file, stamp, f"'{file}'", tuple(columns), rows, batches)
+
+
+def _is_index(name: str) -> bool:
+    return name.startswith("__index_level_") and name.endswith("__")
+
+
+@contextmanager
+def _whole(file: File, kind: str) -> Iterator[None]:
+    """Say in a sentence what goes wrong within, in reading a file of this kind."""
+    try:
+        yield
+    except BochnerError:
+        raise
+    except PermissionError as error:
+        raise unreadable(file, error) from error
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise DataFileError(
+            f"Blocks: '{file}' must be a whole {kind} file; it is cut short, damaged or something "
+            f"else ({str(error).splitlines()[0]}). Write or copy it again."
+        ) from error
+
+
+#: Bytes of Parquet read ahead, all columns together and at least in one: without a bound a whole
+#: row group is read at once.
+_AHEAD, _LEAST_AHEAD = 1 << 20, 1 << 14
+
+
+def _open_parquet(file: File) -> Binary:
+    stamp = stamp_of(file)
+    with _parquet(file, 1) as opened:
+        schema, rows = opened.schema_arrow, opened.metadata.num_rows
+    return _binary(file, stamp, schema, rows, partial(_parquet_batches, file, len(schema)))
+
+
+@contextmanager
+def _parquet(file: File, columns: int) -> Iterator[Any]:
+    (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
+    ahead = max(_LEAST_AHEAD, _AHEAD // columns)
+    with (
+        _whole(file, "Parquet"),
+        parquet.ParquetFile(
+            path,
+            filesystem=system,
+            pre_buffer=False,
+            buffer_size=ahead,
+            page_checksum_verification=True,
+        ) as opened,
+    ):
+        yield opened
+
+
+def _parquet_batches(file: File, columns: int, names: list[str], rows: int) -> Iterator[Any]:
+    with _parquet(file, columns) as opened:
+        yield from opened.iter_batches(rows, columns=names, use_threads=False)
+
+
+def _open_feather(file: File) -> Binary:
+    stamp = stamp_of(file)
+    with _feather(file, []) as opened:  # all columns
+        schema = opened.schema
+    with _feather(file, [0]) as opened:
+        rows = sum(opened.get_batch(i).num_rows for i in range(opened.num_record_batches))
+    return _binary(file, stamp, schema, rows, partial(_feather_batches, file, schema.names))
+
+
+@contextmanager
+def _feather(file: File, columns: list[int]) -> Iterator[Any]:
+    (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
+    options = ipc.IpcReadOptions(included_fields=columns, use_threads=False)
+    with _whole(file, "Feather"), system.open_input_file(path) as opened:
+        yield ipc.open_file(opened, options=options)
+
+
+def _feather_batches(file: File, known: list[str], names: list[str], _rows: int) -> Iterator[Any]:
+    with _feather(file, [known.index(name) for name in names]) as opened:
+        for i in range(opened.num_record_batches):
+            batch = opened.get_batch(i)
+            batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
+            yield batch
+
+
+# --- Text: types from the first block, and a sentence where one was wrong -------------------------
+
+SEPARATORS = (",", ";", "\t", "|")
+_HEAD = 1 << 16
+_LOOKED_AT = 100
+_COMMA = re.compile(r"-?\d+,\d+")
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Text(Reader):
+    """One text file: a line of names, then a line for each row."""
+
+    file: File
+    stamp: Stamp
+    separator: str
+    block: int  # bytes read at a time
+    label: str
+    columns: tuple[Column, ...] = ()
+    n_rows: int | None = None  # 0, or None: only reading tells
+    hint: str = ""
+
+    def frames(
+        self,
+        names: tuple[str, ...],
+        text: frozenset[str],
+        rows: int,  # noqa: ARG002  a block of text is small
+    ) -> Iterator[Any]:
+        """Give these columns, block by block: numbers as float64, ``text`` as text."""
+        if self.n_rows == 0:
+            return
+        booleans = {c.name for c in self.columns if c.shown == "bool"}
+        kinds = {
+            name: "string" if name in text else "bool_" if name in booleans else "float64"
+            for name in names
+        }
+        with unchanged(self.file, self.stamp), _explained(self, names):
+            yield from map(arrow_frame, self.batches(kinds))
+
+    def batches(self, kinds: Mapping[str, str]) -> Any:
+        """Open the file: what these columns hold is given, of none what the first block shows."""
+        pyarrow, pc = needed("pyarrow", WHO), needed("pyarrow.csv", WHO)
+        convert = pc.ConvertOptions(
+            column_types={name: getattr(pyarrow, kind)() for name, kind in kinds.items()},
+            include_columns=list(kinds),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        return pc.open_csv(
+            unpacked(self.file),
+            read_options=pc.ReadOptions(use_threads=False, block_size=self.block),
+            parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+            convert_options=convert,
+        )
+
+    def place(self, row: int) -> str:
+        """Return the line that a row begins in; lines are counted by reading them again."""
+        with unpacked(self.file) as stream:
+            lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
+            return f"line {_line_of(row, lines, self.separator)} of {self.label}"
+
+
+def _line_of(row: int, lines: Iterable[str], separator: str) -> int:
+    """Return the number, from 1, of the line that a row begins in; empty lines are no rows."""
+    reader, begins, record = csv.reader(lines, delimiter=separator), 1, -1
+    for fields in reader:
+        record += bool(fields)
+        if fields and record == row + 1:  # names come first
+            return begins
+        begins = reader.line_num + 1
+    return begins
+
+
+def _open_text(path: File, separator: str | None = None) -> Text:
+    """Find the separator, the names and, from the first block, the types."""
+    stamp = stamp_of(path)
+    head, whole = _head(path)
+    separator = _one_character(separator) if separator is not None else sniff(head, whole)
+    _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
+    block = max(_BLOCK_BYTES, 4 * max(map(len, head.splitlines())))
+    file = Text(path, stamp, separator, block, f"'{path}'")
+    with _explained(file, ()):
+        opened = file.batches({})
+        columns = arrow_columns(opened.schema, file.label)
+        first = next((batch for batch in opened if batch.num_rows), None)
+    if any(column.shown == "binary" for column in columns):
+        raise _not_utf8(path)
+    _refuse_decimal_commas(file.label, columns, first)
+    hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
+    return replace(
+        file,
+        columns=columns,
+        n_rows=0 if first is None else None,
+        hint=hint if len(columns) == 1 else "",
+    )
+
+
+def _one_character(separator: str) -> str:
+    if not isinstance(separator, str) or len(separator) != 1:
+        raise InvalidInput(
+            f"{WHO}: separator must be one character; got {separator!r}. "
+            r"A tab is '\t'."
+        )
+    return separator
+
+
+def _head(path: File) -> tuple[str, bool]:
+    """Return the first lines as text, and whether they are all."""
+    try:
+        with unpacked(path) as stream:
+            head = stream.read(_HEAD)
+    except PermissionError as error:
+        raise unreadable(path, error) from error
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    if not head.strip():
+        raise empty_file(path)
+    if b"\0" in head:
+        raise _not_utf8(path)
+    return head.decode("utf-8-sig", errors="replace"), len(head) < _HEAD
+
+
+def sniff(head: str, whole: bool = True) -> str:
+    """Return the separator, of comma, semicolon, tab and bar, that cuts all lines alike.
+
+    Among several the one with most columns; if none cuts all lines alike, the one that cuts the
+    first line most often; comma if none cuts it at all.
+    """
+
+    def merit(separator: str) -> tuple[bool, int]:
+        rows = [row for row in csv.reader(head.splitlines(True), delimiter=separator) if row]
+        sizes = {len(row) for row in (rows if whole or len(rows) == 1 else rows[:-1])}
+        return len(sizes) == 1 and len(rows[0]) > 1, len(rows[0])
+
+    return max(SEPARATORS, key=merit)
+
+
+def _refuse_numbers_for_names(path: File, names: list[str]) -> None:
+    if names and all(_is_number(name) for name in names):
+        raise DataFileError(
+            f"{WHO}: the first line of '{path}' must hold the names of the columns; "
+            f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
+            "Add a line of names."
+        )
+
+
+def _refuse_decimal_commas(label: str, columns: tuple[Column, ...], first: Any) -> None:
+    """Refuse text that is numbers as written in half of Europe: it would become categories."""
+    for name in [c.name for c in columns if c.kind == "text"] if first is not None else ():
+        values = [v for v in first[name][:_LOOKED_AT].to_pylist() if v is not None]
+        if values and all(_COMMA.fullmatch(value) for value in values):
+            raise InvalidInput(
+                f"Blocks: column {name!r} of {label} must write decimals with a point; got "
+                f"{values[0]!r}. Save it again with points."
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _explained(file: Text, names: tuple[str, ...]) -> Iterator[None]:
+    """Turn what the CSV reader says into a sentence."""
+    try:
+        yield
+    except BochnerError:
+        raise
+    except PermissionError as error:
+        raise unreadable(file.file, error) from error
+    except (OSError, ValueError) as error:
+        raise _sentence(file, names, error) from error
+
+
+_RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+_CONVERSION = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?.*conversion error to (\w+):.*value '(.*)'", re.DOTALL
+)
+
+
+def _sentence(file: Text, names: tuple[str, ...], error: Exception) -> BochnerError:
+    text = str(error)
+    if found := _RAGGED.search(text):
+        line, expected, got, row = found.groups()
+        return DataFileError(
+            f"Blocks: all lines of {file.label} must have {expected} fields, as the first; got "
+            f"{got} in line {line or 'unknown'} ({shown(row)}), read with separator "
+            f"{file.separator!r}. Mend the line, put text that holds the separator in quotes, or "
+            "pass another separator."
+        )
+    if found := _CONVERSION.search(text):
+        return _wrong_kind(file, names, found)
+    if "UTF8" in text:
+        return _not_utf8(file.file)
+    if "straddling" in text:
+        return DataFileError(
+            f"Blocks: every row of {file.label} must be shorter than {file.block:,} bytes; got a "
+            "longer one. Look for a quote that is never closed."
+        )
+    return _damaged(file.file, error)
+
+
+def _wrong_kind(file: Text, names: tuple[str, ...], found: re.Match[str]) -> InvalidInput:
+    column, line, kind, value = found.groups()
+    known = names or tuple(c.name for c in file.columns)
+    name = repr(known[int(column)]) if int(column) < len(known) else f"number {column}"
+    what = "true and false" if kind == "bool" else "numbers"
+    comma = " Write decimals with a point." if _COMMA.fullmatch(value) else ""
+    return InvalidInput(
+        f"Blocks: column {name} of {file.label} must hold {what} to its end; "
+        f"got {shown(value)} in line {line or 'unknown'}.{comma} Mend the value, or take the "
+        f"column as text with dtypes={{{name}: 'category'}} (on the command line "
+        f"--types {name.strip(chr(39))}=category)."
+    )
+
+
+def _not_utf8(path: File) -> DataFileError:
+    return DataFileError(
+        f"Blocks: '{path}' must be text in UTF-8; it is in another encoding or no text at all. "
+        "Save it again as UTF-8."
+    )
+
+
+def _damaged(path: File, error: Exception) -> DataFileError:
+    return DataFileError(
+        f"Blocks: '{path}' cannot be read as a table of text: {str(error).splitlines()[0]}. "
+        "Write or copy it again."
+    )

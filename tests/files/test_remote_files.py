@@ -1,0 +1,142 @@
+"""Feather files, and files of every format behind URLs: what holds of files on disks."""
+
+import gzip
+import sys
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
+import pytest
+
+from bochner.data.blocks import Blocks
+from bochner.data.files import find_files
+from bochner.errors import DataFileError, InvalidInput, MissingDependency
+
+N = 1000
+RNG = np.random.default_rng(0)
+TABLE = pa.table(
+    {"a": RNG.normal(size=N), "s": RNG.choice(["x", "y"], N), "b.c": RNG.normal(size=N).round(3)}
+)
+WRITE = {
+    "csv": pc.write_csv,
+    "csv.gz": lambda table, file: file.write(gzip.compress(written(pc.write_csv, table))),
+    "parquet": pq.write_table,
+    "feather": lambda table, file: pf.write_feather(table, file, chunksize=300),
+    "arrow": lambda table, file: pf.write_feather(table, file, compression="zstd"),
+}
+
+
+def written(write, table):
+    sink = pa.BufferOutputStream()
+    write(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture
+def memory():
+    system = fsspec.filesystem("memory")
+    yield system
+    system.rm("/", recursive=True)
+
+
+def put(system, path, table=TABLE):
+    with system.open(path, "wb") as file:
+        WRITE[path.partition(".")[2]](table, file)
+    return f"memory://{path}"
+
+
+def rows(blocks):
+    return np.concatenate([np.column_stack([b.X, b.y]) for b in blocks])
+
+
+@pytest.mark.parametrize("size", [7, 300, 5000])
+@pytest.mark.parametrize("kind", WRITE)
+def test_every_format_gives_the_rows_of_the_table_from_disk_and_url(memory, tmp_path, kind, size):
+    url = put(memory, f"/t.{kind}")
+    (tmp_path / f"t.{kind}").write_bytes(memory.cat(f"/t.{kind}"))
+    expected = rows(Blocks.from_table(TABLE, "b.c", block_rows=size))
+    for path in (url, tmp_path / f"t.{kind}"):
+        blocks = Blocks.from_files(path, "b.c", block_rows=size)
+        assert blocks.feature_names == ("a", "s=x", "s=y")
+        for _ in range(2):
+            np.testing.assert_array_equal(rows(blocks), expected)
+        assert {b.X.shape[0] for b in blocks} <= {size, N % size or size, N}
+
+
+def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
+    for number, name in enumerate(["d/2.parquet", "d/1.csv", "d/e/0.feather", "d/_tmp/9.csv"]):
+        put(memory, f"/{name}", TABLE.slice(10 * number, 10))
+    X = rows(Blocks.from_files("memory://d", "b.c"))
+    expected = rows(Blocks.from_table(TABLE.slice(0, 30), "b.c"))
+    np.testing.assert_array_equal(X, expected.reshape(3, 10, -1)[[1, 0, 2]].reshape(30, -1))
+    two = Blocks.from_files(["memory://d/*.csv", "memory://d/*/*.feather"], "b.c")
+    assert rows(two).shape[0] == 20
+    found = find_files("memory://d")
+    assert [file.name for file in found] == ["1.csv", "2.parquet", "0.feather"]
+    np.testing.assert_array_equal(rows(Blocks.from_files(found, "b.c")), X)
+
+
+def test_a_file_behind_a_url_that_changes_is_noticed(memory):
+    blocks = Blocks.from_files(put(memory, "/t.csv"), "b.c")
+    put(memory, "/t.csv", TABLE.slice(1))
+    with pytest.raises(DataFileError, match=r"'memory://.*' must stay as it is until all passes"):
+        list(blocks)
+    memory.rm("/t.csv")
+    with pytest.raises(DataFileError, match=r"'memory:.*' cannot be read: .*t\.csv"):
+        list(blocks)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "match"),
+    [
+        ("memory://no.csv", DataFileError, "there is no file or folder 'memory://no.csv'. Check"),
+        ("memory://q*.csv", DataFileError, "the glob 'memory://.*' must match at least one file"),
+        ("nowhere://x.csv", InvalidInput, "of a kind that fsspec knows, .*; Protocol not known"),
+    ],
+)
+def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory, url, error, match):
+    with pytest.raises(error, match=match):
+        Blocks.from_files(url)
+
+
+def test_what_urls_need_is_named(memory, monkeypatch):
+    def missing(_):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(MissingDependency, match=r"'s3://b/t.csv' .*: Install s3fs to access S3"):
+        Blocks.from_files("s3://b/t.csv")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingDependency, match=r"'s3://b/t.csv' needs the package fsspec, which"):
+        Blocks.from_files("s3://b/t.csv")
+
+
+def test_bad_cells_behind_urls_are_named_with_column_and_line(memory):
+    with memory.open("/t.csv", "wb") as file:
+        file.write(b"a,b\n" + b"1,2\n" * 50 + b"1,?\n")
+    with pytest.raises(InvalidInput, match=r"column 'b' .* first '\?' in line 52 of 'memory://"):
+        Blocks.from_files("memory://t.csv")
+
+
+@pytest.mark.parametrize("cut", [0.5, 0.99])
+def test_damaged_feather_files_are_refused_in_a_sentence(tmp_path, cut):
+    whole = written(lambda t, f: pf.write_feather(t, f, chunksize=300), TABLE)
+    (tmp_path / "x.feather").write_bytes(whole[: int(cut * len(whole))])
+    with pytest.raises(DataFileError, match=r"x.feather' must be a whole Feather file; it is cut"):
+        Blocks.from_files(tmp_path / "x.feather")
+
+
+def test_offsets_of_damaged_feather_files_are_not_followed(tmp_path):
+    table = pa.table({"s": ["red", "green", "blue"] * 100})
+    whole = bytearray(
+        written(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
+    )
+    offsets = table["s"].chunk(0).buffers()[1].to_pybytes()[4:400]
+    at = bytes(whole).index(offsets)
+    whole[at : at + 4] = (1 << 30).to_bytes(4, "little")
+    (tmp_path / "x.feather").write_bytes(whole)
+    with pytest.raises(DataFileError, match=r"must be a whole Feather file"):
+        list(Blocks.from_files(tmp_path / "x.feather"))
