@@ -17,8 +17,8 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import class_blocks_of, fit_blocks_of
+from bochner.models._base import KernelEstimator
+from bochner.models._fitting import SEARCHED, sampled
 from bochner.selection.record import Tuning
 from bochner.selection.search import tune_kernel
 
@@ -79,29 +79,29 @@ def tune(
     >>> bool(lengths[1] < 0.2 * min(lengths[0], lengths[2]))
     True
     """
-    if not all(hasattr(estimator, name) for name in ("kernel", "method", "n_features")):
+    if not isinstance(estimator, KernelEstimator):
         raise InvalidInput(
             "tune requires an estimator with kernel, method and n_features, such as "
             f"KernelRidge(); got {estimator!r}. In a pipeline, tune its last step on transformed "
             "rows."
         )
-    model, kernel = clone(estimator), estimator.kernel
-    seed = seed_of(estimator.random_state)
+    asked, seed = estimator.get_params(deep=False), seed_of(estimator.random_state)
+    width = asked["n_features"]
     tuning = tune_kernel(
-        kernel if isinstance(kernel, Kernel) else "auto",
-        _sample(model, X, y, sample_weight, seed),
-        estimator.n_features if isinstance(estimator.n_features, int) else _engine.SEARCHED,
+        asked["kernel"] if isinstance(asked["kernel"], Kernel) else "auto",
+        _sample(clone(estimator), X, y, sample_weight, seed),
+        width if isinstance(width, int) else SEARCHED,
         seed,
         criterion=criterion,
         budget=budget,
-        method=as_method(estimator.method),
+        method=as_method(asked["method"]),
     )
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 
-def _sample(model: BaseEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
+def _sample(model: KernelEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
     """Return rows to tune on, classes as indicators."""
     if not is_classifier(model):
-        return _engine.presample(fit_blocks_of(model, X, y, sample_weight, reset=True), seed)
-    blocks = class_blocks_of(model, X, y, sample_weight)
-    return _engine.presample(blocks, seed, len(model.classes_))
+        return sampled(model._blocks_of(X, y, sample_weight)[0], seed)
+    blocks, inputs = model._class_blocks_of(X, y, sample_weight)
+    return sampled(blocks, seed, len(inputs.classes))
