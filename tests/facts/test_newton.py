@@ -20,9 +20,9 @@ from bochner.solvers.convex.driver import algorithm_for, minimise
 from bochner.solvers.convex.losses import (
     Absolute,
     EpsilonInsensitive,
-    Gamma,
+    GammaDeviance,
     Huber,
-    Poisson,
+    PoissonDeviance,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
@@ -35,6 +35,7 @@ from bochner.solvers.convex.optimum import (
     Optimum,
     Smoothed,
 )
+from bochner.sums.executor import LOCAL
 from bochner.sums.moments import Moments
 
 K, C = 4, 0.5
@@ -56,6 +57,9 @@ class Source(list):
     @property
     def n_features(self):
         return self[0].Z.shape[1]
+
+    def sum(self, summand):
+        return LOCAL.sum(summand, self)
 
     def __iter__(self):
         self.sweeps += 1
@@ -96,7 +100,7 @@ REAL = [
     EpsilonInsensitive(0.2, 0.3),
     SquaredEpsilonInsensitive(0.2),
 ]
-COUNTS = [Poisson(), Gamma()]
+COUNTS = [PoissonDeviance(), GammaDeviance()]
 JOINT = [Multinomial(), CrammerSinger(False, 0.3), CrammerSinger(True, 0.3)]
 
 
@@ -318,13 +322,13 @@ def test_too_few_steps_end_in_a_sentence(rows):
 
 
 def test_a_step_that_overshoots_is_cut():
-    """Poisson from a constant far below: Newton's first step is to e¹⁰⁰ and more."""
+    """Counts, from a constant far below: Newton's first step is to e¹⁰⁰ and more."""
     rng = np.random.default_rng(6)
     Z = rng.standard_normal((200, 3))
     y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
-    start = minimise(source(Z, y), Poisson(), 1.0)
+    start = minimise(source(Z, y), PoissonDeviance(), 1.0)
     low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, start.history)
-    found = minimise(source(Z, y), Poisson(), 1.0, start=low, tol=1e-10)
+    found = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
     np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
     assert found.outcome.good
     assert np.all(np.diff(found.history.objective) <= 1e-9 * found.objective)
@@ -342,8 +346,8 @@ def test_inactive_rows_are_left_out_of_products(rows, cached):
 def test_an_infinite_loss_of_a_row_without_weight_takes_no_part(rows):
     Z, y = rows[0].copy(), np.ones(300)
     Z[0], w = 1e4, np.append(0.0, np.ones(299))
-    found = minimise(source(Z, y, w), Poisson(), 1.0, tol=1e-10)
-    without = minimise(source(Z[1:], y[1:]), Poisson(), 1.0, tol=1e-10)
+    found = minimise(source(Z, y, w), PoissonDeviance(), 1.0, tol=1e-10)
+    without = minimise(source(Z[1:], y[1:]), PoissonDeviance(), 1.0, tol=1e-10)
     np.testing.assert_allclose(found.coef, without.coef, atol=1e-7)
     assert np.isfinite(found.objective)
 
@@ -396,3 +400,32 @@ def test_the_rule_takes_dense_hessians_of_few_features_and_of_few_active_rows():
 def test_algorithms_that_do_not_suit_are_refused(rows, loss, alpha, algorithm, message):
     with pytest.raises(InvalidInput, match=message):
         minimise(source(*rows), loss, alpha, targets=signs, algorithm=algorithm)
+
+
+class InParts(Source):
+    """Rows whose sums are made of two parts, each by itself."""
+
+    def sum(self, summand):
+        middle = len(self) // 2
+        parts = [
+            LOCAL.sum(summand, list(self)[piece]) for piece in (slice(middle), slice(middle, None))
+        ]
+        return summand.merge(*parts)
+
+
+@pytest.mark.parametrize(
+    ("loss", "algorithm"),
+    [
+        (Logistic(), Newton(ConjugateGradients())),
+        (Logistic(), Newton(Dense(updated=False))),
+        (Hinge(), Smoothed()),
+        (Hinge(), Smoothed(Newton(ConjugateGradients()))),
+    ],
+    ids=repr,
+)
+def test_sums_of_parts_are_the_sums_of_all(rows, loss, algorithm):
+    Z, codes = rows
+    ask = {"targets": signs, "tol": 1e-8, "algorithm": algorithm}
+    whole = minimise(source(Z, codes, size=41), loss, 1 / C, **ask)
+    parts = minimise(InParts(source(Z, codes, size=41)), loss, 1 / C, **ask)
+    np.testing.assert_allclose(parts.coef, whole.coef, atol=1e-6)

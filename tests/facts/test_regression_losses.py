@@ -14,10 +14,10 @@ from bochner.solvers.convex.losses import (
     BelowZero,
     CustomLoss,
     EpsilonInsensitive,
-    Gamma,
+    GammaDeviance,
     Huber,
     Loss,
-    Poisson,
+    PoissonDeviance,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
@@ -30,9 +30,10 @@ from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.penalty_path import path_of, stopped_early, take_steps
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
 from bochner.solvers.convex.smoothing import from_multipliers
+from bochner.sums.executor import LOCAL
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
-SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), Poisson(), Gamma()]
+SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]
 N, D = 60, 5
 
 
@@ -47,6 +48,9 @@ class Rows:
     def __iter__(self):
         for start in range(0, len(self.Z), 25):
             yield FeatureBlock(self.Z[start : start + 25], None, None, start)
+
+    def sum(self, summand):
+        return LOCAL.sum(summand, self)
 
 
 def problem(loss, alpha=0.5, t=1, seed=0, **options):
@@ -137,7 +141,7 @@ def test_multipliers_are_slopes_that_make_the_coefficients():
     assert_close(again.fitted + found.intercept, found.fitted, factor=1e6)
 
 
-@pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), Poisson()], ids=repr)
+@pytest.mark.parametrize("loss", [Absolute(), Huber(0.3), PoissonDeviance()], ids=repr)
 def test_targets_together_are_targets_apart(loss):
     p = problem(loss, t=3)
     together = minimise(p, tol=1e-12)
@@ -279,7 +283,7 @@ def test_columns_that_are_repeated_keep_their_levels():
     assert Absolute().at(twice) == Absolute()
 
 
-@pytest.mark.parametrize("loss", [Squared(), Absolute(), Poisson()], ids=repr)
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), PoissonDeviance()], ids=repr)
 def test_many_steps_without_penalty_lead_to_the_minimum(loss):
     p = problem(loss, 1e-9)
     best = minimise(p, tol=1e-12).objective

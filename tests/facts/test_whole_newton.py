@@ -12,6 +12,7 @@ from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
 from bochner.solvers.convex.optimum import Convergence, Dense, Newton
 from bochner.solvers.convex.problem import next_best_length
+from bochner.sums.executor import LOCAL
 
 
 class Block(NamedTuple):
@@ -29,6 +30,9 @@ class Kept(list):
     @property
     def n_features(self):
         return self[0].Z.shape[1]
+
+    def sum(self, summand):
+        return LOCAL.sum(summand, self)
 
 
 def source(Z, y, w=None, dtype="float64"):

@@ -1,7 +1,8 @@
 """Features of blocks, for learners that sweep them many times."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.features import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.sums.executor import LOCAL, Executor
 
 
 class Watcher(Protocol):
@@ -47,6 +49,35 @@ class Kept(NamedTuple):
 
     def __iter__(self) -> Iterator[FeatureBlock]:
         return iter((self.block,))
+
+    def sum(self, summand: Any) -> Any:
+        """Return the sum over the rows."""
+        return summand.add(summand.zero(), self.block)
+
+
+@dataclass(frozen=True, eq=False)
+class OnFeatures:
+    """A summand over blocks of rows: what another makes of their features."""
+
+    features: Callable[[Array], Array]
+    summand: Any
+
+    def zero(self) -> Any:
+        """Return the sum of no rows."""
+        return self.summand.zero()
+
+    def add(self, total: Any, block: Block) -> Any:
+        """Return the sum with the rows of a block."""
+        return self.summand.add(total, _featured(self.features, block))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Return the sum of the rows of both."""
+        return self.summand.merge(a, b)
+
+
+def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
+    y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
+    return FeatureBlock(to_numpy(features(block.X)), y, w, block.start)
 
 
 def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
@@ -90,11 +121,13 @@ class Features:
         dtype: str,
         keeper: Watcher | None = None,
         most_bytes: int | None = None,
+        where: Executor = LOCAL,
     ) -> None:
         self._map = Rounded(phi.kernel, phi, dtype)
         self._blocks = blocks.with_rows(block_rows(phi.n_features))
         self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
         self._keeper = keeper
+        self._where = where
         free = free_bytes() // 4
         self._room = free if most_bytes is None else min(free, most_bytes)
         self._kept: list[FeatureBlock] | None = None
@@ -127,6 +160,15 @@ class Features:
         self._kept = pass_ if keeping else None
         self._keeper = None
 
+    def sum(self, summand: Any) -> Any:
+        """Return the sum over all rows: here, or where the fit is made."""
+        if self._where is not LOCAL and self._kept is None:
+            return self._where.sum(OnFeatures(self._map, summand), self._blocks)
+        total = summand.zero()
+        for block in self:
+            total = summand.add(total, block)
+        return total
+
     def _fits(self, rows: int) -> bool:
         return rows * self._row_bytes <= self._room
 
@@ -134,5 +176,4 @@ class Features:
         for block in self._blocks:
             if self._keeper is not None:
                 self._keeper.see(block)
-            y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-            yield FeatureBlock(to_numpy(self._map(block.X)), y, w, block.start)
+            yield _featured(self._map, block)

@@ -151,7 +151,7 @@ def fit_classifier(
         if tried is not None:
             path, end = tried
             start, alpha = start or end, unit * path.alpha
-    features = features_of(chosen, blocks)
+    features = features_of(chosen, blocks, where)
     for _ in features:  # one pass keeps them, where they fit
         pass
     streamed = not (features.cached or spec.loss.nonsmooth)
@@ -253,6 +253,13 @@ class Rest:
         for block, held in self.blocks():
             yield block._replace(w=np.where(held, 0.0, weights_of(block)))
 
+    def sum(self, summand: Any) -> Any:
+        """Return the sum over the rows."""
+        total = summand.zero()
+        for block in self:
+            total = summand.add(total, block)
+        return total
+
     def blocks(self) -> Iterator[tuple[FeatureBlock, Array]]:
         """Give the blocks as they are, and which of their rows are in the fold."""
         for block in self._features:
@@ -305,28 +312,14 @@ def _folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class ClassSample:
-    """Rows to choose by.
-
-    Attributes
-    ----------
-    X : (m, d)
-    codes : (m,)
-    w : (m,)
-        Their weights, times the rows of their class that each stands for.
-    inflation : float
-        r̄.
-    folds : tuple of (m,) bool
-        Rows that each fold leaves out; none where rows are too few.
-    distinct : int
-        Different rows that are left out.
-    """
+    """Rows to choose by."""
 
     X: Array
     codes: Float[Array, " m"]
-    w: Float[Array, " m"]
-    inflation: float
-    folds: tuple[Array, ...]
-    distinct: int
+    w: Float[Array, " m"]  # their weights, times the rows of their class that each stands for
+    inflation: float  # r̄
+    folds: tuple[Array, ...]  # rows that each fold leaves out; none where rows are too few
+    distinct: int  # different rows that are left out
 
 
 def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL) -> ClassSample:

@@ -33,22 +33,11 @@ MOST_COPIES = 2.0**40
 
 @dataclass(frozen=True)
 class ConvexSpec:
-    """What a user asks of a fit by a convex loss, checked.
-
-    Attributes
-    ----------
-    features : FeatureSpec
-    loss : Loss
-    alpha : float or str
-        The penalty, or how it is chosen.
-    fit_intercept : bool
-    tol : float
-    max_iter : int
-    """
+    """What a user asks of a fit by a convex loss, checked."""
 
     features: FeatureSpec
     loss: Loss
-    alpha: float | str
+    alpha: float | str  # the penalty, or how it is chosen
     fit_intercept: bool
     tol: float
     max_iter: int
@@ -80,39 +69,19 @@ class ConvexSpec:
 
 @dataclass(frozen=True, eq=False)
 class ConvexFit:
-    """A fit by a convex loss: what was chosen, and where the objective is least.
-
-    Attributes
-    ----------
-    inputs : Inputs
-    chosen : Chosen
-    loss : Loss
-        With its numbers, in the units of y.
-    solution : Optimum
-    n_iter : int
-        Steps of the last descent.
-    path : HeldOutPath or None
-        Penalties that were compared.
-    target_shape : tuple of int
-        Of one row of y: () or (t,).
-    calibration : Calibration or None
-        Of a classifier's probabilities.
-    stopping_errors : (s,) or None
-        What rows left out lost after each step of a descent that was stopped early.
-    asked : tuple of str
-        What must be the same for a warm start.
-    """
+    """A fit by a convex loss: what was chosen, and where the objective is least."""
 
     inputs: Inputs
     chosen: Chosen
-    loss: Loss
+    loss: Loss  # with its numbers, in the units of y
     solution: Optimum
-    n_iter: int
-    path: HeldOutPath | None = None
-    target_shape: tuple[int, ...] = ()
-    calibration: Calibration | None = None
+    n_iter: int  # steps of the last descent
+    path: HeldOutPath | None = None  # penalties that were compared
+    target_shape: tuple[int, ...] = ()  # of one row of y: () or (t,)
+    calibration: Calibration | None = None  # of a classifier's probabilities
+    # What rows left out lost after each step of a descent that was stopped early
     stopping_errors: Float[Array, " s"] | None = None
-    asked: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()  # what must be the same for a warm start
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Give the rows of one block after the other, and φ(X) β + b."""
@@ -187,28 +156,17 @@ def in_units(blocks: Blocks) -> tuple[Blocks, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class ScaledRows:
     """Rows whose weights and targets are in units, powers of two, in which squares are numbers.
 
     A loss of degree p (``Loss.degree``) is s⁻ᵖ times what it was, and with β in units of s too the
     penalty is alpha s²⁻ᵖ.
-
-    Attributes
-    ----------
-    blocks : Blocks
-    weight : float
-        Unit of the weights.
-    units : (t,) float64
-        s, of each target.
-    spread : (t,) float64
-        Mean of |y − median| of each target, in its unit.
-    degree : int
     """
 
     blocks: Blocks
-    weight: float
-    units: Float[Array, " t"]
-    spread: Float[Array, " t"]
+    weight: float  # unit of the weights
+    units: Float[Array, " t"]  # s, of each target
+    spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
     degree: int
 
     @property
@@ -229,7 +187,7 @@ class Scaled:
         """Return a path in units of one, of the first target."""
         return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
 
-    def repeated(self, times: int) -> "Scaled":
+    def repeated(self, times: int) -> "ScaledRows":
         """Return the same for a target that is so many columns."""
         units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
         return replace(self, units=units, spread=spread)
@@ -241,7 +199,7 @@ def one_or_each(numbers: Any) -> Any:
     return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
-def scaled(who: str, blocks: Blocks, degree: int) -> Scaled:
+def scaled(who: str, blocks: Blocks, degree: int) -> ScaledRows:
     """Return the rows in units; targets stay what they are for losses without a degree."""
     blocks, weight = in_units(blocks)
     ys, ws = [], []
@@ -257,14 +215,14 @@ def scaled(who: str, blocks: Blocks, degree: int) -> Scaled:
     spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
     finer = np.array([unit_of(max(s, NARROW)) for s in spread])
     if not degree:
-        return Scaled(blocks, weight, np.ones(len(spread)), largest * spread, 0)
+        return ScaledRows(blocks, weight, np.ones(len(spread)), largest * spread, 0)
     units, recode = largest * finer, blocks.recode
     one = units[0] if len(units) == 1 else units
 
     def divided(y: Array) -> Array:
         return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
 
-    return Scaled(blocks.recoded(divided), weight, units, spread / finer, degree)
+    return ScaledRows(blocks.recoded(divided), weight, units, spread / finer, degree)
 
 
 def spread_of(blocks: Blocks) -> float:
@@ -277,9 +235,9 @@ def spread_of(blocks: Blocks) -> float:
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def features_of(chosen: Chosen, blocks: Blocks) -> Features:
+def features_of(chosen: Chosen, blocks: Blocks, where: Executor = LOCAL) -> Features:
     """Return the features of all rows, kept by the first pass where they fit."""
-    return Features(chosen.map, blocks, chosen.precision)
+    return Features(chosen.map, blocks, chosen.precision, where=where)
 
 
 def targets_of(

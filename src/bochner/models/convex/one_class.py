@@ -170,7 +170,7 @@ def fit_one_class(
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
     chosen = spec.chosen(blocks, where=where)
-    features = features_of(chosen, blocks)
+    features = features_of(chosen, blocks, where)
     w = np.concatenate([weights_of(block) for block in features])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)

@@ -16,7 +16,7 @@ from bochner.models._fitting import Chosen, sampled
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,
-    Scaled,
+    ScaledRows,
     features_of,
     scaled,
     spread_of,
@@ -28,9 +28,9 @@ from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
     EpsilonInsensitive,
-    Gamma,
+    GammaDeviance,
     Loss,
-    Poisson,
+    PoissonDeviance,
     Quantile,
     SquaredEpsilonInsensitive,
     huber_scale,
@@ -90,7 +90,7 @@ def fit_svr(
     chosen = spec.chosen(rows.blocks, ridge, where)
     if alpha is None:
         path, alpha = _svr_path(spec, loss, rows, chosen, where)
-    features = features_of(chosen, rows.blocks)
+    features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
     found = solve(problem, tol=spec.tol, max_iter=spec.max_iter)
@@ -108,7 +108,7 @@ def epsilon_insensitive(loss: Loss, epsilon: Float[Array, " t"]) -> Loss:
 
 
 def _svr_path(
-    spec: ConvexSpec, loss: Loss, rows: Scaled, chosen: Chosen, where: Executor
+    spec: ConvexSpec, loss: Loss, rows: ScaledRows, chosen: Chosen, where: Executor
 ) -> tuple[HeldOutPath | None, float]:
     """Return what rows left out lost on the path, and the best penalty in the rows' units."""
     sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
@@ -161,7 +161,7 @@ def fit_regressor(
     asked = spec.loss
     rows = scaled(spec.who, blocks, asked.degree)
     chosen = spec.chosen(rows.blocks, _like_ridge(spec, stops_early, rows), where)
-    features = features_of(chosen, rows.blocks)
+    features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     y, shape = _columns(spec.who, asked, y, shape, one_level)
     rows = rows.repeated(y.shape[1] // len(rows.units))
@@ -170,7 +170,7 @@ def fit_regressor(
     problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
     if finds_scale:
         problem = replace(problem, loss=_first_huber(problem))
-    found = _Found(problem, rows, spec, chosen.seed)
+    found = _Descents(problem, rows, spec, chosen.seed)
     ended = found.stopped() if stops_early else found.descended(finds_scale)
     problem = ended.problem
     return warned(
@@ -199,11 +199,11 @@ class _Ended:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Descents:
     """How a problem without penalty is solved."""
 
     problem: Problem
-    rows: Scaled
+    rows: ScaledRows
     spec: ConvexSpec
     seed: int
 
@@ -249,7 +249,7 @@ class _Found:
         return left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
 
 
-def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: Scaled) -> float | None:
+def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: ScaledRows) -> float | None:
     """Return a given penalty as that of squares, where the two compare."""
     if isinstance(spec.alpha, str) or stops_early or isinstance(spec.loss, LOG_LINK):
         return None
@@ -277,17 +277,17 @@ def _columns(
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
     """Refuse targets that a log link cannot have."""
     there = y[w[:, 0] > 0]
-    if isinstance(loss, Poisson) and np.any(there < 0):
+    if isinstance(loss, PoissonDeviance) and np.any(there < 0):
         raise InvalidInput(
             f'KernelRegressor: loss="poisson" needs y of 0 or above; got {there.min():g}. '
             'For targets of both signs take loss="squared" or "huber".'
         )
-    if isinstance(loss, Gamma) and np.any(there <= 0):
+    if isinstance(loss, GammaDeviance) and np.any(there <= 0):
         raise InvalidInput(
             f'KernelRegressor: loss="gamma" needs y above 0; got {there.min():g}. For zeros take '
             'loss="poisson", for targets of both signs "squared" or "huber".'
         )
-    if isinstance(loss, Poisson) and np.any(there.max(axis=0) <= 0):
+    if isinstance(loss, PoissonDeviance) and np.any(there.max(axis=0) <= 0):
         raise InvalidInput(
             'KernelRegressor: loss="poisson" needs a y above 0 in some row; all are 0, so the mean '
             "has no logarithm."

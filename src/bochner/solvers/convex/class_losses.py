@@ -6,59 +6,31 @@ import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
 from bochner._core.shapes import Array
-from bochner.solvers.convex.losses import (
-    Loss,
-    positive,
-    ramp,
-    ramp_curvature,
-    ramp_slope,
-)
+from bochner.solvers.convex.losses import Loss, OfMargin, RampLoss, SquaredRampLoss, positive
 
 # --- one column: y is −1 or +1 -------------------------------------------------------------------
 
 
+class ClassMargin(OfMargin):
+    """A loss of 1 − y f."""
+
+    def margin(self, y: Array, f: Array) -> Array:
+        return 1 - y * f
+
+    def direction(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return -y
+
+
 @dataclass(frozen=True)
-class SquaredHinge(Loss):
+class SquaredHinge(ClassMargin, SquaredRampLoss):
     """max(0, 1 − y f)²."""
 
-    @property
-    def has_inactive_rows(self) -> bool:
-        return True
-
-    def value(self, y: Array, f: Array) -> Array:
-        return positive(1 - y * f) ** 2
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return -2 * y * positive(1 - y * f)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return 2.0 * (y * f < 1)
-
-    def distance(self, y: Array, f: Array) -> Array:
-        return y * f - 1
-
 
 @dataclass(frozen=True)
-class Hinge(Loss):
+class Hinge(ClassMargin, RampLoss):
     """max(0, 1 − y f); with a width δ, (1 − y f)²/2δ until that is δ/2, and straight from there."""
 
     width: float = 0.0
-
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
-
-    def value(self, y: Array, f: Array) -> Array:
-        return ramp(1 - y * f, self.width)
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return -y * ramp_slope(1 - y * f, self.width)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return ramp_curvature(1 - y * f, self.width)
-
-    def smooth(self, width: float) -> "Hinge":
-        return Hinge(width)
 
     def first_width(self, y: Array, f: Array) -> float:  # noqa: ARG002
         return 2.0

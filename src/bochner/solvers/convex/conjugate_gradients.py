@@ -21,15 +21,16 @@ from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Newton, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
-    Line,
+    FeatureRows,
+    LineSearch,
     Problem,
     RowBlock,
-    Rows,
+    RowSum,
+    S,
     State,
     backward,
     forward,
     places,
-    total,
 )
 
 #: Active rows are copied out when they are at most this share of all ...
@@ -76,7 +77,7 @@ def descend(
     moments: Sums | None = None,
 ) -> State:
     """Return the minimum, from the coefficients of a start or from zero."""
-    descent = Descent(problem, algorithm.steps, moments, max_iter)
+    descent = NewtonDescent(problem, algorithm.steps, moments, max_iter)
     point, outcome = descent.run(problem.loss, theta_of(problem, start), tol)
     return descent.state(point, outcome, algorithm)
 
@@ -93,22 +94,11 @@ def theta_of(problem: Problem, start: State | None) -> Float[Array, "t p"]:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Parameters, their fit, and what the objective of each column is there.
+    """Parameters, their fit, and what the objective of each column is there."""
 
-    Attributes
-    ----------
-    theta : (t, D + 1)
-        β and b of each column.
-    fitted : (n, t)
-        Z β + b.
-    value : (t,)
-        The objective; a joint one in every place.
-    gradient : (t, D + 1)
-    """
-
-    theta: Float[Array, "t p"]
-    fitted: Float[Array, "n t"]
-    value: Float[Array, " t"]
+    theta: Float[Array, "t p"]  # β and b of each column
+    fitted: Float[Array, "n t"]  # Z β + b
+    value: Float[Array, " t"]  # the objective; a joint one in every place
     gradient: Float[Array, "t p"]
 
     def at(self, columns: Array) -> "Point":
@@ -163,7 +153,7 @@ class FitAndGradient:
 
 def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
     """Return value and gradient of these columns, by one pass over all rows."""
-    fitted, gradient = total(FitAndGradient(problem, loss, theta, columns), problem.rows)
+    fitted, gradient = problem.rows.sum(FitAndGradient(problem, loss, theta, columns))
     gradient[:, :-1] += problem.alpha * theta[:, :-1]
     if not problem.fit_intercept:
         gradient[:, -1] = 0.0
@@ -193,7 +183,7 @@ class ActiveRows:
     ``share``: of all rows. ``copies``: their features, if they were copied out.
     """
 
-    all_rows: Rows
+    all_rows: FeatureRows
     state: Float[Array, "m u"]
     w: Float[Array, "m 1"]
     share: float
@@ -208,6 +198,15 @@ class ActiveRows:
     def n_features(self) -> int:
         """D."""
         return self.all_rows.n_features
+
+    def sum(self, summand: RowSum[S]) -> S:
+        """Return the sum over these rows."""
+        if self.copies is None:
+            return self.all_rows.sum(summand)
+        total = summand.zero()
+        for block in self:
+            total = summand.add(total, block)
+        return total
 
     def __iter__(self) -> Iterator[RowBlock]:
         if self.copies is None:
@@ -289,7 +288,7 @@ class Hessian:
         out[:, -1] = self.floor * V[:, -1]
         state = state if len(columns) == state.shape[1] else state[:, columns]
         products = HessianProducts(self.loss, state, self.scale * self.rows.w, V)
-        out += total(products, self.rows)
+        out += self.rows.sum(products)
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -303,43 +302,31 @@ class Preconditioners:
     """One approximate inverse for all columns of a problem, or one for each."""
 
     parts: tuple["Preconditioner", ...]
-    shared: bool
 
     def __call__(self, V: Float[Array, "u p"], columns: Array | None = None) -> Float[Array, "u p"]:
         """Multiply the rows of V, which belong to these columns; default: one to each."""
-        if self.shared:
+        if len(self.parts) == 1:
             return self.parts[0](V)
         parts = self.parts if columns is None else [self.parts[c] for c in columns]
         return np.concatenate([part(v[None]) for part, v in zip(parts, V, strict=True)])
 
     def at(self, columns: Array) -> "Preconditioners":
         """Return those of these columns."""
-        if self.shared:
+        if len(self.parts) == 1:
             return self
-        return Preconditioners(tuple(self.parts[c] for c in columns), False)
+        return Preconditioners(tuple(self.parts[c] for c in columns))
 
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """Multiplies by an approximate inverse: that of the moments of some rows, plus alpha.
+    """Multiplies by an approximate inverse: that of the moments of some rows, plus alpha."""
 
-    Attributes
-    ----------
-    factor : tuple
-        Cholesky factor of G + alpha I, or of alpha I + U Uᵀ where the rows are fewer than D.
-    rows : (m, D) or None
-        U of the second, the rows about their mean times the root of their curvature.
-    mean : (D,)
-        Mean of the rows, weighted by their curvatures.
-    mass : float
-        Sum of their curvatures; 0 where no intercept is fitted.
-    alpha : float
-    """
-
+    # Cholesky factor of G + alpha I, or of alpha I + U Uᵀ where the rows are fewer than D
     factor: tuple[Array, bool]
+    # U of the second, the rows about their mean times the root of their curvature
     rows: Float[Array, "m D"] | None
-    mean: Float[Array, " D"]
-    mass: float
+    mean: Float[Array, " D"]  # mean of the rows, weighted by their curvatures
+    mass: float  # sum of their curvatures; 0 where no intercept is fitted
     alpha: float
 
     def __call__(self, V: Float[Array, "t p"]) -> Float[Array, "t p"]:
@@ -364,7 +351,7 @@ def from_moments(moments: Sums, weight: float, hessian: Hessian) -> Precondition
     if not hessian.floor:
         G += mass * np.outer(mean, mean)
     mass, alpha = mass + hessian.floor if hessian.floor else 0.0, hessian.alpha
-    return Preconditioners((Preconditioner(_cholesky(G, alpha), None, mean, mass, alpha),), True)
+    return Preconditioners((Preconditioner(_cholesky(G, alpha), None, mean, mass, alpha),))
 
 
 def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
@@ -381,7 +368,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     taken = np.any(shares > 0, axis=0)
     Z = np.concatenate([block.Z[taken[places(block)]] for block in rows])
     parts = (_of_rows(Z, share, hessian.alpha, hessian.floor) for share in shares[:, taken])
-    return Preconditioners(tuple(parts), not apart)
+    return Preconditioners(tuple(parts))
 
 
 def _of_rows(
@@ -432,7 +419,7 @@ class _Moved(NamedTuple):
     stuck: Array
 
 
-class Descent:
+class NewtonDescent:
     """Newton steps on one problem; counts them, and keeps the preconditioner while it serves."""
 
     def __init__(self, problem: Problem, ask: object, moments: Sums | None, max_iter: int) -> None:
@@ -528,7 +515,7 @@ class Descent:
         short = ~(moved.value <= point.value - 0.5 * decrease + slack)
         if np.any(short):
             image = moved.fitted - point.fitted
-            line = Line(problem, loss, columns, point.theta, point.fitted, direction, image)
+            line = LineSearch(problem, loss, columns, point.theta, point.fitted, direction, image)
             length = np.where(short, line.least(doublings=0), 1.0)
             moved = point_at(problem, loss, point.theta + length[:, None] * direction, columns)
         stuck = ~(moved.value <= point.value + slack)

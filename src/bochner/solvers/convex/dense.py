@@ -93,7 +93,7 @@ def descend(
     table = Table([block.Z for block in problem.rows], targets, problem.w[:, 0])
     losses = tuple(problem.loss.at(np.array([k])) for k in range(len(targets)))
     slack = ROUNDING[table.dtype.name]
-    columns = Columns(table, losses, problem.alpha, problem.fit_intercept, slack, ask)
+    columns = DenseProblem(table, losses, problem.alpha, problem.fit_intercept, slack, ask)
     theta = None if start is None else start.theta
     # Products of few columns: several threads wait longer for one another than one takes.
     one = one_thread() if table.n_features < ask.wide else nullcontext()
@@ -118,17 +118,9 @@ def descend(
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows in memory: features in pieces, and a row for each column of targets.
+    """Rows in memory: features in pieces, and a row for each column of targets."""
 
-    Attributes
-    ----------
-    pieces : list of (b, D)
-        Consecutive rows.
-    y : (t, n) float64
-    w : (n,) float64
-    """
-
-    pieces: list[Array]
+    pieces: list[Array]  # consecutive rows
     y: Float[Array, "t n"]
     w: Float[Array, " n"]
 
@@ -217,21 +209,11 @@ class Table:
 
 
 class OuterSum(NamedTuple):
-    """Σ c z zᵀ, z ending in a one.
+    """Σ c z zᵀ, z ending in a one."""
 
-    Attributes
-    ----------
-    total : (p, p)
-        Its upper triangle, in Fortran order.
-    factors : (n,)
-        c.
-    drift : int
-        Rows changed since it was new.
-    """
-
-    total: Float[Array, "p p"]
-    factors: Float[Array, " n"]
-    drift: int
+    total: Float[Array, "p p"]  # its upper triangle, in Fortran order
+    factors: Float[Array, " n"]  # c
+    drift: int  # rows changed since it was new
 
 
 def changed(table: Table, old: OuterSum | None, c: Float[Array, " n"]) -> OuterSum:
@@ -266,7 +248,7 @@ def _add(table: Table, total: Float[Array, "p p"], rows: Array, c: Array, sign: 
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class DenseProblem:
     """What all columns share: rows, a loss each, the penalty, the objective's relative rounding."""
 
     table: Table
@@ -276,12 +258,12 @@ class Columns:
     slack: float
     ask: Dense
 
-    def part(self, table: Table, k: int) -> "Columns":
+    def part(self, table: Table, k: int) -> "DenseProblem":
         """Return the problem of one column over some rows."""
         return replace(self, table=table, losses=(self.losses[k],))
 
 
-class Column(NamedTuple):
+class ColumnState(NamedTuple):
     """One column at a point: coefficients, fit of the rows, objective."""
 
     theta: Float[Array, " p"]
@@ -289,20 +271,22 @@ class Column(NamedTuple):
     value: float
 
 
-def columns_at(problem: Columns, theta: Float[Array, "t p"]) -> list[Column]:
+def columns_at(problem: DenseProblem, theta: Float[Array, "t p"]) -> list[ColumnState]:
     """Return the columns at these coefficients, by one pass."""
     rows = zip(theta, problem.table.image(theta), strict=True)
     return [_column(problem, k, row, fitted) for k, (row, fitted) in enumerate(rows)]
 
 
-def _column(problem: Columns, k: int, theta: Array, fitted: Array) -> Column:
+def _column(problem: DenseProblem, k: int, theta: Array, fitted: Array) -> ColumnState:
     table = problem.table
     loss = float(weighted(table.w, problem.losses[k].value(table.y[k], fitted)).sum())
     value = loss + 0.5 * problem.alpha * float(theta[:-1] @ theta[:-1])
-    return Column(theta, fitted, np.inf if np.isnan(value) else value)
+    return ColumnState(theta, fitted, np.inf if np.isnan(value) else value)
 
 
-def gradients_of(problem: Columns, columns: list[Column], live: list[int]) -> Float[Array, "u p"]:
+def gradients_of(
+    problem: DenseProblem, columns: list[ColumnState], live: list[int]
+) -> Float[Array, "u p"]:
     """Return the gradients of these columns, by one pass."""
     y, w = problem.table.y, problem.table.w
     slopes = [weighted(w, problem.losses[k].slope(y[k], columns[k].fitted)) for k in live]
@@ -312,7 +296,7 @@ def gradients_of(problem: Columns, columns: list[Column], live: list[int]) -> Fl
     return gradients
 
 
-def curvatures(problem: Columns, k: int, at: Column) -> Float[Array, " n"]:
+def curvatures(problem: DenseProblem, k: int, at: ColumnState) -> Float[Array, " n"]:
     """Return the second derivatives at the rows, times their weights."""
     table = problem.table
     return weighted(table.w, problem.losses[k].curvature(table.y[k], at.fitted))
@@ -336,7 +320,7 @@ class _Move(NamedTuple):
 
 
 def take_steps(
-    problem: Columns, columns: list[Column], tol: float, most: int, least: float = 0.0
+    problem: DenseProblem, columns: list[ColumnState], tol: float, most: int, least: float = 0.0
 ) -> tuple[Convergence, list[Step]]:
     """Take steps in all columns, in place, until each lowers by less than ``tol`` of its value.
 
@@ -357,7 +341,7 @@ def take_steps(
 
 
 def _round(
-    problem: Columns, factors: "_Factors", columns: list[Column], live: list[int]
+    problem: DenseProblem, factors: "_Factors", columns: list[ColumnState], live: list[int]
 ) -> list[_Move]:
     """Take a step in each of these columns, in place."""
     gradients = gradients_of(problem, columns, live)
@@ -382,8 +366,13 @@ def _round(
 
 
 def moved(
-    problem: Columns, k: int, at: Column, d: Array, image: Float[Array, " n"], first: float
-) -> Column:
+    problem: DenseProblem,
+    k: int,
+    at: ColumnState,
+    d: Array,
+    image: Float[Array, " n"],
+    first: float,
+) -> ColumnState:
     """Go to the least on the way, or all of it where rounding hides that it falls.
 
     ``first`` is the slope at its start.
@@ -403,7 +392,7 @@ def moved(
 class _Factors:
     """Cholesky factors of all columns' Hessians: keeps these, and the last factor in a round."""
 
-    def __init__(self, problem: Columns) -> None:
+    def __init__(self, problem: DenseProblem) -> None:
         self._problem = problem
         self._sums: list[OuterSum | None] = [None] * len(problem.losses)
         self._factored: tuple[OuterSum, Array] | None = None
@@ -420,19 +409,27 @@ class _Factors:
         return self._factored[1]
 
 
-def factored(H: Float[Array, "p p"], problem: Columns) -> Float[Array, "p p"]:
-    """Return the upper factor of H + alpha I, and as much more as rounding needs.
-
-    It is in the features' precision where that resolves the penalty.
-    """
-    every, diagonal = np.arange(len(H)), np.diag(H).astype(np.float64) + problem.alpha
+def factored(H: Float[Array, "p p"], problem: DenseProblem) -> Float[Array, "p p"]:
+    """Return the factor of H + alpha I, in the features' precision where that resolves alpha."""
+    diagonal = np.diag(H).astype(np.float64) + problem.alpha
     diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
     single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
+    return cholesky(H, diagonal, problem.fit_intercept, single)
+
+
+def cholesky(
+    H: Float[Array, "p p"], diagonal: Float[Array, " p"], intercept: bool, single: bool = False
+) -> Float[Array, "p p"]:
+    """Return the upper factor of H with this diagonal, and as much more of it as rounding needs.
+
+    Without an intercept the last column is that of the identity, but for its length.
+    """
+    every = np.arange(len(H))
     potrf = spotrf if single else dpotrf
     for jitter in JITTERS:
         shifted = H.astype(np.float32 if single else np.float64, order="F")
         shifted[every, every] = (1 + jitter) * diagonal
-        if not problem.fit_intercept:
+        if not intercept:
             shifted[:-1, -1] = 0.0
         factor, failed = potrf(shifted, lower=0, clean=0, overwrite_a=1)
         if not failed:
@@ -453,13 +450,13 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 class _Found(NamedTuple):
     """Where a descent ended, and what its steps did."""
 
-    columns: list[Column]
+    columns: list[ColumnState]
     outcome: Convergence
     steps: list[Step]
 
 
 def _descended(
-    problem: Columns, start: Float[Array, "t p"] | None, tol: float, max_iter: int
+    problem: DenseProblem, start: Float[Array, "t p"] | None, tol: float, max_iter: int
 ) -> _Found:
     columns = _started(problem, tol, max_iter) if start is None else columns_at(problem, start)
     local = problem.losses[0].has_inactive_rows and problem.table.n_features < problem.ask.wide
@@ -470,7 +467,7 @@ def _descended(
     return _Found(columns, outcome, steps)
 
 
-def _started(problem: Columns, tol: float, max_iter: int) -> list[Column]:
+def _started(problem: DenseProblem, tol: float, max_iter: int) -> list[ColumnState]:
     """Return the columns at the minimum for every 4th row, or near their own from zero."""
     table, ask = problem.table, problem.ask
     n, D = len(table.w), table.n_features
@@ -484,7 +481,7 @@ def _started(problem: Columns, tol: float, max_iter: int) -> list[Column]:
     return columns_at(problem, np.stack([c.theta for c in found.columns]))
 
 
-def _swept(problem: Columns, columns: list[Column]) -> list[Column]:
+def _swept(problem: DenseProblem, columns: list[ColumnState]) -> list[ColumnState]:
     """Take some steps of conjugate gradients, where all Hessians are equal (Polak and Ribière)."""
     active = [curvatures(problem, k, at) for k, at in enumerate(columns)]
     if not all(np.array_equal(c, active[0]) for c in active):
@@ -516,7 +513,7 @@ class _Near(NamedTuple):
     reach: float
 
 
-def _near(problem: Columns, columns: list[Column]) -> list[_Near] | None:
+def _near(problem: DenseProblem, columns: list[ColumnState]) -> list[_Near] | None:
     """Return the rows of each column that are active or next to it, None where these are many."""
     n = len(problem.table.w)
     near = []
@@ -530,7 +527,7 @@ def _near(problem: Columns, columns: list[Column]) -> list[_Near] | None:
 
 
 def _apart(
-    problem: Columns, columns: list[Column], near: list[_Near], tol: float, max_iter: int
+    problem: DenseProblem, columns: list[ColumnState], near: list[_Near], tol: float, max_iter: int
 ) -> _Found:
     """Take each column to its minimum over the rows near it, until others cost next to nothing.
 
@@ -548,7 +545,7 @@ def _apart(
         left = []
         for k, end, fitted in zip(live, ends, problem.table.image(thetas), strict=True):
             beyond, near[k] = _beyond(problem, k, fitted, near[k])
-            columns[k] = Column(end.columns[0].theta, fitted, end.columns[0].value + beyond)
+            columns[k] = ColumnState(end.columns[0].theta, fitted, end.columns[0].value + beyond)
             outcome = end.outcome if end.outcome is not Convergence.CONVERGED else outcome
             if beyond > tol * max(columns[k].value, mean):
                 left.append(k)
@@ -557,7 +554,7 @@ def _apart(
 
 
 def _end(
-    problem: Columns, k: int, at: Column, near: _Near, tol: float, most: int, mean: float
+    problem: DenseProblem, k: int, at: ColumnState, near: _Near, tol: float, most: int, mean: float
 ) -> _Found:
     """Return the minimum of a column over the rows near it."""
     part = problem.part(problem.table.of(k, np.flatnonzero(near.rows)), k)
@@ -568,7 +565,7 @@ def _end(
 
 
 def _beyond(
-    problem: Columns, k: int, fitted: Float[Array, " n"], near: _Near
+    problem: DenseProblem, k: int, fitted: Float[Array, " n"], near: _Near
 ) -> tuple[float, _Near]:
     """Return what the rows that were left out cost, and the rows near now beside those before."""
     loss, y, w = problem.losses[k], problem.table.y[k], problem.table.w

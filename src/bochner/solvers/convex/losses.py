@@ -139,6 +139,60 @@ def ramp_curvature(m: Array, width: float) -> Array:
     return ((m > 0) & (m <= width)) / width if width else np.zeros_like(m)
 
 
+class OfMargin(Loss):
+    """A loss of a margin m(y, f), nothing where that is zero or below."""
+
+    @abstractmethod
+    def margin(self, y: Array, f: Array) -> Array:
+        """Return m."""
+
+    @abstractmethod
+    def direction(self, y: Array, f: Array) -> Array:
+        """Return ∂m/∂f, −1 or 1 where m is above zero."""
+
+
+class RampLoss(OfMargin):
+    """max(0, m); with a width, smooth."""
+
+    width: float
+
+    @property
+    def nonsmooth(self) -> bool:
+        return self.width == 0
+
+    def value(self, y: Array, f: Array) -> Array:
+        return ramp(self.margin(y, f), self.width)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return self.direction(y, f) * ramp_slope(self.margin(y, f), self.width)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return ramp_curvature(self.margin(y, f), self.width)
+
+    def smooth(self, width: float) -> Loss:
+        return type(self)(**{**vars(self), "width": width})
+
+
+class SquaredRampLoss(OfMargin):
+    """max(0, m)²."""
+
+    @property
+    def has_inactive_rows(self) -> bool:
+        return True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return positive(self.margin(y, f)) ** 2
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return 2 * self.direction(y, f) * positive(self.margin(y, f))
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return 2.0 * (self.margin(y, f) > 0)
+
+    def distance(self, y: Array, f: Array) -> Array:
+        return -self.margin(y, f)
+
+
 # --- losses of numbers ---------------------------------------------------------------------------
 
 #: Above this exponent, exp times a weight may be no number: the value is then infinite.
@@ -263,9 +317,27 @@ class Absolute(Loss):
         return Absolute(width)
 
 
+class OutsideTube(OfMargin):
+    """A loss of |y − f| − ε; one ε, or one a column."""
+
+    epsilon: float | tuple[float, ...]
+
+    def in_units(self, units: Array) -> Loss:
+        return type(self)(**{**vars(self), "epsilon": _divided(self.epsilon, units)})
+
+    def at(self, columns: Array) -> Loss:
+        return type(self)(**{**vars(self), "epsilon": _of(self.epsilon, columns)})
+
+    def margin(self, y: Array, f: Array) -> Array:
+        return np.abs(y - f) - np.asarray(self.epsilon)
+
+    def direction(self, y: Array, f: Array) -> Array:
+        return np.sign(f - y)
+
+
 @dataclass(frozen=True)
-class EpsilonInsensitive(Loss):
-    """max(0, |y − f| − ε): the loss of support vector regression; one ε, or one a column."""
+class EpsilonInsensitive(OutsideTube, RampLoss):
+    """max(0, |y − f| − ε): the loss of support vector regression."""
 
     epsilon: float | tuple[float, ...] = 0.1
     width: float = 0.0
@@ -274,32 +346,10 @@ class EpsilonInsensitive(Loss):
     def degree(self) -> int:
         return 1
 
-    def in_units(self, units: Array) -> "EpsilonInsensitive":
-        return replace(self, epsilon=_divided(self.epsilon, units))
-
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
-
-    def value(self, y: Array, f: Array) -> Array:
-        return ramp(np.abs(y - f) - np.asarray(self.epsilon), self.width)
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return np.sign(f - y) * ramp_slope(np.abs(y - f) - np.asarray(self.epsilon), self.width)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return ramp_curvature(np.abs(y - f) - np.asarray(self.epsilon), self.width)
-
-    def smooth(self, width: float) -> "EpsilonInsensitive":
-        return replace(self, width=width)
-
-    def at(self, columns: Array) -> "EpsilonInsensitive":
-        return replace(self, epsilon=_of(self.epsilon, columns))
-
 
 @dataclass(frozen=True)
-class SquaredEpsilonInsensitive(Loss):
-    """max(0, |y − f| − ε)²; one ε, or one a column."""
+class SquaredEpsilonInsensitive(OutsideTube, SquaredRampLoss):
+    """max(0, |y − f| − ε)²."""
 
     epsilon: float | tuple[float, ...] = 0.1
 
@@ -307,54 +357,22 @@ class SquaredEpsilonInsensitive(Loss):
     def degree(self) -> int:
         return 2
 
-    def in_units(self, units: Array) -> "SquaredEpsilonInsensitive":
-        return SquaredEpsilonInsensitive(_divided(self.epsilon, units))
-
-    def at(self, columns: Array) -> "SquaredEpsilonInsensitive":
-        return SquaredEpsilonInsensitive(_of(self.epsilon, columns))
-
-    @property
-    def has_inactive_rows(self) -> bool:
-        return True
-
-    def value(self, y: Array, f: Array) -> Array:
-        return positive(np.abs(y - f) - np.asarray(self.epsilon)) ** 2
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return 2 * np.sign(f - y) * positive(np.abs(y - f) - np.asarray(self.epsilon))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return 2.0 * (np.abs(y - f) > np.asarray(self.epsilon))
-
-    def distance(self, y: Array, f: Array) -> Array:
-        return np.asarray(self.epsilon) - np.abs(y - f)
-
 
 @dataclass(frozen=True)
-class BelowZero(Loss):
+class BelowZero(RampLoss):
     """max(0, −f), whatever y: what a row below zero costs a one-class machine."""
 
     width: float = 0.0
 
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
+    def margin(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return -f
 
-    def value(self, y: Array, f: Array) -> Array:  # noqa: ARG002
-        return ramp(-f, self.width)
-
-    def slope(self, y: Array, f: Array) -> Array:  # noqa: ARG002
-        return -ramp_slope(-f, self.width)
-
-    def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
-        return ramp_curvature(-f, self.width)
-
-    def smooth(self, width: float) -> "BelowZero":
-        return BelowZero(width)
+    def direction(self, y: Array, f: Array) -> Array:  # noqa: ARG002
+        return np.full(np.shape(f), -1.0)
 
 
 @dataclass(frozen=True)
-class Poisson(Loss):
+class PoissonDeviance(Loss):
     """exp(f) − y f + y log y − y: half the deviance of counts y ≥ 0 of mean exp(f)."""
 
     def value(self, y: Array, f: Array) -> Array:
@@ -368,7 +386,7 @@ class Poisson(Loss):
 
 
 @dataclass(frozen=True)
-class Gamma(Loss):
+class GammaDeviance(Loss):
     """f + y exp(−f) − log y − 1: half the deviance of y > 0 of mean exp(f)."""
 
     def value(self, y: Array, f: Array) -> Array:
@@ -405,7 +423,7 @@ def _exp(f: Array) -> Array:
 NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")
 
 #: Losses of the logarithm of the mean.
-LOG_LINK = (Poisson, Gamma)
+LOG_LINK = (PoissonDeviance, GammaDeviance)
 
 
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
@@ -418,7 +436,7 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
             )
         return loss
     plain = {"squared": Squared, "absolute": Absolute, "huber": Huber}
-    plain |= {"poisson": Poisson, "gamma": Gamma}
+    plain |= {"poisson": PoissonDeviance, "gamma": GammaDeviance}
     if loss == "quantile":
         return Quantile(as_levels(quantiles))
     if isinstance(loss, str) and loss in plain:

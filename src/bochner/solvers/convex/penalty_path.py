@@ -28,12 +28,11 @@ from bochner.solvers.convex.problem import (
     TINY,
     Gradients,
     Images,
-    Line,
+    LineSearch,
     Problem,
     State,
     best_constant,
     places,
-    total,
 )
 from bochner.solvers.convex.smoothing import constant, spread
 
@@ -196,18 +195,11 @@ def walk(error: Callable[[int], float], start: int, least: int, most: int) -> in
 
 @dataclass(frozen=True, eq=False)
 class Stopped:
-    """Where the steps led, and what rows left out lost on the way.
+    """Where the steps led, and what rows left out lost on the way."""
 
-    Attributes
-    ----------
-    state : State
-        After the last step.
-    errors : (s, t) float64
-        Loss of the rows left out (or of all, if there are none), as a share of that of the best
-        constant, before the first step and after every one.
-    """
-
-    state: State
+    state: State  # after the last step
+    # Loss of the rows left out (or of all, if there are none), as a share of that of the best
+    # constant, before the first step and after every one
     errors: Float[Array, "s t"]
 
     @property
@@ -237,13 +229,15 @@ def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopp
     direction, image, old = np.zeros(at.theta.shape), np.zeros(at.fitted.shape), None
     for step in range(steps):
         slopes = problem.w * loss.slope(y, at.fitted)
-        gradient = total(Gradients(slopes, D), problem.rows)
+        gradient = problem.rows.sum(Gradients(slopes, D))
         gradient[:, :-1] += problem.alpha * at.coef.T
         gradient[:, -1] *= problem.fit_intercept
         down, kept = -unit * gradient, _polak(gradient, old)
         direction = down + kept[:, None] * direction
-        image = total(Images(down, n), problem.rows) + kept * image
-        line = Line(problem, loss, np.arange(len(down)), at.theta, at.fitted, direction, image)
+        image = problem.rows.sum(Images(down, n)) + kept * image
+        line = LineSearch(
+            problem, loss, np.arange(len(down)), at.theta, at.fitted, direction, image
+        )
         at, old = at.moved(line.least(), direction, image), gradient
         errors.append(_lost(problem.loss, y, scored, at.fitted))
         shares = np.array(errors) / np.maximum(errors[0], TINY)

@@ -52,30 +52,26 @@ class RowBlock(Protocol):
     def start(self) -> int: ...
 
 
-class Rows(Protocol):
-    """Features that can be read again and again; ``cached``: without being computed again."""
+class FeatureRows(Protocol):
+    """Features that can be read again and again; ``cached``: without being computed again.
+
+    ``sum`` makes one pass, here or elsewhere.
+    """
 
     @property
     def cached(self) -> bool: ...
     @property
     def n_features(self) -> int: ...
     def __iter__(self) -> Iterator[RowBlock]: ...
+    def sum(self, summand: "RowSum[S]") -> S: ...
 
 
-class Summand(Protocol[S]):
+class RowSum(Protocol[S]):
     """What one pass over rows makes, and how it adds."""
 
     def zero(self) -> S: ...
     def add(self, total: S, block: RowBlock) -> S: ...
     def merge(self, a: S, b: S) -> S: ...
-
-
-def total(summand: Summand[S], rows: Rows) -> S:
-    """Return the sum over all rows, by one pass."""
-    out = summand.zero()
-    for block in rows:
-        out = summand.add(out, block)
-    return out
 
 
 def places(block: RowBlock) -> slice:
@@ -144,37 +140,20 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is minimised.
+    """What is minimised."""
 
-    Attributes
-    ----------
-    rows : Rows
-    y : (n, t) float64, or what ``encode`` makes that of
-    w : (n, 1) or (n, t) float64
-        Weights, zero or above; with t columns each target has its own, as in cross-validation.
-    loss : Loss
-        Convex in f.
-    alpha : float or (t,)
-        Zero or above; one for all columns or one each.
-    fit_intercept : bool
-        Whether b is fitted, or zero.
-    drift : float
-        Slope of the objective in b.
-    value : float or (t,)
-        What one is worth in the objective that is reported, where y is in other units.
-    encode : callable, optional
-        From some rows of y to the (b, t) numbers that the loss compares: class numbers take a
-        K-th of the memory of their targets.
-    """
-
-    rows: Rows
+    rows: FeatureRows
     y: Array
+    # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, "n t"]
-    loss: Loss
-    alpha: Any
-    fit_intercept: bool = True
-    drift: float = 0.0
+    loss: Loss  # convex in f
+    alpha: Any  # zero or above; one for all columns or one each
+    fit_intercept: bool = True  # whether b is fitted, or zero
+    drift: float = 0.0  # slope of the objective in b
+    # What one is worth in the objective that is reported, where y is in other units
     value: Any = 1.0
+    # From some rows of y to the (b, t) numbers that the loss compares: class numbers take a K-th of
+    # the memory of their targets
     encode: Callable[[Array], Array] | None = None
 
     def targets(self, rows: slice = slice(None)) -> Float[Array, "b t"]:
@@ -199,7 +178,7 @@ class Problem:
 
 
 def read(
-    rows: Rows,
+    rows: FeatureRows,
     loss: Loss,
     alpha: float,
     fit_intercept: bool = True,
@@ -216,37 +195,19 @@ def read(
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A point on the way to the minimum, with all that a neighbouring problem can start from.
-
-    Attributes
-    ----------
-    coef : (D, t) float64
-    intercept : (t,) float64
-    fitted : (n, t) float64
-        f at the rows.
-    value : (t,) float64
-        Loss and penalty of each column, of a joint loss in the first.
-    gap : (t,) float64
-        What the objective is above its least value at most; zero where the loss is smooth.
-    multipliers : (n, t) float64 or None
-        Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row,
-        with alpha β = −Σ wᵢ uᵢ zᵢ.
-    width : float
-        δ, over which a slope that jumps is spread.
-    algorithm : Algorithm or None
-        What led here.
-    outcome : Convergence
-    steps : tuple of Step
-    """
+    """A point on the way to the minimum, with all that a neighbouring problem can start from."""
 
     coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
-    fitted: Float[Array, "n t"]
-    value: Float[Array, " t"]
+    fitted: Float[Array, "n t"]  # f at the rows
+    value: Float[Array, " t"]  # loss and penalty of each column, of a joint loss in the first
+    # What the objective is above its least value at most; zero where the loss is smooth
     gap: Float[Array, " t"]
+    # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
+    # alpha β = −Σ wᵢ uᵢ zᵢ
     multipliers: Float[Array, "n t"] | None = None
-    width: float = 0.0
-    algorithm: Algorithm | None = None
+    width: float = 0.0  # δ, over which a slope that jumps is spread
+    algorithm: Algorithm | None = None  # what led here
     outcome: Convergence = Convergence.MOST_STEPS
     steps: tuple[Step, ...] = ()
 
@@ -301,30 +262,16 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 # --- lines ---------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """The objective of some columns along a direction; no passes over features.
-
-    Attributes
-    ----------
-    problem : Problem
-    loss : Loss
-    columns : (u,)
-    theta : (u, p)
-        Where it starts.
-    fitted : (n, u)
-        Where the loss is looked at there: f, or f moved by multipliers.
-    direction : (u, p)
-    image : (n, u)
-        What f moves by.
-    """
+class LineSearch(NamedTuple):
+    """The objective of some columns along a direction; no passes over features."""
 
     problem: Problem
     loss: Loss
     columns: Array
-    theta: Float[Array, "u p"]
-    fitted: Float[Array, "n u"]
+    theta: Float[Array, "u p"]  # where it starts
+    fitted: Float[Array, "n u"]  # where the loss is looked at there: f, or f moved by multipliers
     direction: Float[Array, "u p"]
-    image: Float[Array, "n u"]
+    image: Float[Array, "n u"]  # what f moves by
 
     def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
         """Return the slope of each column at this share of the way; infinite past all numbers."""

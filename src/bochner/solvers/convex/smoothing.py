@@ -21,26 +21,26 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve
 
-from bochner._core.blas import add_gram, cho_factor, mirror
+from bochner._core.blas import add_gram
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients
 from bochner.solvers.convex.conjugate_gradients import (
-    Descent,
+    NewtonDescent,
     Point,
     from_rows,
     point_at,
     theta_of,
     values,
 )
+from bochner.solvers.convex.dense import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Smoothed, Step
 from bochner.solvers.convex.problem import (
     TINY,
     Gradients,
     Images,
-    Line,
+    LineSearch,
     Problem,
     RowBlock,
     State,
@@ -48,7 +48,6 @@ from bochner.solvers.convex.problem import (
     best_constant,
     forward,
     places,
-    total,
 )
 
 #: Width of the next subproblem about multipliers, as a share of the last one's.
@@ -166,21 +165,21 @@ def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Flo
     """Return the point after a step, and what it promised to gain, as a share."""
     D, y = problem.rows.n_features, problem.y
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    gradient, sums = total(GradientsAndHessians(slopes, curvatures, D), problem.rows)
+    gradient, sums = problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
     alphas = np.broadcast_to(problem.alpha, len(sums))
     farthest = 100 * (1 + np.ptp(y - at.fitted, axis=0))
     steps = np.stack(
         [
-            _direction(mirror(H), g, alpha, far, problem.fit_intercept)
+            _direction(H, g, alpha, far, problem.fit_intercept)
             for H, g, alpha, far in zip(sums, gradient, alphas, farthest, strict=True)
         ]
     )
-    image = total(Images(steps, len(y)), problem.rows)
+    image = problem.rows.sum(Images(steps, len(y)))
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
-    line = Line(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
+    line = LineSearch(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
     return at.moved(line.least(), steps, image), gain
 
 
@@ -231,21 +230,11 @@ def _direction(
     """Return −(H + alpha I)⁻¹ times the gradient, alpha for the features only.
 
     The intercept moves by about ``farthest`` at most where no row holds it, and not at all unless
-    it is free. H is overwritten.
+    it is free.
     """
-    p = len(H)
-    H[np.arange(p - 1), np.arange(p - 1)] += alpha
-    H[-1, -1] = max(H[-1, -1], abs(gradient[-1]) / farthest, TINY)
-    if not free:
-        H[-1, :-1] = H[:-1, -1] = 0
-    diagonal = np.diag(H).copy()
-    for jitter in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
-        H[np.arange(p), np.arange(p)] = (1 + jitter) * diagonal
-        try:
-            return -cho_solve(cho_factor(H, lower=True), gradient)
-        except LinAlgError:
-            continue
-    return -gradient / diagonal
+    diagonal = np.diag(H) + alpha
+    diagonal[-1] = max(H[-1, -1], abs(gradient[-1]) / farthest, TINY)
+    return -solved(cholesky(H, diagonal, free), gradient[None])[0]
 
 
 # --- starts --------------------------------------------------------------------------------------
@@ -256,7 +245,7 @@ def _started(problem: Problem, at: State | None) -> State:
         return constant(problem)
     if at.multipliers is not None:
         return at
-    fitted = total(Images(at.theta, len(problem.w)), problem.rows)
+    fitted = problem.rows.sum(Images(at.theta, len(problem.w)))
     slope = problem.loss.slope(problem.targets(), fitted)
     return replace(at, fitted=fitted, multipliers=slope, width=AGAIN)
 
@@ -280,9 +269,9 @@ def spread(r: Float[Array, "n t"], w: Float[Array, "n t"]) -> float:
 def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
     gradients = Gradients(problem.w * u, problem.rows.n_features)
-    theta = -total(gradients, problem.rows) / problem.alpha
+    theta = -problem.rows.sum(gradients) / problem.alpha
     theta[:, -1] = 0.0
-    fitted, far = total(Images(theta, len(u)), problem.rows), np.full(len(theta), np.inf)
+    fitted, far = problem.rows.sum(Images(theta, len(u))), np.full(len(theta), np.inf)
     return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
 
 
@@ -293,7 +282,7 @@ def narrow(
     problem: Problem, start: State | None, algorithm: Smoothed, tol: float, max_iter: int
 ) -> State:
     """Let the width go to zero until the smoothed minimum meets the objective."""
-    descent = Descent(problem, algorithm.newton.steps, None, max_iter)
+    descent = NewtonDescent(problem, algorithm.newton.steps, None, max_iter)
     theta, loss, columns = theta_of(problem, start), problem.loss, np.arange(problem.n_columns)
     block = problem.first
     targets = problem.targets(places(block))
@@ -317,7 +306,9 @@ def narrow(
         width = NARROWER * width
 
 
-def _followed(descent: Descent, loss: Loss, point: Point, width: float) -> Float[Array, "t p"]:
+def _followed(
+    descent: NewtonDescent, loss: Loss, point: Point, width: float
+) -> Float[Array, "t p"]:
     """Return where the minimum goes when the width shrinks, if the same rows stay active.
 
     Their slopes are in proportion to 1/δ, and so is their part of H: then one solution of
@@ -329,7 +320,7 @@ def _followed(descent: Descent, loss: Loss, point: Point, width: float) -> Float
     for rows in problem.chunks():
         grows[rows] = loss.width_slope(problem.targets(rows), point.fitted[rows])
     gradients = Gradients(weighted(problem.w, grows), problem.rows.n_features)
-    right = (1 - 1 / NARROWER) * total(gradients, problem.rows)
+    right = (1 - 1 / NARROWER) * problem.rows.sum(gradients)
     if not problem.fit_intercept:
         right[:, -1] = 0.0
     shares = np.full(len(columns), descent.ask.last_share)
