@@ -543,7 +543,7 @@ def smooth(noise, n=600, D=60):
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(1e-6, True), (3e3, False)])
-def test_a_quarter_of_the_rows_foretells_what_float32_will_limit(noise, expected):
+def test_a_quarter_of_the_rows_predicts_what_float32_will_limit(noise, expected):
     sums, rows = smooth(noise)
     eigen = decompose(sums)
     resolved = 4 * FLOAT32_FLOOR * eigen.values[-1]

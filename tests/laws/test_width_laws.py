@@ -29,7 +29,7 @@ def true_epsilon(phi, X, alpha=ALPHA):
 
 @pytest.fixture
 def small_sample(monkeypatch):
-    """A third of the rows is measured, so that ε of the others is foretold and not seen."""
+    """A third of the rows is measured, so that ε of the others is extrapolated."""
     monkeypatch.setattr(width, "SAMPLE", N // 3)
 
 

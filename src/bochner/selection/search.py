@@ -70,6 +70,7 @@ from bochner.selection.trials import (
     first_least,
     trial_width,
 )
+from bochner.solvers.convex.penalty_path import walk
 from bochner.solvers.ridge.criteria import CRITERIA, LeaveOneOutError
 from bochner.solvers.ridge.solution import NO_ERROR, SAME, best_of
 
@@ -149,21 +150,6 @@ def choose_lengthscale(
     return KernelWalk(family, name in COORDINATEWISE, n_features, seed, share).run(sample)
 
 
-def walk(error: Callable[[int], float], start: int, least: int, most: int) -> int:
-    """Return where a function of whole numbers is least: downhill by twos, then by ones."""
-    best = start
-    for step in (2, 1):
-        for direction in (-step, step):
-            before = best
-            while least <= best + direction <= most and (
-                error(best + direction) < (1 - SAME) * error(best)
-            ):
-                best += direction
-            if best != before:
-                break
-    return best
-
-
 def _scaled(scale: Scale, factor: float) -> Scale:
     """Return lengthscales times a factor, in the digits that are the same on every processor."""
     return rounded(tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor)
@@ -218,7 +204,7 @@ class KernelWalk:
             return Tuning(self._family(starts[0]))
         values = [self._error(scale, 0) for scale in starts]
         start = starts[int(len(starts) > 1 and (1 + SAME) * values[1] < values[0])]
-        best = walk(partial(self._error, start), 0, -FARTHEST, FARTHEST)
+        best = walk(partial(self._error, start), 0, -FARTHEST, FARTHEST, first=-1)
         scale = _scaled(start, 2.0 ** (best / 2))
         return self._recorder.found(self._family(scale), self._found[scale][1])
 

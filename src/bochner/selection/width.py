@@ -393,14 +393,14 @@ class _Known(NamedTuple):
 
 # --- The penalty that leave-one-out error will choose, and that error with the kernel itself -----
 
-#: Rows that the penalty is forecast from.
+#: Rows that the penalty is extrapolated from.
 ROWS = 1024
 
 
 def penalty_for(
     kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"], n_rows: int, seed: int
 ) -> float:
-    """Forecast the penalty that leave-one-out error will choose for ``n_rows`` rows.
+    """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
     The exact kernel's choice on m and on m/4 sampled rows gives a power of the number of rows
     (between 0 and 1), which is carried on. O(m³).

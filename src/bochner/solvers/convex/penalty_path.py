@@ -175,10 +175,13 @@ def largest_penalty(problem: Problem) -> float:
     return squares * (curvature if some else float(w[:, 0].sum()))
 
 
-def walk(error: Callable[[int], float], start: int, least: int, most: int) -> int:
-    """Return where a function of whole numbers is least: downhill by twos, then by ones."""
+def walk(error: Callable[[int], float], start: int, least: int, most: int, first: int = 1) -> int:
+    """Return where a function of whole numbers is least: downhill by twos, then by ones.
+
+    ``first`` is the sign of the steps that are tried first.
+    """
     best = start
-    for step in (2, 1):
+    for step in (2 * first, first):
         for direction in (step, -step):
             before = best
             while least <= best + direction <= most and (
