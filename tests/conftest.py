@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+from importlib import import_module
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,10 @@ pytest.register_assert_rewrite("layouts", "tolerance", "pages")
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("same")
+
+# Shapes of signatures checked at every call: see checked_shapes.py, and promises/test_shapes.py.
+if os.environ.get("BOCHNER_CHECK_SHAPES"):
+    import_module("checked_shapes").install()
 
 # SciPy reads it when it is imported; scikit-learn skips its array API checks without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")

@@ -11,6 +11,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
+from dataclasses import dataclass
 
 import forging
 import numpy as np
@@ -18,8 +19,10 @@ import pytest
 import scipy.sparse
 from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes
+from sklearn.base import BaseEstimator
 
 import bochner as bo
+from bochner._core.shapes import Array, Float
 from bochner.data.schema import Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
 from bochner.kernels import (
@@ -37,7 +40,7 @@ from bochner.kernels import (
 )
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.unsupervised.transform import KernelFeatures
-from bochner.persist import FORMAT, files
+from bochner.persist import FORMAT, files, values
 from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
 from bochner.persist.validate import require_arrays
 from bochner.persist.values import Arrays, decode, encode
@@ -280,6 +283,54 @@ def test_a_model_that_is_not_fitted_keeps_its_parameters(path):
     model = KernelRidge(Laplace(2.0), method=bo.Auto(), alpha=float("inf"), random_state=7)
     bo.save(model, path)
     assert bo.load(path).get_params() == model.get_params()
+
+
+@dataclass(frozen=True)
+class TinyFit:
+    coef: Float[Array, " d"]
+    steps: int
+
+
+class Tiny(BaseEstimator):
+    def __init__(self, alpha=1.0):
+        self.alpha = alpha
+
+    @property
+    def coef_(self):
+        return self.fit_.coef
+
+    @property
+    def n_features_in_(self):
+        return len(self.fit_.coef)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A learner whose fit is one value, known to model files."""
+    names = {Tiny: "Tiny", TinyFit: "tiny-fit"}
+    for module in (files, values):
+        monkeypatch.setattr(module, "NAMES", NAMES | names)
+    monkeypatch.setattr(values, "ESTIMATORS", ESTIMATORS | {"Tiny": Tiny})
+    monkeypatch.setattr(values, "KNOWN", KNOWN | {"tiny-fit": TinyFit})
+    model = Tiny(alpha=2.0)
+    model.fit_ = TinyFit(np.array([1.0, 2.0]), 3)
+    return model
+
+
+def test_a_fit_that_is_one_value_comes_back(tiny, path):
+    bo.save(tiny, path)
+    back = bo.load(path)
+    assert back.alpha == 2.0
+    assert back.fit_.steps == 3
+    assert back.coef_.tolist() == [1, 2]
+    with safe_open(path, framework="np") as file:
+        assert list(file.keys()) == ["fit_.coef"]
+
+
+def test_a_fit_that_is_one_value_is_held_to_its_types(tiny, path):
+    tiny.fit_ = TinyFit(np.array([1.0, 2.0]), "three")
+    bo.save(tiny, path)
+    refused(path, "steps of TinyFit must be of type")
 
 
 # --- The file ------------------------------------------------------------------------------------

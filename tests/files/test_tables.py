@@ -225,3 +225,15 @@ def test_texts_that_are_numbers_are_numbers_where_that_is_said(make):
 def test_a_column_of_chosen_categories_may_hold_numbers():
     table = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
     assert len(Blocks.from_table(table).feature_names) == 51
+
+
+def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
+    plain = pa.chunked_array([["x", "y"], pa.array([], pa.string()), ["z", "x", "y"]])
+    schema = Blocks.from_table(pa.table({"s": plain})).schema
+    for column in (plain, plain.dictionary_encode(), plain.cast(pa.large_string())):
+        for start in (0, 1, 3):
+            table = pa.table({"s": column}).slice(start)
+            X = next(iter(Blocks.from_table(table, schema=schema))).X
+            np.testing.assert_array_equal(X, np.eye(3)[[0, 1, 2, 0, 1][start:]])
+    with pytest.raises(InvalidInput, match=r"got 'u', 'w', first in row 1 of"):
+        list(Blocks.from_table(pa.table({"s": ["x", "w", "u", "w"]}), schema=schema))

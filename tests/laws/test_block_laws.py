@@ -325,9 +325,11 @@ def test_blocks_know_their_columns(named, bare):
 
 def test_blocks_have_a_useful_repr(named, bare, tmp_path):
     assert repr(named["pandas"]) == (
-        "Blocks(the pandas DataFrame: 203 rows, 6 columns from 4, target 'y'; 4,096 rows a block)"
+        "Blocks(the pandas DataFrame: 203 rows, 6 columns from 4, target 'y'; 4,096 rows per block)"
     )
-    assert repr(bare["torch"]) == "Blocks(arrays of torch: 203 rows, 6 columns; 4,096 rows a block)"
+    assert (
+        repr(bare["torch"]) == "Blocks(arrays of torch: 203 rows, 6 columns; 4,096 rows per block)"
+    )
     assert "0.csv' and 2 more files: " in repr(named["folder"])
     assert "pieces of list" in repr(bare["list of pieces"])
     pq.write_table(pa.table({"a": [1.0]}), tmp_path / "x.parquet")

@@ -206,18 +206,18 @@ def _size(count: int) -> str:
 
 def _available() -> int:
     """Linux counts memory that caches can give back; elsewhere half of all is assumed."""
-    told = _told()
-    return told["MemAvailable"] if "MemAvailable" in told else _physical() // 2
+    said = _meminfo()
+    return said["MemAvailable"] if "MemAvailable" in said else _physical() // 2
 
 
 def _at_most() -> int:
-    told = _told()
-    if "MemAvailable" in told:
-        return told["MemAvailable"] + told.get("SwapFree", 0)
+    said = _meminfo()
+    if "MemAvailable" in said:
+        return said["MemAvailable"] + said.get("SwapFree", 0)
     return _physical()
 
 
-def _told() -> dict[str, int]:
+def _meminfo() -> dict[str, int]:
     """Return what Linux says, in bytes."""
     pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
     return {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}

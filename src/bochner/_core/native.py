@@ -119,8 +119,8 @@ def cos_sin(
     X: Float[Array, "n d"],
     T: Float[Array, "d m"],
     scale: float,
-    out: Float[Array, "n 2m"] | None = None,
-) -> Float[Array, "n 2m"]:
+    out: Float[Array, "n 2*m"] | None = None,
+) -> Float[Array, "n 2*m"]:
     """Compute ``[scale cos(2 pi X T), scale sin(2 pi X T)]``, cosines first.
 
     Costs n d m multiplications and n m cosines and sines; absolute error of the trigonometry
@@ -208,11 +208,6 @@ def radial(
 
     Differences are taken before they are squared, so nothing cancels: equal rows give 1 exactly.
     Values below the smallest normal number may come out as 0. Costs 2 n d m operations.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such profile.
     """
     if profile not in PROFILES:
         raise InvalidInput(
@@ -288,14 +283,9 @@ PROFILES: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Array, Arra
 def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> Float[Array, "n p"]:
     """Compute ``X @ H``, H the p × p matrix of Sylvester, entries ±1, p a power of two.
 
-    Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions a row; error of
+    Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions per row; error of
     an element at most log₂ p roundings of the sum of magnitudes of its row. Compiled loop and twin
     give the same bits.
-
-    Raises
-    ------
-    InvalidInput
-        If p is not a power of two.
     """
     if not is_power_of_two(X.shape[1]):
         raise InvalidInput(
@@ -320,15 +310,9 @@ def power_of_two(n: int) -> int:
 
 
 def hadamard_twin(X: Array, out: Array) -> None:
-    """Do what `hadamard` does, in NumPy: stages from the shortest stride to the longest."""
-    p = X.shape[1]
-    for rows in _row_blocks(X, 2 * p):
-        Z = X[rows]
-        for h in (1 << k for k in range(p.bit_length() - 1)):
-            pairs = Z.reshape(-1, p // (2 * h), 2, h)
-            low, high = pairs[:, :, 0], pairs[:, :, 1]
-            Z = np.stack([low + high, low - high], axis=2).reshape(Z.shape)
-        out[rows] = Z
+    """Do what `hadamard` does, in NumPy."""
+    for rows in _row_blocks(X, 2 * X.shape[1]):
+        out[rows] = walsh(X[rows])
 
 
 # ---- what both ways share
@@ -372,11 +356,11 @@ class Programme(NamedTuple):
 def polynomials(
     X: Float[Array, "n d"],
     W: Float[Array, "d m"],
-    radial: Float[Array, "n f q"],
+    radial: Float[Array, "n f r"],
     up: Float[Array, " q"],
     down: Float[Array, " q"],
-    out: Float[Array, "n fm"] | None = None,
-) -> Float[Array, "n fm"]:
+    out: Float[Array, "n f*m"] | None = None,
+) -> Float[Array, "n f*m"]:
     """Compute Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
@@ -415,7 +399,7 @@ def harmonics(
     """Compute blocks of a programme's values, each times a factor of its row, side by side.
 
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Costs about 4
-    operations a value and one a column of the result.
+    operations per value and one per column of the result.
     """
     out = _room(out, U, int(count.sum()))
     if (loops := _loops()) is not None:
@@ -493,7 +477,7 @@ def chain_waves(
 ) -> Float[Array, "n D"]:
     """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]`` of the turns T of all chains.
 
-    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. Costs m s log₂ p additions a row
+    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. Costs m s log₂ p additions per row
     and as many cosines and sines as there are numbers in the result.
     """
     out = _room(out, X, 2 * chains.m if b is None else chains.m)
@@ -547,7 +531,10 @@ def _filled(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
 
 
 def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
-    """Return the unnormalised Walsh-Hadamard transform of each row, in any library."""
+    """Return the unnormalised Walsh-Hadamard transform of each row, in any library.
+
+    Stages go from the shortest stride to the longest, as in the compiled loop.
+    """
     xp = array_namespace(Z)
     n, p = Z.shape
     for h in (1 << k for k in range(p.bit_length() - 1)):
@@ -557,7 +544,7 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
     return Z
 
 
-def signed_walsh(X: Float[Array, "n d"], signs: Float[Array, " p"]) -> Float[Array, "n p"]:
+def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
     """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library.
 
     Signs beyond the d columns meet zeros, and need not be there. X may be complex.
@@ -587,7 +574,7 @@ def radial_product(
     X and V, float32 or float64, are alike. Values are of their precision, within a few roundings
     of those of `native.radial`, and so are sums over blocks of 256 × 256 values; sums over blocks
     are float64, in one order for any number of threads. Costs n² d + 2 n² t multiplications, n²/2
-    values, and up to 2 KB of memory a row.
+    values, and up to 2 KB of memory per row.
     """
     right, out = np.ascontiguousarray(V.T), np.empty((V.shape[1], len(X)))
     if (loops := _loops()) is not None:

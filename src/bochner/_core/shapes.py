@@ -1,14 +1,22 @@
-"""Shapes in signatures: ``Float[Array, "n d"]``, checked where a file is read, else free.
+"""Shapes in signatures: ``Float[Array, "n d"]``, checked in tests and where a file is read.
 
 Letters are those of ``docs/notation.md``: n rows, d columns, D features, m frequencies, t targets.
+Where the environment variable ``BOCHNER_CHECK_SHAPES`` is set, annotations are jaxtyping's, whose
+import hook checks them at every call; otherwise they are plain types with a note.
 """
 
+import os
+import typing
 from typing import TYPE_CHECKING, Annotated, Any
 
 Array = Any
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
+#: Rows as users bring them: an array (n, d) of real numbers, a sparse matrix, a table or `Blocks`.
+Tabular = Any
+
+if TYPE_CHECKING or os.environ.get("BOCHNER_CHECK_SHAPES"):
+    from jaxtyping import Bool, Int
+    from jaxtyping import Inexact as Float  # features may be complex
 else:
 
     class Float:
@@ -17,3 +25,12 @@ else:
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
             """Return the array type, annotated with the shape."""
             return Annotated[item[0], item[1]]
+
+    Bool = Int = Float
+
+
+def shape_of(hint: Any) -> str | None:
+    """Return the shape in the annotation of an array, as ``n d``; None of other annotations."""
+    if typing.get_origin(hint) is Annotated:
+        return hint.__metadata__[0]
+    return getattr(hint, "dim_str", None)

@@ -1,4 +1,4 @@
-"""Sizes at which a fit changes its course: what estimators go by, and plans foretell from."""
+"""Sizes at which a fit changes its course; predictions of its time and memory read them too."""
 
 #: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: so many, or as many
 #: as fit in these bytes, but no fewer than the last.
@@ -7,7 +7,7 @@ KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
 #: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
 LOO_ROWS = 4096
 
-#: Rows that a forecast of the precision looks at.
+#: Rows that the prediction of the precision looks at.
 LOOK_ROWS = 2048
 
 #: Up to this many products n·D², singular values of the rows are affordable.
@@ -28,7 +28,7 @@ def block_rows(n_features: int) -> int:
 
 
 def long_sweep(n: int, D: int) -> bool:
-    """Whether a sweep is long beside a forecast of its precision."""
+    """Whether a sweep is long beside the prediction of its precision."""
     return n >= 8 * D
 
 

@@ -40,7 +40,7 @@ class Blocks:
     source : Source
         Where rows come from; use the constructors below.
     block_rows : int
-        Rows a block.
+        Rows per block.
 
     Notes
     -----
@@ -51,7 +51,7 @@ class Blocks:
 
     source: Source
     block_rows: int
-    watchers: tuple[Callable[[int], Any], ...] = ()
+    callbacks: tuple[Callable[[int], Any], ...] = ()
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
     _tally: _Tally = field(default_factory=_Tally)
@@ -73,7 +73,7 @@ class Blocks:
         sample_weight : array (n,), optional
             Weights, zero or above.
         block_rows : int, optional
-            Rows a block; default :func:`default_rows`.
+            Rows per block; default :func:`default_rows`.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Blocks:
             columns that the schema does not know are ignored, and so are a target and a weight
             that the table lacks. Default: learn it, in one more pass over text columns if any.
         block_rows : int, optional
-            Rows a block; default :func:`default_rows`.
+            Rows per block; default :func:`default_rows`.
         columns : sequence of str, optional
             The feature columns; default all but target and weight. Not used with ``schema``.
         dtypes : mapping of str to {"number", "category"}, optional
@@ -147,13 +147,14 @@ class Blocks:
         dtypes: Types | None = None,
         separator: str | None = None,
     ) -> "Blocks":
-        """Read Parquet and CSV files, never as a whole.
+        """Read Parquet, Feather and text files, never as a whole.
 
         Parameters
         ----------
-        paths : path or sequence of paths
-            Files (.parquet, .pq; .csv, .tsv, .txt, .tab, also with .gz, .bz2, .zst, .lz4), folders
-            and globs. Files of folders and globs are read in the order of their names.
+        paths : path, URL or sequence of these
+            Files (.parquet, .pq; .feather, .arrow; .csv, .tsv, .txt, .tab, also with .gz, .bz2,
+            .zst, .lz4), folders and globs. Files of folders and globs are read in the order of
+            their names. URLs are those of fsspec: s3://, gs://, https://, memory://.
         target, weight, schema, block_rows, columns, dtypes
             As for :meth:`from_table`.
         separator : str, optional
@@ -168,7 +169,7 @@ class Blocks:
         InvalidInput
             As for :meth:`from_table`, and when files have different columns.
         MissingDependency
-            pyarrow is not installed.
+            pyarrow, or for a URL fsspec or its package for that kind of storage, is not installed.
         """
         readers = [open_file(file, separator) for file in find_files(paths)]
         return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
@@ -187,7 +188,7 @@ class Blocks:
             It is started once for every pass, so a generator must be wrapped in a function. Its
             first piece is read at once.
         block_rows : int, optional
-            Rows a block; default :func:`default_rows`.
+            Rows per block; default :func:`default_rows`.
 
         Raises
         ------
@@ -235,8 +236,8 @@ class Blocks:
             yield block
             rows = piece.X.shape[0]
             start += rows
-            for watcher in self.watchers:
-                watcher(rows)
+            for callback in self.callbacks:
+                callback(rows)
         self._count(start)
         if not weighty:
             raise InvalidInput(
@@ -269,8 +270,8 @@ class Blocks:
         return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
 
     def watch(self, callback: Callable[[int], Any]) -> "Blocks":
-        """Return the same blocks; ``callback(rows)`` is told the rows of each when it is done."""
-        return replace(self, watchers=(*self.watchers, callback))
+        """Return the same blocks; ``callback(rows)`` is called after each block."""
+        return replace(self, callbacks=(*self.callbacks, callback))
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
@@ -313,7 +314,7 @@ class Blocks:
         raw = "" if self.schema is None else _raw(self.schema)
         return (
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
-            f"{self.block_rows:,} rows a block)"
+            f"{self.block_rows:,} rows per block)"
         )
 
 

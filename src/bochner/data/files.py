@@ -202,7 +202,7 @@ def table_suffix(name: str) -> str:
 
 
 def name_beside(path: Path) -> str:
-    """Return the names beside it that one who wrote this path may have meant, or nothing."""
+    """Return the names of files beside it that may have been meant, or nothing."""
     try:
         return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
     except OSError:

@@ -32,7 +32,7 @@ from bochner.data.files import (
     unreadable,
     within,
 )
-from bochner.data.schema import listed, shown
+from bochner.data.schema import is_number, listed, shown
 from bochner.data.tables import Column, Reader, arrow_columns, arrow_frame, needed
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
@@ -65,12 +65,7 @@ class Binary(Reader):
     batches: Callable[[list[str], int], Iterator[Any]] = field(repr=False)
     hint: str = ""
 
-    def frames(
-        self,
-        names: tuple[str, ...],
-        text: frozenset[str],  # noqa: ARG002  types are known
-        rows: int,
-    ) -> Iterator[Any]:
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give batches of these columns, cut if they are long."""
         if self.n_rows == 0:
             return
@@ -92,8 +87,8 @@ def _is_index(name: str) -> bool:
 
 
 @contextmanager
-def _whole(file: File, kind: str) -> Iterator[None]:
-    """Say in a sentence what goes wrong within, in reading a file of this kind."""
+def _explained(file: File, said: Callable[[Exception], BochnerError]) -> Iterator[None]:
+    """Raise in place of what goes wrong within what ``said`` says of it."""
     try:
         yield
     except BochnerError:
@@ -101,10 +96,14 @@ def _whole(file: File, kind: str) -> Iterator[None]:
     except PermissionError as error:
         raise unreadable(file, error) from error
     except (OSError, ValueError, NotImplementedError) as error:
-        raise DataFileError(
-            f"Blocks: '{file}' must be a whole {kind} file; it is cut short, damaged or something "
-            f"else ({str(error).splitlines()[0]}). Write or copy it again."
-        ) from error
+        raise said(error) from error
+
+
+def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
+    return DataFileError(
+        f"Blocks: '{file}' must be a whole {kind} file; it is cut short, damaged or something "
+        f"else ({str(error).splitlines()[0]}). Write or copy it again."
+    )
 
 
 #: Bytes of Parquet read ahead, all columns together and at least in one: without a bound a whole
@@ -124,7 +123,7 @@ def _parquet(file: File, columns: int) -> Iterator[Any]:
     (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
     ahead = max(_LEAST_AHEAD, _AHEAD // columns)
     with (
-        _whole(file, "Parquet"),
+        _explained(file, partial(_no_whole, file, "Parquet")),
         parquet.ParquetFile(
             path,
             filesystem=system,
@@ -154,7 +153,8 @@ def _open_feather(file: File) -> Binary:
 def _feather(file: File, columns: list[int]) -> Iterator[Any]:
     (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
     options = ipc.IpcReadOptions(included_fields=columns, use_threads=False)
-    with _whole(file, "Feather"), system.open_input_file(path) as opened:
+    said = partial(_no_whole, file, "Feather")
+    with _explained(file, said), system.open_input_file(path) as opened:
         yield ipc.open_file(opened, options=options)
 
 
@@ -188,12 +188,7 @@ class Text(Reader):
     n_rows: int | None = None  # 0, or None: only reading tells
     hint: str = ""
 
-    def frames(
-        self,
-        names: tuple[str, ...],
-        text: frozenset[str],
-        rows: int,  # noqa: ARG002  a block of text is small
-    ) -> Iterator[Any]:
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give these columns, block by block: numbers as float64, ``text`` as text."""
         if self.n_rows == 0:
             return
@@ -202,7 +197,8 @@ class Text(Reader):
             name: "string" if name in text else "bool_" if name in booleans else "float64"
             for name in names
         }
-        with unchanged(self.file, self.stamp), _explained(self, names):
+        said = partial(_sentence, self, names)
+        with unchanged(self.file, self.stamp), _explained(self.file, said):
             yield from map(arrow_frame, self.batches(kinds))
 
     def batches(self, kinds: Mapping[str, str]) -> Any:
@@ -243,11 +239,16 @@ def _open_text(path: File, separator: str | None = None) -> Text:
     """Find the separator, the names and, from the first block, the types."""
     stamp = stamp_of(path)
     head, whole = _head(path)
-    separator = _one_character(separator) if separator is not None else sniff(head, whole)
+    if separator is None:
+        separator = sniff(head, whole)
+    elif not isinstance(separator, str) or len(separator) != 1:
+        raise InvalidInput(
+            rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
+        )
     _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
     block = max(_BLOCK_BYTES, 4 * max(map(len, head.splitlines())))
     file = Text(path, stamp, separator, block, f"'{path}'")
-    with _explained(file, ()):
+    with _explained(path, partial(_sentence, file, ())):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
         first = next((batch for batch in opened if batch.num_rows), None)
@@ -263,24 +264,10 @@ def _open_text(path: File, separator: str | None = None) -> Text:
     )
 
 
-def _one_character(separator: str) -> str:
-    if not isinstance(separator, str) or len(separator) != 1:
-        raise InvalidInput(
-            f"{WHO}: separator must be one character; got {separator!r}. "
-            r"A tab is '\t'."
-        )
-    return separator
-
-
 def _head(path: File) -> tuple[str, bool]:
     """Return the first lines as text, and whether they are all."""
-    try:
-        with unpacked(path) as stream:
-            head = stream.read(_HEAD)
-    except PermissionError as error:
-        raise unreadable(path, error) from error
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from error
+    with _explained(path, partial(_damaged, path)), unpacked(path) as stream:
+        head = stream.read(_HEAD)
     if not head.strip():
         raise empty_file(path)
     if b"\0" in head:
@@ -304,7 +291,7 @@ def sniff(head: str, whole: bool = True) -> str:
 
 
 def _refuse_numbers_for_names(path: File, names: list[str]) -> None:
-    if names and all(_is_number(name) for name in names):
+    if names and all(map(is_number, names)):
         raise DataFileError(
             f"{WHO}: the first line of '{path}' must hold the names of the columns; "
             f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
@@ -321,27 +308,6 @@ def _refuse_decimal_commas(label: str, columns: tuple[Column, ...], first: Any) 
                 f"Blocks: column {name!r} of {label} must write decimals with a point; got "
                 f"{values[0]!r}. Save it again with points."
             )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-@contextmanager
-def _explained(file: Text, names: tuple[str, ...]) -> Iterator[None]:
-    """Turn what the CSV reader says into a sentence."""
-    try:
-        yield
-    except BochnerError:
-        raise
-    except PermissionError as error:
-        raise unreadable(file.file, error) from error
-    except (OSError, ValueError) as error:
-        raise _sentence(file, names, error) from error
 
 
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)

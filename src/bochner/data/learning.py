@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bochner.data.schema import (
-    Cell,
     Schema,
     Tally,
     Types,
@@ -156,7 +156,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
     for reader in readers:
         _require_names(reader, schema)
         for found in reader.columns:
-            column = _as_told(found, types)
+            column = _as_declared(found, types)
             known, where = kinds.setdefault(column.name, (column, reader))
             if known.kind == "nothing":
                 kinds[column.name] = (column, reader)
@@ -165,7 +165,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
     return {name: column for name, (column, _) in kinds.items()}
 
 
-def _as_told(column: Column, types: dict[str, str]) -> Column:
+def _as_declared(column: Column, types: dict[str, str]) -> Column:
     """Return the column as numbers or text where the user says so and it can be."""
     kind = {"number": "numbers", "category": "text"}.get(types.get(column.name, ""))
     if kind is None or column.kind not in ("numbers", "text"):
@@ -176,31 +176,33 @@ def _as_told(column: Column, types: dict[str, str]) -> Column:
 def _differing(here: tuple[Column, Reader], there: tuple[Column, Reader]) -> InvalidInput:
     """Say that files hold different kinds of values; of text beside numbers, which cell."""
     (column, reader), (known, where) = here, there
-    cell = ""
+    first = ""
     if {column.kind, known.kind} == {"numbers", "text"}:
-        texts = reader if column.kind == "text" else where
-        first = next(_strays_in(texts, column.name), None)
-        cell = f", first {shown(first.text)} in {texts.place(first.row)}" if first else ""
+        first = _first_stray([reader if column.kind == "text" else where], column.name)
     return InvalidInput(
         "Blocks: all files of a data set must hold the same kind of values; column "
         f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
-        f"{where.label}{cell}. Make them alike, or {_say(column.name)}."
+        f"{where.label}{first and f', first {first}'}. Make them alike, or say what it is with "
+        f"dtypes={{{column.name!r}: 'number'}} or 'category' (on the command line "
+        f"--types {column.name}=number)."
     )
 
 
-def _say(name: str) -> str:
-    return (
-        f"say what it is with dtypes={{{name!r}: 'number'}} or 'category' (on the command line "
-        f"--types {name}=number)"
-    )
+def _frames(readers: Iterable[Reader], names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Give (reader, number of the first row, frame) of these columns, all read as text."""
+    for reader in readers:
+        start = 0
+        for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
+            yield reader, start, frame
+            start += len(frame)
 
 
-def _strays_in(reader: Reader, name: str) -> Iterator[Cell]:
-    """Give the cells of a column that are no numbers."""
-    start = 0
-    for frame in reader.frames((name,), frozenset([name]), CELLS_PER_PIECE):
-        yield from strays(frame[name].to_list(), start)
-        start += len(frame)
+def _first_stray(readers: Iterable[Reader], name: str) -> str:
+    """Return the first cell of a column that is no number, and where it is; "" if all are."""
+    for reader, start, frame in _frames(readers, (name,)):
+        for cell in strays(frame[name].to_list(), start):
+            return f"{shown(cell.text)} in {reader.place(cell.row)}"
+    return ""
 
 
 def _require_numbers(kinds: dict[str, Column], schema: Schema) -> None:
@@ -237,21 +239,17 @@ def _categories(
     readers: tuple[Reader, ...], names: tuple[str, ...], types: dict[str, str]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the sorted distinct values of columns of text, in one pass over these columns only."""
-    if not names:
-        return ()
     found: dict[str, set[str]] = {name: set() for name in names}
     tallies = {name: Tally() for name in names if name not in types}
-    for reader in readers:
-        start, free = 0, _free_text(reader)
-        for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
-            for name in names:
-                require_present(frame[name], row_of(reader, start))
-                values = frame[name].to_list()
-                found[name].update(map(str, set(values)))
-                if name in free and name in tallies:
-                    tallies[name].add(values)
-                _require_few(name, found[name], tallies.get(name), readers)
-            start += len(frame)
+    for reader, start, frame in _frames(readers, names) if names else ():
+        free = _free_text(reader)
+        for name in names:
+            require_present(frame[name], row_of(reader, start))
+            values = frame[name].to_list()
+            found[name].update(map(str, set(values)))
+            if name in free and name in tallies:
+                tallies[name].add(values)
+            _require_few(name, found[name], tallies.get(name), readers)
     for name, tally in tallies.items():
         if tally.strays:
             raise _stray(name, readers, len(found[name]))
@@ -265,19 +263,14 @@ def _free_text(reader: Reader) -> set[str]:
 
 def _stray(name: str, readers: tuple[Reader, ...], texts: int) -> InvalidInput:
     """Say which cell keeps a column from being numbers, and what it would be with it."""
-    tally, first = Tally(), None
-    for reader in readers:
-        start = 0
-        for frame in reader.frames((name,), frozenset([name]), CELLS_PER_PIECE):
-            values = frame[name].to_list()
-            tally.add(values)
-            first = first or next(((cell, reader) for cell in strays(values, start)), None)
-            start += len(frame)
-    (cell, reader), more = first, tally.others - 1  # type: ignore[misc]
+    tally = Tally()
+    for _, _, frame in _frames(readers, (name,)):
+        tally.add(frame[name].to_list())
+    more = tally.others - 1
     return InvalidInput(
         f"Blocks: column {name!r} must hold numbers or categories; {tally.numbers:,} of its cells "
         f"are numbers and {tally.others:,} {'are' if more else 'is'} not, first "
-        f"{shown(cell.text)} in {reader.place(cell.row)}. Mend {'them' if more else 'it'}, or with "
+        f"{_first_stray(readers, name)}. Mend {'them' if more else 'it'}, or with "
         f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category) take "
         f"{'more than' * (texts > MOST_CATEGORIES)} {min(texts, MOST_CATEGORIES):,} columns of 0 "
         "and 1 in its place."
@@ -334,10 +327,10 @@ def _refuse_text(column: Column, reader: Reader) -> None:
     who = f"{column.name!r} of {reader.label}"
     if column.kind != "text":
         return _refuse_kind(who, column, ("numbers",))
-    cell = next(_strays_in(reader, column.name), None)
-    if cell is not None:
+    first = _first_stray([reader], column.name)
+    if first:
         raise InvalidInput(
-            f"Blocks: {who} must hold numbers; got text, first {shown(cell.text)} in "
-            f"{reader.place(cell.row)}. Mend the cell, or drop its row."
+            f"Blocks: {who} must hold numbers; got text, first {first}. Mend the cell, or drop "
+            "its row."
         )
     return None

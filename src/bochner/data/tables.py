@@ -57,7 +57,7 @@ class Reader(ABC):
         """
 
     def place(self, row: int) -> str:
-        """Return what names a row, counted from 0, in a sentence."""
+        """Return where a row, counted from 0, is: part of a sentence."""
         return f"row {row} of {self.label} (counted from 0)"
 
 
@@ -138,7 +138,7 @@ def column_of(name: str, dtype: Any) -> Column:
 
 
 def row_of(reader: Reader, start: int) -> Where:
-    """Return what names a row of a piece that starts at row ``start``."""
+    """Return the function that says where a row of a piece is, which starts at row ``start``."""
     return lambda row: Reader.place(reader, start + row)
 
 
@@ -234,7 +234,8 @@ def _codes(series: Any, categories: tuple[str, ...], where: Where) -> np.ndarray
     require_present(series, where)
     codes = _places(series, categories)
     if (unknown := np.flatnonzero(codes < 0)).size:
-        values = sorted({str(series[int(row)]) for row in unknown})
+        cells = series.to_list()
+        values = sorted({str(cells[row]) for row in unknown})
         raise InvalidInput(
             f"Blocks: column {series.name!r} must hold categories seen when the schema was "
             f"learned ({listed(categories)}); got {listed(values)}, first in "
@@ -262,6 +263,8 @@ def _places(series: Any, categories: tuple[str, ...]) -> np.ndarray:
 def _plain(array: Any) -> np.ndarray:
     """Return an Arrow array of numbers, none missing; its own conversion would import pandas."""
     dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
+    if len(array) == 0:  # it may have no buffer
+        return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
@@ -313,13 +316,8 @@ class Frame(Reader):
     n_rows: int
     hint: str = ""
 
-    def frames(
-        self,
-        names: tuple[str, ...],  # noqa: ARG002  taking rows copies no column
-        text: frozenset[str],  # noqa: ARG002  types are known
-        rows: int,
-    ) -> Iterator[Any]:
-        """Give slices of the frame."""
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
+        """Give slices of the frame: types are known, and taking rows copies no column."""
         for start in range(0, len(self.frame), rows):
             yield self.frame[start : start + rows]
 
@@ -334,12 +332,7 @@ class Stream(Reader):
     n_rows: None = None
     hint: str = ""
 
-    def frames(
-        self,
-        names: tuple[str, ...],  # noqa: ARG002  the stream has all columns anyway
-        text: frozenset[str],  # noqa: ARG002  types are known
-        rows: int,
-    ) -> Iterator[Any]:
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give the stream's batches, cut if they are long."""
         for batch in _batches(self.table):
             for start in range(0, batch.num_rows, rows):

@@ -20,7 +20,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.native import power_of_two, signed_walsh
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels import (
     Bilinear,
@@ -98,7 +98,7 @@ class FeatureMap(ABC):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ of checked rows: floating point, two-dimensional, d columns."""
 
-    def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    def __call__(self, X: Tabular) -> Float[Array, "n D"]:
         """Return Z = φ(X), (n, D), in the array library and precision of X.
 
         Parameters

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 
@@ -18,7 +18,7 @@ N_FOLDS = 5
 
 def left_out(
     who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, folds: int
-) -> Float[Array, "n k"]:
+) -> Bool[Array, "n k"]:
     """Return which rows each of the first ``folds`` of five folds leaves out, by one pass."""
     numbers = fold_numbers(blocks, w, seed)
     many = 1 + int(numbers[w > 0].max(initial=-1))

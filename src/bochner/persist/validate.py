@@ -1,4 +1,7 @@
-"""How much memory a file may ask for: in proportion to its own size, before any of it is taken."""
+"""Whether what a file describes can be: its size, its parts, and the model as a whole.
+
+Each function raises TypeError or ValueError where it cannot.
+"""
 
 import copy
 import dataclasses
@@ -14,6 +17,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
 
+from bochner._core.shapes import shape_of
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
@@ -26,6 +30,8 @@ from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
 from bochner.sums.moments import Moments
+
+# --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
 
 #: What a file may take beside a multiple of its size.
 _FREE_BYTES = 1 << 25
@@ -42,13 +48,7 @@ _LONGEST = 1 << 24
 
 
 def require_text(text: str | bytes, size: int) -> None:
-    """Refuse JSON whose Python objects would take far more memory than the file of ``size`` bytes.
-
-    Raises
-    ------
-    ValueError
-        It would.
-    """
+    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes."""
     marks = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
     lists, objects, commas = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
     _require_small(4 * len(text) + _CONTAINER * (lists + objects) + _ITEM * commas, size)
@@ -58,11 +58,6 @@ def require_nesting(value: Any, size: int) -> None:
     """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory.
 
     NumPy gives every text of an array as much room as the longest, four bytes a character.
-
-    Raises
-    ------
-    ValueError
-        It is, or would.
     """
     level, depth, padded = [value], 0, 0
     while level:
@@ -98,11 +93,6 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
     """Refuse booleans that are neither 0 nor 1, and arrays without elements of giant shapes.
 
     NumPy counts the true by adding bytes; code that trusts the count would write out of bounds.
-
-    Raises
-    ------
-    ValueError
-        There is such an array.
     """
     for name, array in arrays.items():
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
@@ -122,11 +112,6 @@ def require_fields(value: Any) -> None:
 
     Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value of the
     classes that are held to their shapes.
-
-    Raises
-    ------
-    TypeError
-        A field is of another type or shape.
     """
     kind: Any = type(value)
     sizes: Sizes = {} if kind in SHAPED else None
@@ -143,6 +128,8 @@ def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
 
 def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
     """Whether a value is of the type and shape of the annotation; note the sizes of its letters."""
+    if (shape := shape_of(hint)) is not None:
+        return _is_shaped(value, shape.split(), sizes)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     check = _CHECKS.get(hint if origin is None else origin)
     if check is not None:
@@ -150,21 +137,20 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
     return isinstance(value, origin or hint)
 
 
-def _is_shaped(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
+def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
     """Whether it is an array of numbers of the shape in words."""
     if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
         return False
     if value.dtype.kind not in "biuf" or sizes is None:
         return value.dtype.kind in "biuf"
-    words = parts[1].split()
     if len(words) != len(value.shape):
         return False
     return all(_is_size(*pair, sizes) for pair in zip(words, value.shape, strict=True))
 
 
 def _is_size(word: str, length: int, sizes: dict[str, int]) -> bool:
-    if word.isdecimal():
-        return length == int(word)
+    if word == "_" or word.isdecimal():
+        return word in ("_", str(length))
     return sizes.setdefault(word, length) == length
 
 
@@ -201,7 +187,6 @@ _CHECKS: dict[Any, Callable[[Any, tuple[Any, ...], Sizes], bool]] = {
     typing.Union: _is_one_of,
     types.UnionType: _is_one_of,
     typing.Literal: lambda value, parts, _: isinstance(value, str) and value in parts,
-    typing.Annotated: _is_shaped,
     Callable: lambda value, *_: isinstance(value, Monomials),  # no file holds functions
 }
 
@@ -231,28 +216,16 @@ FITTED = (
 #: may hold larger ones, of which there is then one for each feature.
 _MOST_DEGREES = 10_000
 
-#: Arrays of degrees, of which all lower ones are gone through.
-_DEGREES: dict[type, tuple[str, ...]] = {
-    hermite.HermiteMap: ("indices",),
-}
-
 
 def require_numbers(value: Any) -> None:
-    """Refuse coefficients, sums and features that are not numbers, and endless kernels.
-
-    Raises
-    ------
-    ValueError
-        The value holds such.
-    """
+    """Refuse coefficients, sums and features that are not numbers, and endless kernels."""
     for name in _FIELDS.get(type(value), ()):
         if not is_finite(getattr(value, name)):
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
     if type(value) in MAPS and any(_has_nan(part) for part in _parts(value)):
         raise ValueError(f"{type(value).__name__} must hold numbers")
-    for name in _DEGREES.get(type(value), ()):
-        if not _are_degrees(getattr(value, name)):
-            raise ValueError(f"{name} of {type(value).__name__} must be degrees")
+    if isinstance(value, hermite.HermiteMap) and not _are_degrees(value.indices):
+        raise ValueError("indices of HermiteMap must be degrees")
     if isinstance(value, Kernel) and any(
         type(n) is int and n > _MOST_DEGREES for n in _parts(value)
     ):
@@ -296,11 +269,6 @@ def require_compressed(
 
     ``indptr`` must rise from 0 to the number of elements, one step for each row (column), and
     ``indices`` must be numbers of columns (rows).
-
-    Raises
-    ------
-    TypeError, ValueError
-        They are none.
     """
     if not all(type(n) is int and 0 <= n < 2**31 for n in shape):
         raise ValueError(f"{shape} is no shape of a sparse matrix")
@@ -323,11 +291,6 @@ def require_random(state: Any, legacy: bool) -> None:
 
     A position behind the end of a buffer reads foreign memory, and a generator that gives nothing
     but zeros keeps whoever waits for another number waiting.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        It could not.
     """
     kind = state["bit_generator"]
     rules = _RULES[kind] | (_NORMAL if legacy else {})
@@ -454,11 +417,6 @@ def require_working(model: Any, size: int) -> None:
     """Refuse a map or fitted learner that cannot take rows; ``size`` is that of its file.
 
     Errors of bochner's own pass: zero need not be in the domain of a kernel.
-
-    Raises
-    ------
-    Exception
-        Whatever went wrong within.
     """
     if isinstance(model, FeatureMap):
         _require_narrow(model, size)

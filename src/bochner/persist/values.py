@@ -213,13 +213,7 @@ def _(value: np.random.Generator | np.random.RandomState, arrays: Arrays) -> Jso
 
 
 def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return the value that :func:`encode` wrote.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        The JSON is none that encode writes, or names what is not in the tables.
-    """
+    """Return the value that :func:`encode` wrote."""
     if isinstance(item, list):
         return [decode(part, arrays) for part in item]
     if not isinstance(item, dict):

@@ -79,7 +79,7 @@ class Moments:
     @staticmethod
     def of(
         Z: Float[Array, "n D"],
-        y: Float[Array, "n t"],
+        y: Float[Array, " n *t"],
         w: Float[Array, " n"] | None = None,
         precision: Precision = "float64",
     ) -> "Moments":
@@ -216,7 +216,7 @@ class Accumulator:
         self._weight = 0.0
 
     def add(
-        self, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"] | None = None
+        self, Z: Float[Array, "n D"], y: Float[Array, " n *t"], w: Float[Array, " n"] | None = None
     ) -> None:
         """Add one block; rows of zero weight take no part."""
         Z, y, w = _positive_rows(np.asarray(Z, self._dtype), np.asarray(y, np.float64), w)

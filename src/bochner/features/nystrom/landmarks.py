@@ -18,7 +18,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
@@ -81,7 +81,7 @@ class Given(Landmarks):
     rows of the data.
     """
 
-    rows: Float[Array, "m d"]
+    rows: Tabular
 
     def __post_init__(self) -> None:
         """Keep a read-only copy in float64."""

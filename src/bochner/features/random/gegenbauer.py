@@ -350,7 +350,7 @@ def _counts(method: Gegenbauer, energies: Float[np.ndarray, " s"], D: int) -> np
     return counts
 
 
-def _required(r: Array | None) -> Float[np.ndarray, " n"]:
+def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:
     if r is None:
         raise InvalidInput(
             "draw: Gegenbauer chooses order and degree, and optimal radial functions, from the "

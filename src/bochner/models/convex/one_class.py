@@ -10,7 +10,7 @@ from sklearn.base import OutlierMixin
 from bochner._core.arrays import from_numpy
 from bochner._core.checks import finite
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
@@ -103,7 +103,7 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
 
     def fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002
         sample_weight: Array | None = None,
     ) -> Self:
@@ -134,16 +134,16 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+    def decision_function(self, X: Tabular) -> Array:
         """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
         rows = self._rows_to_predict(X)
         return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
-    def score_samples(self, X: Float[Array, "n d"]) -> Array:
+    def score_samples(self, X: Tabular) -> Array:
         """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
         return self.decision_function(X) + float(self.offset_[0])
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return +1 for rows inside and −1 for those outside, (n,)."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
@@ -183,7 +183,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
     # --- fitting ---------------------------------------------------------------------------------
 
     @all_or_nothing
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -229,7 +229,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
     @all_or_nothing
     def partial_fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: Array,
         classes: Array | None = None,
         sample_weight: Array | None = None,
@@ -287,19 +287,19 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+    def decision_function(self, X: Tabular) -> Array:
         """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
         check_is_fitted(self, "walk_")
         f, like = walk.values(self, X)
         return from_numpy(f[:, 0] if f.shape[1] == 1 else f, like=like)
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return the class of largest f, (n,)."""
         f = to_numpy(self.decision_function(X))
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
         (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
         """  # noqa: D205
@@ -312,7 +312,7 @@ class KernelSGDClassifier(ClassifierMixin, BaseEstimator):
         return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return logarithms of the probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))

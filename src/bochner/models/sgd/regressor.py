@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import from_numpy
 from bochner._core.checks import nonnegative
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
@@ -126,7 +126,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # --- fitting ---------------------------------------------------------------------------------
 
     @all_or_nothing
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory; see :meth:`KernelSGDClassifier.fit`. y is (n,) or (n, t)."""
         _check_numbers(self)
         first = not (self.warm_start and hasattr(self, "walk_"))
@@ -149,9 +149,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     @all_or_nothing
-    def partial_fit(
-        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         _check_numbers(self)
         first = not hasattr(self, "walk_")
@@ -172,7 +170,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return f, (n,) or (n, t), in the array library of X and float64."""
         check_is_fitted(self, "walk_")
         f, like = walk.values(self, X)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import as_matrix, from_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
@@ -119,7 +119,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     # --- fitting ---------------------------------------------------------------------------------
 
     @all_or_nothing
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows and their partners in memory.
 
         Parameters
@@ -151,9 +151,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._fit(blocks)
 
     @all_or_nothing
-    def partial_fit(
-        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
         first = not hasattr(self, "halves_")
         blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
@@ -250,7 +248,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- scores ----------------------------------------------------------------------------------
 
-    def transform(self, X: Float[Array, "n d"], y: Array | None = None) -> Any:
+    def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also those of Y."""
         check_is_fitted(self)
         parts = []
@@ -266,7 +264,7 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         scores = (self._features_y(Y) - self.y_mean_) @ self.y_weights_
         return from_numpy(scores, like=Y)
 
-    def score(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> float:
+    def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""
         x_scores, y_scores = (to_numpy(s) for s in self.transform(X, y))
         if len(x_scores) != len(y_scores):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, one_of, warn_user
 from bochner._core.random import Seed, stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
 from bochner.errors import InvalidInput
@@ -148,7 +148,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     @all_or_nothing
     def fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002  scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
@@ -182,7 +182,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     @all_or_nothing
     def partial_fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002  scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
@@ -280,7 +280,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return the nearest centre of each row, (n,) int32, in the array library of X."""
         check_is_fitted(self)
         return _engine.joined(list(self.predict_blocks(predict_blocks_of(self, X))))
@@ -292,7 +292,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             gaps = distances(self._features(block.X), self.cluster_centers_)
             yield from_numpy(np.argmin(gaps, axis=1).astype(np.int32), like=block.X)
 
-    def transform(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
+    def transform(self, X: Tabular) -> Float[Array, "n k"]:
         """Return the distances |φ(x) − c| to all centres, (n, k), float64."""
         check_is_fitted(self)
         parts = []
@@ -304,7 +304,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def score(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002  scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> float:

@@ -13,7 +13,7 @@ from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
 from bochner.features import Method
@@ -150,7 +150,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @all_or_nothing
     def fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002  scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
@@ -188,7 +188,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @all_or_nothing
     def partial_fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: object = None,  # noqa: ARG002  scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
@@ -273,7 +273,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- scores ----------------------------------------------------------------------------------
 
-    def transform(self, X: Float[Array, "n d"]) -> Float[Array, "n q"]:
+    def transform(self, X: Tabular) -> Float[Array, "n q"]:
         """Return the scores (φ(x) − z̄)·v, (n, q), in the array library of X and float64."""
         check_is_fitted(self)
         return _engine.joined(list(self.transform_blocks(predict_blocks_of(self, X))))

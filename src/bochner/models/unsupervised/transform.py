@@ -8,7 +8,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models import _engine
@@ -67,7 +67,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.random_state = random_state
 
     @all_or_nothing
-    def fit(self, X: Float[Array, "n d"], y: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array | None = None) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
         blocks = fit_blocks_of(self, X, y if numeric else None, None, reset=True)
@@ -75,7 +75,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._n_features_out = self.map_.n_features
         return self
 
-    def transform(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""
         check_is_fitted(self)
         return _engine.joined([self.map_(block.X) for block in predict_blocks_of(self, X)])

@@ -1,0 +1,82 @@
+"""Shapes of signatures checked at every call: jaxtyping's import hook, with beartype.
+
+Only annotations of arrays are checked; that other types are right is mypy's to say. Tests run so
+where the environment variable ``BOCHNER_CHECK_SHAPES`` is set. Run as a program, it calls what is
+public on small data, and ends with a line of JSON: how many signatures are checked, and what was
+called with arrays of other shapes than they state.
+"""
+
+import json
+import os
+import sys
+import types
+import typing
+import warnings
+
+import beartype
+from jaxtyping import AbstractArray, TypeCheckError, install_import_hook
+
+checked = set()
+
+
+def check(function):
+    """Let beartype check the arrays among arguments and result: jaxtyping calls this."""
+    hints = function.__annotations__
+    function.__annotations__ = {name: h for name, h in hints.items() if is_array(h)}
+    if function.__annotations__:
+        checked.add((function.__module__, function.__qualname__))
+    result = beartype.beartype(function)
+    result.__annotations__ = function.__annotations__ = hints
+    return result
+
+
+def is_array(hint):
+    """Whether an annotation is an array of some shape, or that or something else."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(map(is_array, typing.get_args(hint)))
+    return isinstance(hint, type) and issubclass(hint, AbstractArray)
+
+
+def install():
+    """Check shapes of what is imported of the package from now on."""
+    os.environ["BOCHNER_CHECK_SHAPES"] = "1"
+    install_import_hook("bochner", "checked_shapes.check")
+
+
+def calls():
+    """Public calls, each with its name."""
+    import forging  # noqa: PLC0415
+    import gallery  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+
+    import bochner as bo  # noqa: PLC0415
+    from bochner._core import blas  # noqa: PLC0415
+
+    X, y = forging.X, forging.Y
+    kernels = {repr(k): k for k, _ in (*gallery.BASES, *gallery.MERCER, *gallery.SKETCHED)}
+    for name, kernel in kernels.items():
+        yield name, lambda kernel=kernel: (kernel(X), kernel(X, X[:5]), kernel.diag(X))
+    yield "maps", lambda: [forging.use(phi) for phi in forging.maps()]
+    yield "learners", lambda: [forging.use(model) for model in forging.learners()]
+    for method in ("exact", "auto"):
+        yield method, lambda m=method: forging.use(bo.KernelRidge(method=m).fit(X, y))
+    both = bo.KernelRidge(n_features=8, random_state=0).fit(X, np.column_stack([y, -y]))
+    yield "certificate", lambda: (both.certificate_, both.score(X, np.column_stack([y, -y])))
+    yield "planted", lambda: blas.product(np.ones((3, 4)), np.ones((5, 2)))
+
+
+def main():
+    warnings.simplefilter("ignore")
+    install()
+    wrong = {}
+    for name, call in calls():
+        try:
+            call()
+        except TypeCheckError as error:
+            wrong[name] = str(error)[:600]
+    sys.stdout.write(json.dumps({"checked": len(checked), "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    sys.modules["checked_shapes"] = sys.modules["__main__"]
+    main()
