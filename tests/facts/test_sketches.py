@@ -23,13 +23,7 @@ from bochner.features import (
 )
 from bochner.features.random.positive import PositiveMap
 from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced, capacity
-from bochner.features.sketch.powers import (
-    Inputs,
-    Weights,
-    energies,
-    log_coefficients,
-    shares,
-)
+from bochner.features.sketch.powers import Weights, energies, log_coefficients, shares
 from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
     Constant,
@@ -46,6 +40,7 @@ from bochner.kernels.dotproduct import (
     ExponentialSeries,
     LogDerivatives,
 )
+from bochner.models._base import Inputs
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])

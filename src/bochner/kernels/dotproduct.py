@@ -191,7 +191,7 @@ class LogDerivatives(PowerSeries):
 
 @final
 @dataclass(frozen=True)
-class Weighted(PowerSeries):
+class WeightedSeries(PowerSeries):
     """weight · series."""
 
     weight: float
@@ -210,7 +210,7 @@ class Weighted(PowerSeries):
 
 @final
 @dataclass(frozen=True)
-class Summed(PowerSeries):
+class SummedSeries(PowerSeries):
     """left + right."""
 
     left: PowerSeries
@@ -230,7 +230,7 @@ class Summed(PowerSeries):
 
 @final
 @dataclass(frozen=True)
-class Multiplied(PowerSeries):
+class MultipliedSeries(PowerSeries):
     """left · right."""
 
     left: PowerSeries

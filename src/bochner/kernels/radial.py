@@ -23,10 +23,10 @@ from bochner.kernels.dotproduct import (
     Coefficients,
     DotProductKernel,
     ExponentialSeries,
-    Multiplied,
+    MultipliedSeries,
     PowerSeries,
-    Summed,
-    Weighted,
+    SummedSeries,
+    WeightedSeries,
 )
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.radial_families import (
@@ -249,7 +249,7 @@ class ScaledRadial(RadialKernels):
     @property
     def power_series(self) -> PowerSeries | None:
         series = self.radial.power_series
-        return None if series is None else Weighted(self.scale, series)
+        return None if series is None else WeightedSeries(self.scale, series)
 
     @property
     def decay(self) -> float:
@@ -283,7 +283,7 @@ class SumRadial(RadialKernels):
         left, right = self.left.power_series, self.right.power_series
         if left is None or right is None or self.left.decay != self.right.decay:
             return None
-        return Summed(left, right)
+        return SummedSeries(left, right)
 
     @property
     def decay(self) -> float:
@@ -307,5 +307,5 @@ def _product(kernel: Kernel, left: RadialKernels, right: RadialKernels) -> Radia
             "Radial kernels: Products require factors of ⟨x, y⟩ or Gaussians with one lengthscale, "
             f"or sums of those; got {kernel!r}."
         )
-    both = Multiplied(left.power_series, right.power_series)
+    both = MultipliedSeries(left.power_series, right.power_series)
     return PowerRadial(both, left.n_inputs, left.decay + right.decay)

@@ -10,7 +10,7 @@ from scipy.special import gammaln, ive
 
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.dotproduct import TERMS, ExponentialSeries, PowerSeries, Weighted
+from bochner.kernels.dotproduct import TERMS, ExponentialSeries, PowerSeries, WeightedSeries
 from bochner.kernels.stationary import Radial, Stationary
 from bochner.kernels.zonal import angles, log_alpha, n_nodes, orthonormals
 
@@ -95,7 +95,7 @@ class PowerRadial(RadialKernels):
 
 def _exponential(series: PowerSeries) -> tuple[float | None, float]:
     """Return the rate and weight of weight·exp(rate t); a rate of None for other series."""
-    if isinstance(series, Weighted):
+    if isinstance(series, WeightedSeries):
         rate, weight = _exponential(series.series)
         return rate, series.weight * weight
     return (series.scale, 1.0) if isinstance(series, ExponentialSeries) else (None, 1.0)

@@ -114,8 +114,8 @@ class InverseChi2(Mixing):
 
 @final
 @dataclass(frozen=True)
-class Gamma(Mixing):
-    """s² ~ Gamma(shape a, rate a), of mean 1.
+class GammaMixing(Mixing):
+    """s² ~ GammaMixing(shape a, rate a), of mean 1.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import (
     CauchyLaw,
-    Gamma,
+    GammaMixing,
     GaussianMixture,
     Independent,
     InverseChi2,
@@ -170,7 +170,7 @@ class Exponential(Radial):
 class RationalQuadratic(Radial):
     """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; Gaussians of many lengthscales.
 
-    Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ Gamma(a, rate a).
+    Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ GammaMixing(a, rate a).
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class RationalQuadratic(Radial):
 
     @property
     def mixing(self) -> Mixing:
-        return Gamma(self.shape)
+        return GammaMixing(self.shape)
 
     @property
     def compiled(self) -> Compiled | None:

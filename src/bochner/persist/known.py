@@ -94,7 +94,7 @@ _MAPS: dict[str, type] = {
     "polar-rows": radial.Polar,
     "poly-sketch-map": polysketch.PolySketchMap,
     "positive-map": positive.PositiveMap,
-    "power-inputs": powers.Inputs,
+    "power-inputs": powers.UnitRows,
     "power-weights": powers.Weights,
     "projected-map": projections.ProjectedMap,
     "monomial-functions": radial.MonomialFunctions,

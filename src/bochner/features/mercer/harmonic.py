@@ -28,9 +28,9 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.radial import (
     REACH,
-    Block,
     Nodes,
     Polar,
+    RadialBlock,
     RadialFunctions,
     in_balls,
     on_axis,
@@ -343,7 +343,7 @@ def _radii(
     return quantiles(r, method.nodes), REACH * float(r.max())
 
 
-def _taken(blocks: list[Block], width: int) -> tuple[list[Block], list[int]]:
+def _taken(blocks: list[RadialBlock], width: int) -> tuple[list[RadialBlock], list[int]]:
     """Return the first blocks that fill the width, the last one cut to fit."""
     counts: list[int] = []
     for block in blocks:

@@ -23,7 +23,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import (
-    Pairs,
+    Halves,
     Products,
     as_column,
     best_products,
@@ -104,7 +104,7 @@ class ColumnwiseMap(Products):
     below_kernel = True  # A product of projections: always
 
     @cached_property
-    def how(self) -> Pairs | Array:
+    def how(self) -> Halves | Array:
         ends = np.cumsum([w.shape[1] for w in self.weights])
         return factored(self.indices + np.concatenate([[0], ends[:-1]]))
 
@@ -332,7 +332,7 @@ class HermiteMap(Products):
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
     @cached_property
-    def how(self) -> Pairs | Array:
+    def how(self) -> Halves | Array:
         starts = np.concatenate([[0], np.cumsum(self._counts)])  # degree by degree
         return factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 

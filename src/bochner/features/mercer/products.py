@@ -74,50 +74,50 @@ def _candidates(n: int, m: int, width: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Halves:
     """Products of a row of ``left`` and one of ``right``: rows ``i`` of one, ``j`` of the other.
 
     A side is again of pairs, or an array of row numbers of the table of 1-D functions.
     """
 
-    left: "Pairs | Array"
-    right: "Pairs | Array"
+    left: "Halves | Array"
+    right: "Halves | Array"
     i: Array
     j: Array
 
 
-def factored(rows: Array) -> "Pairs | Array":
+def factored(rows: Array) -> "Halves | Array":
     """Return how to multiply rows[:, 0], rows[:, 1], … of a table, by halves."""
     if rows.shape[1] == 1:
         return rows[:, 0]
     half = (rows.shape[1] + 1) // 2
     left, i = _shared(rows[:, :half])
     right, j = _shared(rows[:, half:])
-    return Pairs(left, right, i, j)
+    return Halves(left, right, i, j)
 
 
-def _shared(rows: Array) -> tuple["Pairs | Array", Array]:
+def _shared(rows: Array) -> tuple["Halves | Array", Array]:
     """Return the different ones among the products, factored, and which of them each is."""
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return factored(different), which.reshape(-1)
 
 
-def multiplied(how: "Pairs | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
+def multiplied(how: "Halves | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
-    if not isinstance(how, Pairs):
+    if not isinstance(how, Halves):
         return taken(table, how, axis=0)
     left, right = multiplied(how.left, table), multiplied(how.right, table)
     return taken(left, how.i, axis=0) * taken(right, how.j, axis=0)
 
 
 def products_of_rows(
-    how: "Pairs | Array", width: int, table: Callable[[Array], Array], X: Float[Array, "n d"]
+    how: "Halves | Array", width: int, table: Callable[[Array], Array], X: Float[Array, "n d"]
 ) -> Float[Array, "n D"]:
     """Return the products for each row of X, in the precision of X.
 
     Parameters
     ----------
-    how : Pairs or array
+    how : Halves or array
         Of :func:`factored`.
     width : int
         D.
@@ -144,12 +144,12 @@ def products_of_rows(
 
 
 def _in_room(
-    room: Float[Array, "3 s"], how: "Pairs | Array", table: Float[Array, "m n"], width: int
+    room: Float[Array, "3 s"], how: "Halves | Array", table: Float[Array, "m n"], width: int
 ) -> Float[Array, "D n"]:
     """Return the products in the last third of ``room``: fresh memory would cost more than they."""
     n = table.shape[1]
     out = room[2].reshape(width, -1)[:, :n]
-    if not isinstance(how, Pairs):
+    if not isinstance(how, Halves):
         out[...] = table[how]
         return out
     left, right = (part[: width * n].reshape(width, n) for part in room[:2])
@@ -174,7 +174,7 @@ class Products(FeatureMap):
 
     @property
     @abstractmethod
-    def how(self) -> "Pairs | Array":
+    def how(self) -> "Halves | Array":
         """Which rows of the table each feature multiplies, :func:`factored`."""
 
     @abstractmethod
@@ -228,7 +228,7 @@ class BasisMap(Products):
     below_kernel = True  # some of the features that make the kernel: always
 
     @cached_property
-    def how(self) -> Pairs | Array:
+    def how(self) -> Halves | Array:
         return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -346,7 +346,7 @@ class SineMap(Products):
         return self.indices.max(axis=0).tolist()
 
     @cached_property
-    def how(self) -> Pairs | Array:
+    def how(self) -> Halves | Array:
         starts = np.concatenate([[0], np.cumsum(self._most)[:-1]])
         return factored(self.indices - 1 + starts)
 

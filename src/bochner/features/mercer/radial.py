@@ -193,7 +193,7 @@ def quantiles(r: Float[np.ndarray, " n"], count: int) -> Nodes:
 # --- energies -----------------------------------------------------------------------------------
 
 
-class Block(NamedTuple):
+class RadialBlock(NamedTuple):
     """One radial function: g(r) = Σ_a R_l(r, q_a) weights_a, and the mean of g² over radii."""
 
     degree: int
@@ -209,7 +209,7 @@ class Block(NamedTuple):
 
 def spectrum(
     radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = DEGREES
-) -> list[Block]:
+) -> list[RadialBlock]:
     """Return the blocks for ``width`` features, greatest energy per feature first.
 
     ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
@@ -252,7 +252,7 @@ def _complete(
 
 def _factored(
     l: int, d: int, R: Float[np.ndarray, "M M"], nodes: Nodes, total: float
-) -> Iterator[Block]:
+) -> Iterator[RadialBlock]:
     """Yield the blocks of one degree: eigenvectors of R_l on the nodes, above what is rounding."""
     size, root = alpha(l, d), np.sqrt(nodes.share)
     if size > MOST_HARMONICS:
@@ -262,10 +262,10 @@ def _factored(
     lowest = max(EIGENVALUES * values[-1], 4 * ROUNDING * total * size**0.5)
     for w, v in zip(values[::-1].tolist(), vectors.T[::-1], strict=True):
         if size and w > lowest:
-            yield Block(l, size, w, root * v / w**0.5)
+            yield RadialBlock(l, size, w, root * v / w**0.5)
 
 
-def _least(blocks: list[Block], width: int) -> float:
+def _least(blocks: list[RadialBlock], width: int) -> float:
     """Return the energy of the feature in place ``width``, zero if there are fewer."""
     for block in blocks:
         width -= block.size
@@ -292,7 +292,7 @@ class RadialFunctions:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, d: int, q: Float[np.ndarray, " M"], blocks: list[Block]
+        cls, kernel: Kernel, d: int, q: Float[np.ndarray, " M"], blocks: list[RadialBlock]
     ) -> "RadialFunctions":
         """Return the functions of blocks, factored on radii q, without an interpolant."""
         degrees = np.array([b.degree for b in blocks])

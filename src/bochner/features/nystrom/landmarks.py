@@ -32,7 +32,7 @@ MOST_CELLS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenLandmarks:
     """Landmarks, and what choosing them has shown."""
 
     rows: Float[Array, "D d"]
@@ -49,7 +49,7 @@ class Landmarks(ABC):
     @abstractmethod
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Chosen:
+    ) -> ChosenLandmarks:
         """Return at most ``count`` landmarks."""
 
 
@@ -62,8 +62,8 @@ class Uniform(Landmarks):
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Chosen:
-        return Chosen(dense_rows(X, rng.permutation(X.shape[0])[:count]))
+    ) -> ChosenLandmarks:
+        return ChosenLandmarks(dense_rows(X, rng.permutation(X.shape[0])[:count]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,8 +104,8 @@ class Given(Landmarks):
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"] | None, count: int, rng: np.random.Generator
-    ) -> Chosen:
-        return Chosen(self.rows[:count].copy())
+    ) -> ChosenLandmarks:
+        return ChosenLandmarks(self.rows[:count].copy())
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class RPCholesky(Landmarks):
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Chosen:
+    ) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
         result = randomly_pivoted_cholesky(
             lambda chosen: kernel(pool, pool[chosen]),
@@ -145,7 +145,9 @@ class RPCholesky(Landmarks):
         )
         # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
         pivots = result.pivots if len(result.pivots) else [0]
-        return Chosen(dense_rows(pool, pivots), result.residual_trace / (result.trace or 1.0))
+        return ChosenLandmarks(
+            dense_rows(pool, pivots), result.residual_trace / (result.trace or 1.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -185,13 +187,13 @@ class KMeans(Landmarks):
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Chosen:
+    ) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng)
         if (few := _different(pool, count)) is not None:
-            return Chosen(few)
+            return ChosenLandmarks(few)
         centres = self._centres(in_units(pool, kernel), min(count, pool.shape[0]), rng)
         centres = centres[different_rows(centres)]
-        return Chosen(centres * lengthscales(kernel, X.shape[1]))
+        return ChosenLandmarks(centres * lengthscales(kernel, X.shape[1]))
 
     def _centres(
         self, rows: Float[Array, "m d"], count: int, rng: np.random.Generator
@@ -265,9 +267,11 @@ class RidgeLeverage(Landmarks):
 
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
-    ) -> Chosen:
+    ) -> ChosenLandmarks:
         double = X.astype(np.float64, copy=False)
-        return Chosen(leverage_rows(kernel, (double,), double.shape[0], count, self.alpha, rng))
+        return ChosenLandmarks(
+            leverage_rows(kernel, (double,), double.shape[0], count, self.alpha, rng)
+        )
 
 
 #: What stands for each by name.

@@ -31,7 +31,7 @@ from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Wrapped
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import (
-    Chosen,
+    ChosenLandmarks,
     Given,
     KMeans,
     Landmarks,
@@ -96,7 +96,7 @@ class Whitening:
     """
 
     roots: dict[str, Array]  # L⁻ᵀ, (D, D), by the name of its precision; filled when first needed
-    unexplained: float | None = None  # See :class:`Chosen`
+    unexplained: float | None = None  # See :class:`ChosenLandmarks`
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Whitening)
@@ -257,7 +257,7 @@ def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
             "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
         )
     rng = ask.stream("landmarks")
-    chosen: Chosen = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
+    chosen: ChosenLandmarks = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
     if chosen.rows.shape[1] != ask.n_inputs:
         raise InvalidInput(
             f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
@@ -279,7 +279,7 @@ def landmarks_of(
     count: int,
     *,
     random_state: Seed = None,
-) -> Chosen:
+) -> ChosenLandmarks:
     """Choose up to ``count`` landmarks among all rows of blocks that can be read again.
 
     Parameters
@@ -298,7 +298,7 @@ def landmarks_of(
 
     Returns
     -------
-    Chosen
+    ChosenLandmarks
         ``rows``, (m, d) float64, and ``unexplained``, the share of the trace of all rows that the
         landmarks leave, for ``RPCholesky()``.
 
@@ -366,17 +366,17 @@ class _BlockRows:
 
 def _streamed(
     landmarks: Landmarks, kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator
-) -> Chosen:
+) -> ChosenLandmarks:
     match landmarks:
         case Uniform():
-            return Chosen(rows.sample(count, rng))
+            return ChosenLandmarks(rows.sample(count, rng))
         case Given():
-            return Chosen(landmarks.rows[:count].copy())
+            return ChosenLandmarks(landmarks.rows[:count].copy())
         case KMeans():
-            return Chosen(_centres(landmarks, kernel, rows, count, rng))
+            return ChosenLandmarks(_centres(landmarks, kernel, rows, count, rng))
         case RidgeLeverage():
             found = leverage_rows(kernel, rows, rows.count(), count, landmarks.alpha, rng)
-            return Chosen(found)
+            return ChosenLandmarks(found)
         case RPCholesky():
             return _pivots(kernel, rows, count, rng)
     raise InvalidInput(f"landmarks_of: {landmarks!r} chooses among rows in memory only.")
@@ -402,13 +402,15 @@ def _centres(
     return np.unique(clusters.cluster_centers_, axis=0) * lengthscales(kernel, seeds.shape[1])
 
 
-def _pivots(kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator) -> Chosen:
+def _pivots(
+    kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generator
+) -> ChosenLandmarks:
     size, S, trace = max(16, min(256, count // 8)), None, None
     while True:
         proposed, start, left = _proposals(kernel, S, rows, size, rng)
         trace = left if trace is None else trace
         if S is not None and (len(S) == count or left <= EXPLAINED * trace):
-            return Chosen(S, left / (trace or 1.0))
+            return ChosenLandmarks(S, left / (trace or 1.0))
         # Equal rows are one row: proposed twice, they have two chances of one acceptance.
         number = np.unique(proposed, axis=0, return_inverse=True)[1].reshape(-1)
         H = _left(kernel, S, proposed)
@@ -417,7 +419,7 @@ def _pivots(kernel: Kernel, rows: _BlockRows, count: int, rng: np.random.Generat
         if S is None:
             S = new if len(new) else proposed[:1]
         elif not len(new):
-            return Chosen(S, left / (trace or 1.0))
+            return ChosenLandmarks(S, left / (trace or 1.0))
         else:
             S = np.concatenate([S, new])[:count]
 

@@ -26,10 +26,10 @@ from bochner.features.fourier.placements import IID, QMC, Orthogonal, haar, unit
 from bochner.features.map import FeatureMap, rest_of_diagonal
 from bochner.features.mercer.radial import (
     REACH,
-    Block,
     MonomialFunctions,
     Nodes,
     Polar,
+    RadialBlock,
     RadialFunctions,
     in_balls,
     on_axis,
@@ -452,7 +452,7 @@ def _optimal(
     return found.first(min(MOST_ORDERS if method.order is None else method.order, len(energies)))
 
 
-def _optimal_degree(method: Gegenbauer, blocks: list[Block], total: float, q: int) -> int:
+def _optimal_degree(method: Gegenbauer, blocks: list[RadialBlock], total: float, q: int) -> int:
     """Return the first degree beyond which next to nothing of the energy is left."""
     if method.degree is not None:
         return q

@@ -19,8 +19,8 @@ from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
-    Inputs,
     Powers,
+    UnitRows,
     Weights,
     log_coefficients,
     powers,
@@ -66,7 +66,7 @@ class MaclaurinMap(FeatureMap):
     """φ(x) = [exact constant, exact linear term, weighted products of signs' projections]."""
 
     kernel: Kernel
-    inputs: Inputs  # Scales of the columns
+    inputs: UnitRows  # Scales of the columns
     exact: Weights  # Degrees 0 and 1 that are taken exactly, if any
     weights: Weights  # Degree and weight of each random feature
     signs: Array  # ω of the first feature, then of the second, and so on
@@ -158,7 +158,7 @@ def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -
         logs = log_coefficients(series, degrees) - np.log(q)[degrees] - math.log(max(left, 1))
     return MaclaurinMap(
         kernel,
-        Inputs(parts.scales),
+        UnitRows(parts.scales),
         Weights(exact, 0.5 * log_coefficients(series, exact), parts.gaussian),
         Weights(degrees, 0.5 * logs, parts.gaussian),
         _signs(degrees, ask),
@@ -172,7 +172,7 @@ def _published(kernel: Kernel, parts: Powers, ask: Request) -> MaclaurinMap:
     logs = log_coefficients(parts.series, degrees) + (degrees + 1) * math.log(2) - math.log(D)
     none = Weights(np.empty(0, dtype=np.int64), np.empty(0), parts.gaussian)
     random = Weights(degrees, 0.5 * logs, parts.gaussian)
-    return MaclaurinMap(kernel, Inputs(parts.scales), none, random, _signs(degrees, ask))
+    return MaclaurinMap(kernel, UnitRows(parts.scales), none, random, _signs(degrees, ask))
 
 
 def _spread(energy: Float[Array, " N"], D: int, ask: Request) -> Array:

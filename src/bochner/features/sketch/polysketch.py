@@ -20,7 +20,7 @@ from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
-    Inputs,
+    UnitRows,
     Weights,
     log_coefficients,
     powers,
@@ -211,7 +211,7 @@ class PolySketchMap(FeatureMap):
     """φ(x) = [weighted sketch of each power], read off one tree."""
 
     kernel: Kernel
-    inputs: Inputs  # Scales of the columns
+    inputs: UnitRows  # Scales of the columns
     weights: Weights  # Degree and weight of each block
     steps: tuple[Padded | Hashed | Node, ...]  # The tree, children before parents
     blocks: tuple[Exact | Entries | Pairs, ...]  # The features, degree by degree
@@ -364,4 +364,4 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySke
         for n, w, p in zip(*got.columns, strict=True)
     )
     steps = tuple(tree.steps)
-    return PolySketchMap(kernel, Inputs(parts.scales), weights, steps, tuple(blocks), complete)
+    return PolySketchMap(kernel, UnitRows(parts.scales), weights, steps, tuple(blocks), complete)

@@ -19,7 +19,7 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, mo
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
-from bochner.features.mercer.products import Pairs, factored, products_of_rows
+from bochner.features.mercer.products import Halves, factored, products_of_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum
 from bochner.kernels.dotproduct import (
@@ -27,8 +27,8 @@ from bochner.kernels.dotproduct import (
     DotProductKernel,
     ExponentialSeries,
     PowerSeries,
-    Summed,
-    Weighted,
+    SummedSeries,
+    WeightedSeries,
 )
 
 TERMS = 1 << 14
@@ -61,7 +61,7 @@ def powers(kernel: Kernel, method: Method, d: int) -> Powers:
     inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
     if isinstance(inner, Gaussian):
         scales = np.asarray(inner.spectral_measure(d).scales)
-        return Powers(Weighted(weight, ExponentialSeries()), True, scales)
+        return Powers(WeightedSeries(weight, ExponentialSeries()), True, scales)
     raise UnsupportedKernel(
         f"{type(method).__name__} requires a kernel of ⟨x, y⟩ with a power series (Polynomial, "
         f"DotExponential, DotProduct, Linear, Constant), sums of such, or a Gaussian; got "
@@ -78,10 +78,10 @@ def _series(kernel: Kernel) -> PowerSeries | None:
             return Coefficients((kernel.value,))
         case Scaled():
             inner = _series(kernel.kernel)
-            return None if inner is None else Weighted(kernel.scale, inner)
+            return None if inner is None else WeightedSeries(kernel.scale, inner)
         case Sum():
             left, right = _series(kernel.left), _series(kernel.right)
-            return None if left is None or right is None else Summed(left, right)
+            return None if left is None or right is None else SummedSeries(left, right)
     return None
 
 
@@ -95,7 +95,7 @@ def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class UnitRows:
     """Rows as directions and lengths: x ↦ (u, r) with r u = (s ∘ x, c)."""
 
     scales: Float[np.ndarray, " d"]  # s
@@ -185,7 +185,7 @@ def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarr
     if ask.X is not None and ask.X.shape[0]:
         n = ask.X.shape[0]
         rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
-        return to_numpy(Inputs(parts.scales).split(rows)[1])
+        return to_numpy(UnitRows(parts.scales).split(rows)[1])
     series = parts.series
     if series.degree is not None:
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
@@ -383,7 +383,7 @@ class MonomialMap(FeatureMap):
         return Z * moved(self.weights, like=Z)[None, :]
 
     @cached_property
-    def _how(self) -> Pairs | Array:
+    def _how(self) -> Halves | Array:
         return factored(self.columns)
 
     def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:

@@ -23,7 +23,7 @@ from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
-    Inputs,
+    UnitRows,
     Weights,
     log_coefficients,
     powers,
@@ -114,7 +114,7 @@ class TensorSketchMap(FeatureMap):
     """φ(x) = [weighted constant, weighted sketch of each power]."""
 
     kernel: Kernel
-    inputs: Inputs  # Scales of the columns, and √c
+    inputs: UnitRows  # Scales of the columns, and √c
     weights: Weights  # Degree and weight of each block
     #: None for a block that is exact: degree 0, one feature, or degree 1, the d columns.
     sketches: tuple[CountSketch | None, ...]
@@ -176,7 +176,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ten
 
 def _appended(kernel: Polynomial, ask: Request) -> TensorSketchMap:
     """Pham and Pagh (2013): the offset is the square of one more coordinate."""
-    inputs = Inputs(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
+    inputs = UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
     sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
     weights = Weights(np.array([kernel.degree]), np.zeros(1), False)
     return TensorSketchMap(kernel, inputs, weights, (sketch,))
@@ -194,7 +194,7 @@ def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketc
         for n, width, _ in blocks
     )
     weights = Weights(degrees, 0.5 * logs, parts.gaussian)
-    return TensorSketchMap(kernel, Inputs(parts.scales), weights, sketches)
+    return TensorSketchMap(kernel, UnitRows(parts.scales), weights, sketches)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
