@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from bochner.models.convex.classifiers import SVC, LogisticRegression
     from bochner.models.convex.one_class import OneClassSVM
     from bochner.models.convex.regressors import SVR, KernelRegressor
-    from bochner.models.displays import (
-        CalibrationDisplay,
-        PathDisplay,
-        ResidualDisplay,
-        SpectrumDisplay,
-    )
+    from bochner.models.displays import PathDisplay, SpectrumDisplay
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
     from bochner.models.merging import merge
+    from bochner.models.prediction_displays import (
+        CalibrationDisplay,
+        ResidualDisplay,
+        WidthDisplay,
+    )
     from bochner.models.ridge.classifier import KernelRidgeClassifier
     from bochner.models.ridge.double_descent import DoubleDescent, double_descent
     from bochner.models.ridge.exact import ExactKernel
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from bochner.models.unsupervised.kmeans import KernelKMeans
     from bochner.models.unsupervised.pca import KernelPCA
     from bochner.models.unsupervised.transform import KernelFeatures
-    from bochner.models.width_display import WidthDisplay
     from bochner.persist import load, save
     from bochner.planner.plans import Plan, plan
     from bochner.report import ModelReport, report_model

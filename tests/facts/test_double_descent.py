@@ -13,7 +13,7 @@ import pytest
 
 from bochner import double_descent, draw
 from bochner.cli.running import run
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier
 from bochner.kernels import Gaussian, Laplace
 from bochner.models.ridge.double_descent import DoubleDescent
@@ -129,15 +129,15 @@ def test_it_prints_as_a_table_and_draws_itself(shown):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"widths": []}, "widths must name at least one D"),
+        ({"widths": []}, "widths must name one D or more"),
         ({"widths": [0]}, "widths must be an integer, 1 or above"),
-        ({"alpha": ()}, "alpha must name at least one penalty"),
+        ({"alpha": ()}, "alpha must name one penalty or more"),
         ({"alpha": -1.0}, "alpha must be a non-negative"),
         ({"task": "both"}, "task must be one of"),
-        ({"y": np.linspace(0, 1.5, N - 1)}, "a target for each are required"),
+        ({"y": np.linspace(0, 1.5, N - 1)}, "y must be dense and have one entry per row of X"),
         ({"y": np.full(N, "a")}, "two classes or more in y, and none in y_test"),
-        ({"y": np.full(N, "a"), "task": "regression"}, "must be numbers"),
-        ({"X_test": np.zeros((3, 2)), "y_test": np.zeros(3)}, "the same columns"),
+        ({"y": np.full(N, "a"), "task": "regression"}, "y must hold real numbers"),
+        ({"X_test": np.zeros((3, 2)), "y_test": np.zeros(3)}, "test rows of the same columns"),
         ({"features": "sines"}, "method must be a value"),
         ({"kernel": "sines"}, "kernel must be a value"),
     ],
@@ -145,7 +145,7 @@ def test_it_prints_as_a_table_and_draws_itself(shown):
 def test_refusals_are_one_sentence(data, change, message):
     given = dict(zip(("X", "y", "X_test", "y_test"), data, strict=True)) | change
     rows = [given.pop(name) for name in ("X", "y", "X_test", "y_test")]
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises((InvalidInput, InvalidType), match=message):
         double_descent(*rows, **given)
 
 

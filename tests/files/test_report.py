@@ -469,6 +469,13 @@ def test_points_lie_where_their_values_are():
     assert y2 < y0
 
 
+def test_names_of_targets_are_no_formulas(reports):
+    shown = replace(reports["ridge"][1].quality.residuals, name="cost_{$ <in $")
+    for kind in ("residual_vs_predicted", "actual_vs_predicted", "histogram"):
+        drawn = picture(kind, lambda ax, kind=kind: shown.plot(ax, kind=kind))
+        assert "predicted cost_{$ &lt;in $</text>" in drawn
+
+
 def test_clouds_are_thinned(rows, reports):
     _, report = reports["ridge"]
     many = bo.ResidualDisplay.from_predictions(*np.random.default_rng(0).normal(size=(2, 20_000)))

@@ -13,13 +13,12 @@ import bochner as bo
 from bochner._core.random import stream
 from bochner.errors import InvalidInput, MissingDependency
 from bochner.kernels import Gaussian
-from bochner.models.displays import (
+from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.prediction_displays import (
     CalibrationDisplay,
-    PathDisplay,
     ResidualDisplay,
-    SpectrumDisplay,
+    WidthDisplay,
 )
-from bochner.models.width_display import WidthDisplay
 
 N = 120
 ALARM = 1e-6

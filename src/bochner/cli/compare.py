@@ -13,7 +13,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.comparison import compare
 from bochner.cli.arguments import refuse_overwriting
-from bochner.cli.fit import kernel_of
+from bochner.cli.models import kernel_of
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files

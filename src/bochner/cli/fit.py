@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from bochner.cli.arguments import refuse_overwriting
-from bochner.cli.models import certified, intervals_of, learner, needs_target
+from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
-from bochner.kernels import Kernel
 from bochner.models import (
     SVC,
     SVR,
@@ -25,10 +24,9 @@ from bochner.models import (
     KernelRidgeClassifier,
     LogisticRegression,
 )
-from bochner.models.width_display import SGD
+from bochner.models.prediction_displays import SGD
 from bochner.persist import save
 from bochner.report.model import CRITERIA
-from bochner.selection.search import NAMED
 from bochner.solvers.ridge.solution import Solution
 
 
@@ -88,16 +86,6 @@ def run_fit(
         ("model", str(out)),
     ]
     terminal.show(facts, lines)
-
-
-def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
-    """Return the kernel with this lengthscale, or its name, so that it is chosen."""
-    if not lengthscale:
-        return name
-    if name in ("linear", "auto"):
-        reason = "the linear kernel has none" if name == "linear" else "--kernel auto chooses it"
-        raise click.BadParameter(f"{reason}; leave it out.", param_hint="'--lengthscale'")
-    return NAMED[name](lengthscale[0] if len(lengthscale) == 1 else tuple(lengthscale))
 
 
 def _facts(model: Any, blocks: Blocks) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from bochner._core.arrays import to_numpy
 from bochner.cli.arguments import LEARNERS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
+from bochner.kernels import Kernel
 from bochner.models import GaussianProcessRegressor, KernelFeatures, KernelRegressor
 from bochner.models._judged import certificate_of
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.persist import load
 from bochner.report.quality import kind_of
+from bochner.selection.search import NAMED
 
 #: Share of new observations that intervals hold.
 COVERAGE = 0.9
@@ -58,6 +60,16 @@ def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
         return key, json.loads(value)
     except json.JSONDecodeError:
         return key, value
+
+
+def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
+    """Return the kernel with this lengthscale, or its name, so that it is chosen."""
+    if not lengthscale:
+        return name
+    if name in ("linear", "auto"):
+        reason = "the linear kernel has none" if name == "linear" else "--kernel auto chooses it"
+        raise click.BadParameter(f"{reason}; leave it out.", param_hint="'--lengthscale'")
+    return NAMED[name](lengthscale[0] if len(lengthscale) == 1 else tuple(lengthscale))
 
 
 Output = Callable[[Blocks], dict[str, np.ndarray]]

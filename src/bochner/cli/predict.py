@@ -14,7 +14,7 @@ from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
 from bochner.data.writers import write_table
-from bochner.models.width_display import has_features
+from bochner.models.prediction_displays import has_features
 from bochner.report import report_model
 from bochner.report.quality import coded, errors_of, kind_of, look
 from bochner.report.render import require

@@ -3,14 +3,14 @@
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
-from bochner.models.displays import (
-    CalibrationDisplay,
-    PathDisplay,
-    ResidualDisplay,
-    SpectrumDisplay,
-)
+from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.merging import merge
+from bochner.models.prediction_displays import (
+    CalibrationDisplay,
+    ResidualDisplay,
+    WidthDisplay,
+)
 from bochner.models.ridge.classifier import KernelRidgeClassifier
 from bochner.models.ridge.double_descent import DoubleDescent, double_descent
 from bochner.models.ridge.exact import ExactKernel
@@ -23,7 +23,6 @@ from bochner.models.unsupervised.cca import KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.models.unsupervised.transform import KernelFeatures
-from bochner.models.width_display import WidthDisplay
 from bochner.selection.record import Tuning
 
 __all__ = [

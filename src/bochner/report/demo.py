@@ -44,19 +44,8 @@ RIVAL = "scikit-learn RBFSampler"
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
-    """Rows of the demo, split once, and the kernel that all its fits use.
-
-    Attributes
-    ----------
-    X, y : (n, 3) and (n,) float32
-    shape : pair of int
-        Rows and columns of the map.
-    train, test : int arrays
-        Row numbers.
-    seed : int
-    kernel : Gaussian
-    """
+class DemoRows:
+    """Rows of the demo, split once by their numbers, and the kernel that all its fits use."""
 
     X: Float[Array, "n 3"]
     y: Float[Array, " n"]
@@ -77,7 +66,7 @@ class Study:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class DemoFit:
     """A fitted model beside what was measured of it."""
 
     model: Any
@@ -127,7 +116,7 @@ def run_demo(
     started = time.perf_counter()
     require("The demo's page")
     path, seed = _writable_page(out), integer(seed, "run_demo", "seed")
-    say = _speaker(show)
+    say = (lambda _: None) if show is None else getattr(show, "print", show)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
@@ -156,20 +145,14 @@ def _writable_page(out: str | PathLike[str]) -> Path:
     return path.resolve()
 
 
-def _speaker(show: Say | Any | None) -> Say:
-    if show is None:
-        return lambda _: None
-    return getattr(show, "print", show)
-
-
-def _split(quick: bool, seed: int) -> Study:
+def _split(quick: bool, seed: int) -> DemoRows:
     """Return a tenth of the cells as held out; quick keeps every second row and column."""
     earth, step = load_earth(), 2 if quick else 1
     rows = len(np.unique(np.asarray(earth.latitude)))
     cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
     tenth, kept = cells.size // 10, cells.ravel()
-    return Study(
+    return DemoRows(
         earth.X[kept],
         earth.y[kept],
         cells.shape,
@@ -179,7 +162,7 @@ def _split(quick: bool, seed: int) -> Study:
     )
 
 
-def _with_kernel(study: Study, width: int, say: Say) -> Study:
+def _with_kernel(study: DemoRows, width: int, say: Say) -> DemoRows:
     """Choose the lengthscale once, on training rows, for all methods."""
     say(
         f"The Earth's relief: {study.y.size:,} cells, {study.train.size:,} to learn from, "
@@ -189,20 +172,17 @@ def _with_kernel(study: Study, width: int, say: Say) -> Study:
         "gaussian", method=Fourier(Orthogonal()), n_features=width // 2, random_state=study.seed
     )
     model.fit(study.X[study.train], study.y[study.train])
-    kernel = Gaussian(_one_scale(model.kernel_.get_params()["lengthscale"]))
+    # one lengthscale for all directions (a sphere has no axes), to two digits
+    lengthscale = np.exp(np.mean(np.log(model.kernel_.get_params()["lengthscale"])))
+    kernel = Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
     return replace(study, kernel=kernel)
-
-
-def _one_scale(lengthscale: Any) -> float:
-    """Return one lengthscale for all directions (a sphere has no axes), to two digits."""
-    return float(f"{np.exp(np.mean(np.log(lengthscale))):.2g}")
 
 
 # --- one fit -------------------------------------------------------------------------------------
 
 
-def _fit(study: Study, name: str, method: Method, width: int) -> Fit:
+def _fit(study: DemoRows, name: str, method: Method, width: int) -> DemoFit:
     started = time.perf_counter()
     # In float64 at once: without noise the best penalty is so small that float32 products would
     # not resolve it, and the sweep would be done twice.
@@ -221,17 +201,17 @@ def _fit(study: Study, name: str, method: Method, width: int) -> Fit:
         loo=float(np.sqrt(np.nanmin(model.solution_.path.loo))),
         alpha=model.alpha_,
     )
-    return Fit(model, result)
+    return DemoFit(model, result)
 
 
-def _errors(study: Study, predicted: Float[Array, " t"]) -> tuple[float, float]:
+def _errors(study: DemoRows, predicted: Float[Array, " t"]) -> tuple[float, float]:
     """Return root mean squared error and R² on the held-out cells."""
     truth = study.y[study.test].astype(np.float64)
     mse = float(np.mean((predicted - truth) ** 2))
     return mse**0.5, 1 - mse / float(truth.var())
 
 
-def _compare(study: Study, width: int, say: Say) -> list[Fit]:
+def _compare(study: DemoRows, width: int, say: Say) -> list[DemoFit]:
     """Fit every method at one width, then certify them all at one alpha."""
     say(f"\nMethods at {width:,} features")
     say(f"  {'':24}{'test RMSE':>11}{'R²':>8}{'seconds':>9}")
@@ -242,14 +222,18 @@ def _compare(study: Study, width: int, say: Say) -> list[Fit]:
     fits.append(_rival(study, width, fits[0].result.alpha))
     say(_line(fits[-1].result))
     say(f"\nCertificates of all at alpha = {study.alpha:.3g}")
-    return [_certified(study, fit, say) for fit in fits]
+    for i, fit in enumerate(fits[:-1]):
+        certificate = _certificate(study, fit)
+        say(f"  {fit.result.name:24} ε = {certificate.epsilon:.3g}")
+        fits[i] = replace(fit, result=_with_certificate(fit.result, certificate))
+    return fits
 
 
 def _line(result: MethodResult) -> str:
     return f"  {result.name:24}{result.rmse:9.0f} m{result.r_squared:8.3f}{result.seconds:9.1f}"
 
 
-def _rival(study: Study, width: int, alpha: float) -> Fit:
+def _rival(study: DemoRows, width: int, alpha: float) -> DemoFit:
     """Fit scikit-learn's features and ridge, at the alpha bochner chose for such features."""
     from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
     from sklearn.linear_model import Ridge  # noqa: PLC0415
@@ -265,18 +249,10 @@ def _rival(study: Study, width: int, alpha: float) -> Fit:
     seconds = time.perf_counter() - started
     code = "make_pipeline(RBFSampler(), Ridge())"
     errors = _errors(study, predicted)
-    return Fit(None, MethodResult(RIVAL, code, width, *errors, seconds, float("nan"), alpha))
+    return DemoFit(None, MethodResult(RIVAL, code, width, *errors, seconds, float("nan"), alpha))
 
 
-def _certified(study: Study, fit: Fit, say: Say) -> Fit:
-    if fit.model is None:
-        return fit
-    certificate = _certificate(study, fit)
-    say(f"  {fit.result.name:24} ε = {certificate.epsilon:.3g}")
-    return replace(fit, result=_with_certificate(fit.result, certificate))
-
-
-def _certificate(study: Study, fit: Fit) -> Certificate:
+def _certificate(study: DemoRows, fit: DemoFit) -> Certificate:
     return certify(
         fit.model.map_,
         study.X[study.train],
@@ -301,8 +277,8 @@ def _with_certificate(result: MethodResult, certificate: Certificate) -> MethodR
 
 
 def _sweep(
-    study: Study, widths: tuple[int, ...], fits: list[Fit], say: Say
-) -> tuple[tuple[Curve, ...], Fit]:
+    study: DemoRows, widths: tuple[int, ...], fits: list[DemoFit], say: Say
+) -> tuple[tuple[Curve, ...], DemoFit]:
     """Fit three methods at every width; return their curves and the fit of least LOO error."""
     known = {(f.result.name, f.result.n_features): f for f in fits}
     curves, best = [], fits[0]
@@ -318,7 +294,9 @@ def _sweep(
     return tuple(curves), best
 
 
-def _result(study: Study, fits: list[Fit], curves: tuple[Curve, ...], best: Fit) -> DemoResult:
+def _result(
+    study: DemoRows, fits: list[DemoFit], curves: tuple[Curve, ...], best: DemoFit
+) -> DemoResult:
     held_out = np.zeros(study.y.size, bool)
     held_out[study.test] = True
     return DemoResult(

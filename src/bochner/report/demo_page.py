@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.datasets import load_earth
-from bochner.report.render import SUPERSCRIPT, page, picture
+from bochner.report.render import number, page, picture
 
 #: Colours of maps from low to zero and from zero to high. Along each side the lightness that the
 #: eye sees (Oklab, Ottosson 2020) changes by equal steps. Sea blue, land green to brown.
@@ -174,7 +174,7 @@ def earth_page(result: DemoResult) -> str:
         },
         curves=picture("Test error against the number of features", draw_curves(r.curves)),
         where=_where(r),
-        alphas=f"{_power(min(alphas))} to {_power(max(alphas))}",
+        alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
         names=", ".join(sorted({*re.findall(r"(\w+)\(", r.best.code), "KernelRidge"})),
         source=_source(),
@@ -197,12 +197,6 @@ def _where(r: DemoResult) -> dict[str, Any]:
         "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
         "deviation": r.truth[r.held_out].std(),
     }
-
-
-def _power(value: float) -> str:
-    """Return a number as one digit and a power of ten."""
-    digit, power = f"{value:.0e}".split("e")
-    return f"{digit} × 10{str(int(power)).translate(SUPERSCRIPT)}"
 
 
 def _source() -> str:
@@ -256,7 +250,7 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
 
 def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
     """Return what draws errors against numbers of features on axes."""
-    from matplotlib.ticker import LogLocator  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     def draw(ax: Any) -> None:
         for curve, mark in zip(curves, "os^*D" * len(curves), strict=False):
@@ -265,7 +259,7 @@ def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
         ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
         ax.set_xticks(widths, [f"{D:,}" for D in widths])
         ax.minorticks_off()
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        ax.yaxis.set_major_locator(MaxNLocator(6))
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         ax.legend()
 

@@ -4,7 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from os import PathLike
@@ -18,7 +18,7 @@ from bochner import features, kernels
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
@@ -35,7 +35,7 @@ from bochner.models import (
 from bochner.models._inputs import class_blocks_of, fit_blocks_of, note_columns, predict_blocks_of
 from bochner.models._judged import certificate_of
 from bochner.models.displays import PathDisplay, SpectrumDisplay, penalty_of
-from bochner.models.width_display import (
+from bochner.models.prediction_displays import (
     RIDGE,
     SGD,
     WidthDisplay,
@@ -75,21 +75,16 @@ class FitFacts:
 
     Attributes
     ----------
-    learner, kind : str
-        Class, and what it does.
-    kernel, method, reason : str
-        As code; and why the method was taken.
-    n_features : int or None
-        D; None for fits with the kernel itself.
-    rows : int or None
-        Rows of the fit, where the learner knows.
+    learner, kind, kernel, method : str
+        Class, what it does, and kernel and method as code.
+    reason, penalty, outcome, precision : str
+        In words; ``reason`` is why the method was taken.
+    n_features, rows, seed : int or None
+        D, None for fits with the kernel itself; rows of the fit, where the learner knows.
     n_inputs, raw_columns : int
         Columns that the kernel sees, and columns of the table.
     columns, targets, classes : tuple of str
         Names, where there are any.
-    penalty, outcome, precision : str
-        In words.
-    seed : int or None
     more : tuple of (str, str)
         What this learner alone has to say: name and words.
     code : str
@@ -231,7 +226,7 @@ REFERENCE = 256
 
 
 class Phase(NamedTuple):
-    """Seconds, and the most memory that the process had taken by the end (None: not told)."""
+    """Seconds, and the most memory that the process had used by the end; None where unknown."""
 
     name: str
     seconds: float
@@ -374,25 +369,28 @@ def report_model(
     fit a ridge regression or Gaussian process is judged by exact leave-one-out predictions.
     """
     check_is_fitted(model)
-    seed, watch = seed_of(random_state), _Watch()
+    phases: list[Phase] = []
+    seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
-    with watch.phase("read and sample"):
+    with _phase(phases, "read and sample"):
         blocks = _blocks(model, X, y, sample_weight)
         sample = _dense(blocks.sample(n_sample, seed))
-    with watch.phase("decompose"):
-        eigen = _eigen(model)
-        leverage = _leverage(model, eigen)
-    with watch.phase("look at all rows"):
+    with _phase(phases, "decompose"):
+        eigen, leverage = _decomposed(model)
+    with _phase(phases, "look at all rows"):
         seen = look(model, blocks, rankings_for(model, sample.X[:REFERENCE], leverage))
     same = _same_rows(model, seen)
-    with watch.phase("certificate"):
+    with _phase(phases, "certificate"):
         certificate, words = _certified(model, blocks, same)
-    with watch.phase("calibration"):
+    with _phase(phases, "calibration"):
         quality = quality_of(model, sample, seen, leverage if same else None)
-    with watch.phase("other widths"):
+    with _phase(phases, "other widths"):
         tried, reason = _widths(model, sample, quality, widths, exact, seed)
-    path, no_path = _path(model)
+    path = None
+    with suppress(InvalidInput):  # the learner tried no other penalty than its own
+        path = PathDisplay.from_estimator(model)
     spectrum = _spectrum(model, eigen, sample, seen.n_rows)
+    no_path = "" if path else "The learner tried no other penalty than its own."
     without = {"widths": reason, "path": no_path}
     return ModelReport(
         fit=fit_facts(model, blocks.n_columns, blocks.feature_names),
@@ -406,7 +404,7 @@ def report_model(
         widths=tried,
         without={name: text for name, text in without.items() if text},
         sample_rows=len(sample.index),
-        phases=tuple(watch.phases),
+        phases=tuple(phases),
         seed=seed,
         source=source,
         command=command,
@@ -447,8 +445,10 @@ def _same_rows(model: Any, seen: Seen) -> bool | None:
     if seen.sums is not None:
         t = len(fitted.target_mean)
         mean, power = seen.sums.target_mean[t:], seen.sums.power[t:]
-    elif seen.confusion is not None:
-        mean, power = _of_indicators(seen.confusion.sum(axis=1))
+    elif seen.confusion is not None:  # mean and power of −1 and +1
+        weights = seen.confusion.sum(axis=1)
+        share = weights[weights.size == 2 :] / weights.sum()
+        mean, power = 2 * share - 1, weights.sum() * (1 - (2 * share - 1) ** 2)
     else:
         return None
     if seen.n_rows != fitted.rows or len(mean) != len(fitted.target_mean):
@@ -458,31 +458,18 @@ def _same_rows(model: Any, seen: Seen) -> bool | None:
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
-def _of_indicators(weights: Float[Array, " K"]) -> tuple[Array, Array]:
-    """Return mean and power of −1 and +1 of classes of these weights."""
-    total = weights.sum()
-    share = (weights / total)[1:] if len(weights) == 2 else weights / total
-    mean = 2 * share - 1
-    return mean, total * (1 - mean**2)
-
-
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _eigen(model: Any) -> Eigen | None:
-    """Return G decomposed, of learners that keep it."""
+def _decomposed(model: Any) -> tuple[Eigen | None, RowLeverage | None]:
+    """Return G decomposed and the leverage of rows, of learners that keep G."""
     moments = moments_of(model)
     if moments is None:
-        return None
-    centred = isinstance(model, KernelPCA) or model.fit_intercept
-    return decompose(moments if centred else moments.about_zero(), centred)
-
-
-def _leverage(model: Any, eigen: Eigen | None) -> RowLeverage | None:
-    moments = moments_of(model)
-    if eigen is None or moments is None or isinstance(model, KernelPCA):
-        return None
-    return RowLeverage.of(model, moments, eigen)
+        return None, None
+    components = isinstance(model, KernelPCA)
+    centred = components or model.fit_intercept
+    eigen = decompose(moments if centred else moments.about_zero(), centred)
+    return eigen, None if components else RowLeverage.of(model, moments, eigen)
 
 
 def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certificate | None, str]:
@@ -493,13 +480,6 @@ def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certifica
     except InvalidInput as error:
         return None, f"None: {error}"
     return found, str(found)
-
-
-def _path(model: Any) -> tuple[PathDisplay | None, str]:
-    try:
-        return PathDisplay.from_estimator(model), ""
-    except InvalidInput:
-        return None, "The learner tried no other penalty than its own."
 
 
 def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> SpectrumDisplay | None:
@@ -535,18 +515,12 @@ def _widths(
     return found, ""
 
 
-class _Watch:
-    """Seconds and memory by phase."""
-
-    def __init__(self) -> None:
-        self.phases: list[Phase] = []
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure what happens within."""
-        began = time.perf_counter()
-        yield
-        self.phases.append(Phase(name, time.perf_counter() - began, _peak_bytes()))
+@contextmanager
+def _phase(phases: list[Phase], name: str) -> Iterator[None]:
+    """Measure what happens within."""
+    began = time.perf_counter()
+    yield
+    phases.append(Phase(name, time.perf_counter() - began, _peak_bytes()))
 
 
 def _peak_bytes() -> int | None:

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.shapes import Array
-from bochner.models.displays import (
+from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.prediction_displays import (
     CALIBRATIONS,
     CalibrationDisplay,
-    PathDisplay,
     ResidualDisplay,
-    SpectrumDisplay,
+    WidthDisplay,
 )
-from bochner.models.width_display import WidthDisplay
-from bochner.report.quality import RowList
 from bochner.report.render import number, page, picture, require, rounded, seconds
 
 #: What the learner does.
@@ -266,11 +264,11 @@ def _confusion(found: Array, labels: tuple[str, ...], left_out: bool) -> dict[st
     return {"head": head, "rows": rows, "caption": caption}
 
 
-def _list(r: Any, one: RowList) -> dict[str, Any]:
+def _list(r: Any, one: Any) -> dict[str, Any]:
     """Return the rows to look at as a table, observed and predicted where they are known."""
     first, names = one.rows[0], r.fit.columns or [f"x{i + 1}" for i in range(len(one.rows[0].x))]
 
-    def told(value: Any, coded: bool = False) -> str:
+    def written(value: Any, coded: bool = False) -> str:
         if r.fit.kind == "classification":
             return r.fit.classes[int(value)] if coded else str(value)
         return ", ".join(number(float(v), 4) for v in np.atleast_1d(value))
@@ -280,8 +278,8 @@ def _list(r: Any, one: RowList) -> dict[str, Any]:
         [
             f"{row.number:,}",
             number(row.value, 3),
-            *([told(row.observed, coded=True)] if y else []),
-            *([told(row.predicted)] if f else []),
+            *([written(row.observed, coded=True)] if y else []),
+            *([written(row.predicted)] if f else []),
             *(number(float(v), 4) for v in row.x[:COLUMNS]),
         ]
         for row in one.rows

@@ -17,8 +17,14 @@ from bochner.data.sample import Sample
 from bochner.data.sources import Block
 from bochner.models import GaussianProcessRegressor, KernelPCA, _engine
 from bochner.models._inputs import class_blocks, indicators
-from bochner.models.displays import CalibrationDisplay, ResidualDisplay, scores_of
-from bochner.models.width_display import RIDGE, has_features
+from bochner.models.displays import scores_of
+from bochner.models.prediction_displays import (
+    RIDGE,
+    CalibrationDisplay,
+    ResidualDisplay,
+    has_features,
+    scores_of,
+)
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments
@@ -157,7 +163,8 @@ class _Pass:
 
     def __init__(self, model: Any, rankings: Sequence[Ranking]) -> None:
         self.model, self.rankings, self.kind = model, rankings, kind_of(model)
-        self.n_rows, self.sums, self.print = 0, Accumulator(), _Fingerprint()
+        self.n_rows, self.sums = 0, Accumulator()
+        self.hashes = {name: hashlib.sha256() for name in ("X", "places", "lengths", "y", "w")}
         self.counts: dict[str, int] = {}
         self.leaders: list[list[Row]] = [[] for _ in rankings]
         K = len(model.classes_) if self.kind == "classification" else 0
@@ -167,7 +174,7 @@ class _Pass:
         """Take in the rows of a block."""
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
         y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-        self.print.add(X, y, w)
+        _hash(self.hashes, X, y, w)
         self.n_rows += X.shape[0]
         f = predictions(self.model, X)
         self._count(f)
@@ -201,7 +208,7 @@ class _Pass:
             self.confusion if self.confusion.sum() > 0 else None,
             dict(sorted(self.counts.items(), key=lambda pair: -pair[1])),
             tuple(replace(ranking.empty, rows=tuple(rows)) for ranking, rows in lists if rows),
-            self.print.digest(),
+            hashlib.sha256(b"".join(one.digest() for one in self.hashes.values())).hexdigest(),
         )
 
 
@@ -219,25 +226,15 @@ def _keep(
     del held[LISTED:]
 
 
-class _Fingerprint:
-    """SHA-256 of rows in their order, the same for any block size."""
-
-    def __init__(self) -> None:
-        self.parts = {name: hashlib.sha256() for name in ("X", "places", "lengths", "y", "w")}
-
-    def add(self, X: Any, y: Array | None, w: Array | None) -> None:
-        """Take in rows."""
-        arrays = {"y": y, "w": w}
-        if is_sparse(X):
-            X = X.tocsr()
-            arrays |= {"places": X.indices, "lengths": np.diff(X.indptr), "X": X.data}
-        for name, array in ({"X": X} | arrays).items():
-            if array is not None:
-                self.parts[name].update(np.ascontiguousarray(array, dtype="<f8").data)
-
-    def digest(self) -> str:
-        """Return 64 hexadecimal digits."""
-        return hashlib.sha256(b"".join(p.digest() for p in self.parts.values())).hexdigest()
+def _hash(parts: dict[str, Any], X: Any, y: Array | None, w: Array | None) -> None:
+    """Add the numbers of rows to SHA-256 sums: the same for any size of blocks."""
+    arrays = {"X": X, "y": y, "w": w}
+    if is_sparse(X):
+        X = X.tocsr()
+        arrays |= {"places": X.indices, "lengths": np.diff(X.indptr), "X": X.data}
+    for name, array in arrays.items():
+        if array is not None:
+            parts[name].update(np.ascontiguousarray(array, dtype="<f8").data)
 
 
 # --- What rows are listed by ---------------------------------------------------------------------

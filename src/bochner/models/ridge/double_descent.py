@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
 from bochner._core.random import Seed, seed_of
@@ -25,6 +25,8 @@ from bochner.selection.search import as_kernel, choose_lengthscale
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)
+
+TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,19 +185,18 @@ def double_descent(
     who, seed = "double_descent", seed_of(random_state)
     alphas = np.array([nonnegative(a, who, "alpha") for a in np.atleast_1d(alpha)])
     if not len(alphas) or (widths is not None and not len(widths)):
-        name = (
-            "widths must name at least one D"
-            if len(alphas)
-            else "alpha must name at least one penalty"
+        name = "widths must name one D" if len(alphas) else "alpha must name one penalty"
+        raise InvalidInput(f"{who}: {name} or more; got none.")
+    y, y_test, labels = _coded(y, y_test, one_of(task, who, "task", TASKS))
+    (X, Y), (X_test, Y_test) = _checked(X, y), _checked(X_test, y_test)
+    n, t = Y.shape
+    if len(X) < 2 or X_test.shape[1] != X.shape[1] or Y_test.shape[1] != t:
+        raise InvalidInput(
+            f"{who}: two training rows or more, and test rows of the same columns and targets, are "
+            f"required; got X {X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}."
         )
-        raise InvalidInput(f"{who}: {name}; got none.")
-    X, X_test = (
-        to_numpy(as_matrix(A, who, name)).astype(np.float64, copy=False)
-        for A, name in ((X, "X"), (X_test, "X_test"))
-    )
-    Y, Y_test, labels = _targets(y, y_test, task)
-    _check_shapes(X, Y, X_test, Y_test)
-    n = len(X)
+    if not labels:
+        Y, Y_test = Y - Y.mean(axis=0), Y_test - Y.mean(axis=0)
     asked = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
     D = np.unique([integer(width, who, "widths", 1) for width in asked])
     method: Method
@@ -220,6 +221,31 @@ def double_descent(
     )
 
 
+def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
+    """Return labels as zeros and ones, a column for each class, or numbers; and which they are."""
+    y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
+    kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
+    few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
+    if task == "regression" or (task == "auto" and not few):
+        return y, y_test, False
+    classes = np.unique(y)
+    unknown = np.setdiff1d(y_test, classes)
+    if len(classes) < 2 or len(unknown):
+        came = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
+        raise InvalidInput(
+            "double_descent: labels need two classes or more in y, and none in y_test that y has "
+            f"not; {came}."
+        )
+    return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
+
+
+def _checked(X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, "n t"]]:
+    """Return finite rows and as many targets, in float64."""
+    block = next(iter(Blocks.from_arrays(X, y, block_rows=max(1, len(y)))))
+    X, y = (to_numpy(a).astype(np.float64, copy=False) for a in (block.X, block.y))
+    return X, y.reshape(len(y), -1)
+
+
 def _errors(
     Z: Float[Array, "n D"],
     Y: Float[Array, "n t"],
@@ -240,45 +266,3 @@ def _errors(
         wrong = [np.mean(f.argmax(axis=1) != T.argmax(axis=1)) for f, T in pairs]
         rows.append([*squared, np.linalg.norm(coef), *wrong])
     return np.array(rows)
-
-
-def _targets(y: Array, y_test: Array, task: str) -> tuple[Array, Array, bool]:
-    """Return targets as columns of numbers, and whether they stand for labels."""
-    one_of(task, "double_descent", "task", ("auto", "regression", "classification"))
-    y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
-    kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
-    few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
-    if task == "classification" or (task == "auto" and few):
-        classes = np.unique(y)
-        unknown = np.setdiff1d(y_test, classes)
-        if len(classes) < 2 or len(unknown):
-            came = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
-            raise InvalidInput(
-                "double_descent: labels need two classes or more in y, and none in y_test that y "
-                f"has not; {came}."
-            )
-        return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
-    try:
-        Y, Y_test = (a.astype(np.float64).reshape(len(a), -1) for a in (y, y_test))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            "double_descent: the target of a regression must be numbers; got "
-            f"{y.dtype} and {y_test.dtype}. For labels pass task='classification'."
-        ) from error
-    if not (np.isfinite(Y).all() and np.isfinite(Y_test).all()):
-        raise InvalidInput("double_descent: y must be finite; got NaN or infinity. Drop such rows.")
-    return Y - Y.mean(axis=0), Y_test - Y.mean(axis=0), False
-
-
-def _check_shapes(X: Array, Y: Array, X_test: Array, Y_test: Array) -> None:
-    if X.shape[1] != X_test.shape[1] or Y.shape[1] != Y_test.shape[1]:
-        raise InvalidInput(
-            "double_descent: training and test rows must have the same columns and targets; got "
-            f"{X.shape[1]} and {X_test.shape[1]} columns, {Y.shape[1]} and {Y_test.shape[1]} "
-            "targets."
-        )
-    if len(X) != len(Y) or len(X_test) != len(Y_test) or min(len(X) - 1, len(X_test)) < 1:
-        raise InvalidInput(
-            "double_descent: two training rows, one test row and a target for each are required; "
-            f"got {len(X)} and {len(Y)}, for testing {len(X_test)} and {len(Y_test)}."
-        )
