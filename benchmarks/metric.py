@@ -15,7 +15,7 @@ import bochner as bo
 from benchmarks.development import NAMES, development, scored
 from benchmarks.harness import Options, Row, compared, each, interleaved
 from bochner.data.blocks import Blocks
-from bochner.models._engine import presample
+from bochner.models._fitting import sampled
 from bochner.selection.metric import learn_metric
 
 __all__ = ["compare", "run"]
@@ -58,7 +58,7 @@ class Learned:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> bo.KernelRidge:
         """Learn the metric, then fit once."""
-        sample = presample(Blocks.from_arrays(X, y), self._seed)
+        sample = sampled(Blocks.from_arrays(X, y), self._seed)
         kernel = learn_metric("auto", sample, self._width, self._seed).kernel
         return bo.KernelRidge(kernel, n_features=self._width, random_state=self._seed).fit(X, y)
 

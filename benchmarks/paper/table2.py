@@ -19,7 +19,7 @@ from benchmarks.paper.ridge import fit_and_predict, two_fold_error
 from bochner.data.blocks import Blocks
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian
-from bochner.models._engine import prepare, presample
+from bochner.models._fitting import sampled
 
 __all__ = ["run"]
 
@@ -85,7 +85,7 @@ def _case(data: Split, method: Method | str, scale: float, width: int) -> Callab
 
 def _chosen(scale: float, width: int, data: Split, seed: int) -> bo.FeatureMap:
     n, d = data.X.shape
-    sample = presample(Blocks.from_arrays(data.X, data.y), seed)
+    sample = sampled(Blocks.from_arrays(data.X, data.y), seed)
     return prepare(Gaussian(scale), Auto(), width, d, sample, seed, n_rows=n).map
 
 

@@ -24,7 +24,7 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.models import _engine
+from bochner.models._fitting import sampled
 from bochner.models.tune import tune
 from bochner.selection.descent import (
     LOWEST,
@@ -67,7 +67,7 @@ def problem(seed, n=60, D=8, t=2):
 
 
 def sample_of(X, y, w=None, seed=0):
-    return _engine.presample(Blocks.from_arrays(X, y, w), seed)
+    return sampled(Blocks.from_arrays(X, y, w), seed)
 
 
 # --- criteria ------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ import bochner as bo
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
-from bochner.models import _engine
+from bochner.models._fitting import sampled
 from bochner.selection.descent import Rescaled
 from bochner.selection.metric import average_outer_product, learn_metric
 from bochner.solvers.ridge.criteria import coefficients
 
 
 def sample_of(X, y, w=None, seed=0):
-    return _engine.presample(Blocks.from_arrays(X, y, w), seed)
+    return sampled(Blocks.from_arrays(X, y, w), seed)
 
 
 def fitted(t=2, n=50, d=4):

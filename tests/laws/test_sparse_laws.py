@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import bochner as bo
 from bochner.data.blocks import Blocks
-from bochner.models import _engine
+from bochner.models._fitting import sampled
 from bochner.selection.rows import TuningRows, column_means, column_spread
 
 RNG = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_means_and_deviations_of_sparse_columns_are_those_of_dense_ones(offset):
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_median_distance_of_sparse_rows_minds_the_lengthscales(order):
     logs = np.log(np.array([1.0, 300.0, 0.002, 4.0, 20.0]))
-    sample = _engine.presample(Blocks.from_arrays(X, Y), 0)
+    sample = sampled(Blocks.from_arrays(X, Y), 0)
     ones = np.ones(5)
     dense = TuningRows.of(sample.X, sample.y, sample.w, ones).log_median(0, logs, order)
     sparse = TuningRows.of(scipy.sparse.csr_array(sample.X), sample.y, sample.w, ones)

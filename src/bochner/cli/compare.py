@@ -21,7 +21,7 @@ from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
-from bochner.models import _engine
+from bochner.models._fitting import sampled
 from bochner.models.ridge.double_descent import double_descent
 from bochner.planner.plans import plan
 from bochner.report import run_demo as write_page
@@ -53,7 +53,7 @@ def run_compare(
         refuse_overwriting(plot, paths)
     blocks = Blocks.from_files(paths, target=target or None, dtypes=types, **table)
     with terminal.reading("read", blocks) as watched:
-        sample = _engine.presample(watched, seed)
+        sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
         chosen = kernel_of(kernel, lengthscale)
         if not isinstance(chosen, Kernel):

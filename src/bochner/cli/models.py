@@ -20,7 +20,6 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.kernels import Kernel
 from bochner.models import GaussianProcessRegressor, KernelFeatures, KernelRegressor
-from bochner.models._judged import certificate_of
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.persist import load
 from bochner.report.quality import kind_of
@@ -203,7 +202,7 @@ def certified(model: Any, blocks: Blocks, other: bool = False) -> tuple[dict[str
     rows) is still a model.
     """
     try:
-        certificate = certificate_of(model, blocks, other=other)
+        certificate = model._certificate_on(blocks, other)
     except InvalidInput as error:
         return None, f"none: {error}"
     return {f.name: getattr(certificate, f.name) for f in fields(certificate)}, str(certificate)

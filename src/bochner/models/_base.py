@@ -34,15 +34,24 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.shapes import Array, Float
+from bochner.certificates import Certificate, certify
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Schema, listed, repeated
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import FeatureMap
 from bochner.features.auto import Choice
 from bochner.kernels import Kernel
-from bochner.models._fitting import Chosen, FeatureSpec
+from bochner.models._fitting import (
+    SEARCHED,
+    WITHOUT_TARGET,
+    Chosen,
+    FeatureSpec,
+    count_rows,
+    sampled,
+)
 from bochner.selection.metric import LearnedMetric
 from bochner.selection.search import NAMED, accepts_sparse, as_kernel
+from bochner.sums.moments import Moments
 
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000
@@ -167,6 +176,46 @@ class KernelEstimator(BaseEstimator):
         if metric is None:
             raise AttributeError('metric_: only a fit with metric="learned" has one.')
         return metric
+
+    # --- certificate -----------------------------------------------------------------------------
+
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:  # noqa: ARG002
+        """Return how far the features are from the kernel on rows: those of the fit, or others.
+
+        ε is measured at :meth:`_ridge_penalty`: what it means for the risk is proved for ridge
+        regression, and a guide for other losses.
+        """
+        chosen = self._chosen
+        rows, n = sampled(blocks, chosen.seed), count_rows(blocks)
+        return certify(
+            chosen.rounded,
+            rows.X,
+            alpha=self._ridge_penalty(rows.X, n),
+            kernel=chosen.kernel,
+            n_rows=n,
+            random_state=chosen.seed,
+        )
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:
+        """Return alpha of the ridge regression that weighs n rows and coefficients as this does.
+
+        Where there is no penalty, a thousandth of k(x, x) per row.
+        """
+        return WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X[:SEARCHED])))
+
+    def _least_penalty(self, X: Any, n: int) -> float:
+        """Return the same, the least of all targets; 0 where neither a penalty nor rows tell."""
+        return 0.0 if X is None else self._ridge_penalty(X, n)
+
+    @property
+    def _path(self) -> Any:
+        """The penalties that were compared, None where there were none."""
+        return None
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        """Moments of the features of all rows, as the solution sees them; None if not kept."""
+        return None
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -307,17 +356,17 @@ class KernelEstimator(BaseEstimator):
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs), inputs
 
-    def _class_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
+    def _class_blocks(self, blocks: Blocks, first: bool = True) -> tuple[Blocks, Inputs]:
         """Return blocks whose y are codes of classes; one pass finds the classes of numbers.
 
         A target of text, read from files or a table, has its classes from the schema.
         """
-        who, inputs = type(self).__name__, self._inputs_of(blocks)
+        who, inputs = type(self).__name__, self._inputs_of(blocks, first)
         text = () if blocks.schema is None else blocks.schema.classes
         found = np.array(text) if text else _labels_of(who, blocks)
         if len(text) > FEW_CLASSES:
             _refuse_quantity(who, found, sum(len(block.y) for block in blocks))
-        known = _classes(who, found)
+        known = _classes(who, found) if first else inputs.classes
         inputs = replace(inputs, classes=known)
         if text and np.array_equal(found, known):
             return self._weighted(blocks, inputs), inputs

@@ -15,9 +15,8 @@ from bochner._core.blas import eigvalsh
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for
 from bochner.errors import InvalidInput
-from bochner.models import _engine
-from bochner.models._inputs import predict_blocks_of
-from bochner.models._judged import ridge_penalty
+from bochner.models._base import KernelEstimator
+from bochner.models._fitting import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments
@@ -54,7 +53,7 @@ class PathDisplay:
     effective_dimension: Float[Array, " p"] | None = None
 
     @staticmethod
-    def from_estimator(model: Any) -> "PathDisplay":
+    def from_estimator(model: KernelEstimator) -> "PathDisplay":
         """Return the path of a fitted learner that chose its penalty.
 
         Raises
@@ -63,9 +62,9 @@ class PathDisplay:
             The learner tried no other penalty than its own.
         """
         check_is_fitted(model)
-        path = getattr(getattr(model, "solution_", None), "path", getattr(model, "path_", None))
+        path = model._path
         if isinstance(path, Path):
-            return _ridge_path(path, model.solution_)
+            return _ridge_path(path, model._fitted.solution)
         if isinstance(path, HeldOutPath):
             order = np.argsort(path.alphas)
             errors = {"held-out rows": path.errors[order]}
@@ -154,7 +153,7 @@ class SpectrumDisplay:
         return float((kept / (kept + self.alpha)).sum())
 
     @staticmethod
-    def from_estimator(model: Any, X: Array | None = None) -> "SpectrumDisplay":
+    def from_estimator(model: KernelEstimator, X: Array | None = None) -> "SpectrumDisplay":
         """Return the spectrum of a fitted learner's features: O(D³).
 
         Parameters
@@ -170,13 +169,13 @@ class SpectrumDisplay:
             There are no moments, and no rows.
         """
         check_is_fitted(model)
-        moments = getattr(model, "moments_", None)
-        if not isinstance(moments, Moments):
+        moments = model._kept_moments
+        if moments is None:
             moments = _moments(model, X)
-        if not getattr(model, "fit_intercept", True):
-            moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
-        return SpectrumDisplay(values, penalty_of(model, X, moments.rows), moments.rows)
+        rows = None if X is None else next(iter(model._rows_to_predict(X))).X
+        alpha = model._least_penalty(rows, moments.rows)
+        return SpectrumDisplay(values, alpha, moments.rows)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the eigenvalues above rounding, and the penalty; return the axes."""
@@ -192,40 +191,12 @@ class SpectrumDisplay:
         return ax
 
 
-def _moments(model: Any, X: Any) -> Moments:
-    if X is None or not hasattr(model, "map_"):
+def _moments(model: KernelEstimator, X: Any) -> Moments:
+    """Return the moments of the features of rows, without targets, as the solution sees them."""
+    if X is None:
         raise InvalidInput(
-            f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows"
-            + (". Pass rows: from_estimator(model, X)." if X is None else ", and has no features.")
+            f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass rows: "
+            "from_estimator(model, X)."
         )
-    blocks: Any = _Untargeted(predict_blocks_of(model, X))
-    return _engine.sweep(model.map_, blocks, model.feature_dtype_, "float64")
-
-
-@dataclass(frozen=True, eq=False)
-class _Untargeted:
-    """Blocks with a target of nothing: moments of the features alone."""
-
-    blocks: Any
-
-    @property
-    def n_rows(self) -> int | None:
-        return self.blocks.n_rows
-
-    def with_rows(self, block_rows: int) -> "_Untargeted":
-        return _Untargeted(self.blocks.with_rows(block_rows))
-
-    def __iter__(self) -> Any:
-        for block in self.blocks:
-            yield block._replace(y=np.zeros((block.X.shape[0], 1)))
-
-
-def penalty_of(model: Any, X: Any, n: int) -> float:
-    """Return alpha of the ridge regression that n rows of this learner amount to."""
-    evidence = getattr(model, "evidence_", None)
-    if evidence is not None:
-        return float(np.min(evidence.alpha))
-    if hasattr(model, "alpha_") and not hasattr(model, "C"):
-        return float(np.min(model.alpha_))
-    rows = None if X is None else next(iter(predict_blocks_of(model, X))).X
-    return 0.0 if rows is None else ridge_penalty(model, rows, n)
+    moments = moments_of(model._chosen, model._rows_to_predict(X), "float64")
+    return moments if model.get_params().get("fit_intercept", True) else moments.about_zero()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer, one_of
@@ -22,7 +22,7 @@ from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.rules import draw_map
-from bochner.models._inputs import predict_blocks_of
+from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.classifier import KernelRidgeClassifier
@@ -38,21 +38,21 @@ SGD = (KernelSGDClassifier, KernelSGDRegressor)
 RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
 
 
-def has_features(model: Any) -> bool:
+def has_features(model: KernelEstimator) -> bool:
     """Whether a fitted learner works with a feature map, and not with the kernel itself."""
     if isinstance(model, SGD):
         return model.strategy_ not in DUAL
     return not isinstance(model.choice_.method, ExactKernel)
 
 
-def choice_of(model: Any) -> Choice | None:
+def choice_of(model: KernelEstimator) -> Choice | None:
     """Return how the method of a fitted learner was chosen; None where no features were drawn."""
     if isinstance(model, SGD) and model.strategy_ in (*DUAL, *EXACT):
         return None
     return model.choice_
 
 
-def method_of(model: Any) -> Method:
+def method_of(model: KernelEstimator) -> Method:
     """Return the method of a fitted learner: the one that was taken, or else the one asked for."""
     choice = choice_of(model)
     return model.method if choice is None else choice.method
@@ -107,7 +107,9 @@ class ResidualDisplay:
         return ResidualDisplay(f, y, name)
 
     @staticmethod
-    def from_estimator(model: Any, X: Array, y: Array, *, target: int = 0) -> "ResidualDisplay":
+    def from_estimator(
+        model: BaseEstimator, X: Array, y: Array, *, target: int = 0
+    ) -> "ResidualDisplay":
         """Return predictions for X beside y; of several targets, the one of this number."""
         predicted, y = to_numpy(model.predict(X)), np.asarray(y)
         if is_classifier(model) or not np.issubdtype(predicted.dtype, np.floating):
@@ -209,7 +211,9 @@ class CalibrationDisplay:
         return CalibrationDisplay.of_levels(levels, inside, "coverage")
 
     @staticmethod
-    def from_estimator(model: Any, X: Array, y: Array, *, n_bins: int = 10) -> "CalibrationDisplay":
+    def from_estimator(
+        model: BaseEstimator, X: Array, y: Array, *, n_bins: int = 10
+    ) -> "CalibrationDisplay":
         """Return the calibration that suits the learner, on rows that it has not seen.
 
         Classifiers with probabilities: of the second class of two, or of the label predicted.
@@ -240,22 +244,24 @@ class CalibrationDisplay:
         return ax
 
 
-def top_probability(model: Any, X: Array, y: Array) -> tuple[Array, Array]:
+def top_probability(model: BaseEstimator, X: Array, y: Array) -> tuple[Array, Array]:
     """Return whether it happened, and its predicted probability; see ``from_estimator``."""
-    if not hasattr(model, "predict_proba"):
+    try:
+        predict_proba = model.predict_proba
+    except AttributeError as error:
         raise InvalidInput(
             f"CalibrationDisplay: the classifier must give probabilities; this "
             f"{type(model).__name__} has no predict_proba. LogisticRegression, or "
             "SVC(probability=True), has."
-        )
-    p, y = to_numpy(model.predict_proba(X)), np.asarray(y)
+        ) from error
+    p, y = to_numpy(predict_proba(X)), np.asarray(y)
     if p.shape[1] == 2:
         return y == model.classes_[1], p[:, 1]
     top = p.argmax(axis=1)
     return y == model.classes_[top], p[np.arange(len(p)), top]
 
 
-def scores_of(model: Any, X: Array, y: Array) -> Float[Array, "m t"]:
+def scores_of(model: BaseEstimator, X: Array, y: Array) -> Float[Array, "m t"]:
     """Return errors of a Gaussian process in standard deviations of a new y."""
     mean, deviation = (to_numpy(a) for a in model.predict(X, return_std=True))
     mean, deviation = (a.reshape(len(a), -1) for a in (mean, deviation))
@@ -312,7 +318,7 @@ class WidthDisplay:
 
     @staticmethod
     def from_estimator(
-        model: Any,
+        model: KernelEstimator,
         X: Any,
         y: Array | None = None,
         *,
@@ -398,9 +404,9 @@ class _Split(NamedTuple):
         return self.X[self.test_rows], None if self.y is None else self.y[self.test_rows]
 
 
-def _rows(model: Any, X: Any) -> Any:
+def _rows(model: KernelEstimator, X: Any) -> Any:
     """Return rows as the map reads them."""
-    return join([Piece(block.X) for block in predict_blocks_of(model, X)]).X
+    return join([Piece(block.X) for block in model._rows_to_predict(X)]).X
 
 
 def _split(X: Any, y: Any, n_sample: int, seed: int) -> _Split:
@@ -415,14 +421,14 @@ def _split(X: Any, y: Any, n_sample: int, seed: int) -> _Split:
     return _Split(X, None if y is None else np.asarray(y), order[:half], order[half:], n)
 
 
-def _widths(model: Any, widths: Any) -> list[int]:
+def _widths(model: KernelEstimator, widths: Any) -> list[int]:
     D = model.map_.n_features
     if widths is None:
         return sorted({max(min(D, LEAST), D >> i) for i in range(HALVINGS + 1)})
     return sorted({integer(width, "WidthDisplay", "widths", 1) for width in widths})
 
 
-def _penalties(model: Any, n: int, m: int) -> dict[str, float]:
+def _penalties(model: KernelEstimator, n: int, m: int) -> dict[str, float]:
     """Return penalties that weigh m rows as those given weigh n."""
     asked = model.get_params(deep=False)
     given: dict[str, float] = {}
@@ -439,7 +445,7 @@ def _penalties(model: Any, n: int, m: int) -> dict[str, float]:
 class _Study:
     """What all widths share."""
 
-    model: Any
+    model: KernelEstimator
     penalties: dict[str, float]
     rows: _Split
     seed: int

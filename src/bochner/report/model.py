@@ -32,9 +32,7 @@ from bochner.models import (
     KernelRegressor,
     OneClassSVM,
 )
-from bochner.models._inputs import class_blocks_of, fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._judged import certificate_of
-from bochner.models.displays import PathDisplay, SpectrumDisplay, penalty_of
+from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.prediction_displays import (
     RIDGE,
     SGD,
@@ -421,14 +419,14 @@ def _blocks(model: Any, X: Any, y: Any, w: Any) -> Blocks:
         if isinstance(X, Blocks):
             return X if next(iter(X)).y is None else coded(model, X)
         if y is None:
-            return predict_blocks_of(model, X)
-        return class_blocks_of(unweighted(model), X, y, w, reset=False)
+            return model._rows_to_predict(X)
+        return unweighted(model)._class_blocks_of(X, y, w, first=False)[0]
     if isinstance(X, Blocks):
-        note_columns(model, X, reset=False)
+        model._inputs_of(X, first=False)
         return X
     if y is None and w is None:
-        return predict_blocks_of(model, X)
-    return fit_blocks_of(model, X, y, w, reset=False)
+        return model._rows_to_predict(X)
+    return model._blocks_of(X, y, w, first=False)[0]
 
 
 def _dense(sample: Sample) -> Sample:
@@ -476,7 +474,7 @@ def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certifica
     if not has_features(model):
         return None, "None: the fit has the kernel itself, and nothing to certify."
     try:
-        found = certificate_of(model, blocks, other=same is False)
+        found = model._certificate_on(blocks, other=same is False)
     except InvalidInput as error:
         return None, f"None: {error}"
     return found, str(found)
@@ -489,11 +487,11 @@ def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> Spectr
     rows = Blocks.from_arrays(sample.X)
     if eigen is not None:
         fitted = int(model.moments_.rows)
-        alpha = penalty_of(model, rows, fitted)
+        alpha = _least(model, rows, fitted)
         return SpectrumDisplay(eigen.values[::-1], alpha, fitted)
     found = SpectrumDisplay.from_estimator(model, rows)
     values = found.eigenvalues * n / len(sample.index)
-    return replace(found, eigenvalues=values, alpha=penalty_of(model, rows, n), n_rows=n)
+    return replace(found, eigenvalues=values, alpha=_least(model, rows, n), n_rows=n)
 
 
 def _widths(
@@ -531,3 +529,10 @@ def _peak_bytes() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)
+
+
+def _least(model: Any, rows: Any, n: int) -> float:
+    """Return alpha of the ridge regression that n rows of this learner amount to."""
+    return model._least_penalty(
+        None if rows is None else next(iter(model._rows_to_predict(rows))).X, n
+    )

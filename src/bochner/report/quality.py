@@ -15,9 +15,9 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
 from bochner.data.sources import Block
-from bochner.models import GaussianProcessRegressor, KernelPCA, _engine
-from bochner.models._inputs import class_blocks, indicators
-from bochner.models.displays import scores_of
+from bochner.features.nystrom.nystrom import Rounded
+from bochner.models import GaussianProcessRegressor, KernelPCA
+from bochner.models._fitting import indicators
 from bochner.models.prediction_displays import (
     RIDGE,
     CalibrationDisplay,
@@ -62,7 +62,7 @@ def coded(model: Any, blocks: Blocks) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) != "classification":
         return blocks
-    return class_blocks(unweighted(model), blocks, reset=False)
+    return unweighted(model)._class_blocks(blocks, first=False)[0]
 
 
 def unweighted(model: Any) -> Any:
@@ -76,7 +76,7 @@ def features(model: Any, X: Array) -> Float[Array, "b D"]:
     """Return φ(X) as the model rounds it, in float64; no columns where there is no map."""
     if not has_features(model):
         return np.zeros((X.shape[0], 0))
-    return to_numpy(_engine.as_features(model.map_, X, model.feature_dtype_)).astype(np.float64)
+    return to_numpy(Rounded(model.kernel_, model.map_, model.feature_dtype_)(X)).astype(np.float64)
 
 
 def predictions(model: Any, X: Array) -> Array | None:

@@ -120,6 +120,9 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
         """Labels, sorted, (K,)."""
         return self._inputs.classes
 
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return 1 / (2 * self.C_)
+
     @property
     def C_(self) -> float:
         """The weight of the losses that was used."""

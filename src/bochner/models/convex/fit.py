@@ -127,6 +127,10 @@ class ConvexEstimator(KernelEstimator):
         return self._fitted.path
 
     @property
+    def _path(self) -> Any:
+        return self.path_
+
+    @property
     def n_iter_(self) -> int:
         """Steps taken."""
         return self._fitted.n_iter

@@ -207,6 +207,9 @@ class SVR(ConvexRegressor):
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         return fit_svr(spec, epsilon, blocks, inputs)
 
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return 1 / (2 * float(np.min(self.C_)))
+
     @property
     def C_(self) -> Any:
         """The weight of the loss that was used."""
@@ -373,6 +376,12 @@ class KernelRegressor(ConvexRegressor):
     def loss_(self) -> Loss:
         """The loss as a value, with its numbers."""
         return self._fitted.loss
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.min(self.alpha_))
 
     @property
     def alpha_(self) -> Any:

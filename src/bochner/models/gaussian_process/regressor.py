@@ -401,6 +401,16 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         """σ²/a² of the fit: the penalty of the ridge regression with the same mean."""
         return self._by_target(self.evidence_.alpha)
 
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.min(self.alpha_))
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        return self._fitted.summed.seen
+
     @property
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""

@@ -20,7 +20,7 @@ from bochner.features.draw import as_method
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels import ArcCosine, Kernel
-from bochner.models._engine import presample
+from bochner.models._fitting import sampled
 from bochner.selection.search import as_kernel, choose_lengthscale
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
@@ -209,7 +209,7 @@ def double_descent(
         method = Fourier(IID(), "phase") if fourier else as_method(features)
         kernel = as_kernel(kernel)
     if isinstance(kernel, str):
-        sample = presample(Blocks.from_arrays(X), seed)
+        sample = sampled(Blocks.from_arrays(X), seed)
         kernel = choose_lengthscale(kernel, sample, min(512, n), seed).kernel
     curves = []
     for width in D:

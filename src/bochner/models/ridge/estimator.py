@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from typing import Any, Self
 
+import numpy as np
+
 from bochner._core.shapes import Array, Float
 from bochner.certificates import Certificate
 from bochner.data.blocks import Blocks
@@ -165,6 +167,24 @@ class RidgeEstimator(KernelEstimator):
         The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
         """
         return self.certify_blocks(self._rows_to_predict(X))
+
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+        return self.certify_blocks(blocks) if other else self.certificate_
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.min(self.alpha_))
+
+    @property
+    def _path(self) -> Any:
+        return self.solution_.path
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        fit = self._fitted
+        return None if isinstance(fit, ExactFit) else fit.summed.seen
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
