@@ -179,22 +179,12 @@ def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("method", facts["method_reason"]),
         ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
     ]
-    ours = _ridge_lines(facts) if "alpha_by" in facts else _other_lines(facts)
-    return [*lines, *ours]
-
-
-def _ridge_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
-    return [
-        ("alpha", f"{facts['alpha']:.4g}, {CRITERIA[facts['alpha_by']]}"),
-        ("outcome", facts["outcome_words"]),
-        ("error", f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"),
-    ]
-
-
-def _other_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    classes = facts["classes"]
-    named = [] if classes is None else [("classes", ", ".join(map(str, classes)))]
-    passes = [] if facts["passes"] is None else [("passes", f"{facts['passes']}")]
-    penalty = [] if facts["penalty"] is None else [("penalty", facts["penalty"])]
-    return [*named, *penalty, *passes, ("outcome", facts["outcome_words"])]
+    if "alpha_by" in facts:
+        judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
+        words = f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"
+        alpha = f"{facts['alpha']:.4g}, {CRITERIA[facts['alpha_by']]}"
+        return [*lines, ("alpha", alpha), ("outcome", facts["outcome_words"]), ("error", words)]
+    classes = facts["classes"] and ", ".join(map(str, facts["classes"]))
+    found = {"classes": classes, "penalty": facts["penalty"], "passes": facts["passes"]}
+    lines += [(name, str(value)) for name, value in found.items() if value is not None]
+    return [*lines, ("outcome", facts["outcome_words"])]

@@ -478,7 +478,11 @@ class _Study:
     def fitted(self, method: Method, width: int) -> Any:
         """Return the learner fitted to the half to learn from."""
         one = clone(self.model)
-        given = {"kernel": self.model.kernel_, "method": method, "n_features": width}
+        given: dict[str, Any] = {
+            "kernel": self.model.kernel_,
+            "method": method,
+            "n_features": width,
+        }
         known = one.get_params(deep=False)
         given |= {"random_state": self.seed} | self.penalties
         one.set_params(**{name: value for name, value in given.items() if name in known})

@@ -101,14 +101,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowList:
-    """The rows of largest value, largest first.
-
-    Attributes
-    ----------
-    title, measure, words : str
-        What they are, what the value is, and what it means.
-    rows : tuple of Row
-    """
+    """The rows of largest value, largest first: what they are, and what the value means."""
 
     title: str
     measure: str
@@ -129,14 +122,12 @@ class Seen:
 
     Attributes
     ----------
-    n_rows : int
     sums : Moments or None
         Of residuals and targets side by side, of regressions.
     confusion : (K, K) or None
         Weight of rows by true class (down) and predicted class (across).
     counts : dict of str to int
         Rows by cluster, or inside and outside.
-    lists : tuple of RowList
     fingerprint : str
         SHA-256 of all numbers of the rows, in their order.
     """
@@ -424,7 +415,7 @@ class RowLeverage:
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Predicted beside observed.
+    """Predicted and observed: residuals of the first target, and targets of the sample.
 
     Attributes
     ----------
@@ -434,13 +425,8 @@ class Quality:
         on the sample, and added to the error of all.
     left_out : bool
         Whether pictures and calibration show leave-one-out predictions.
-    residuals : ResidualDisplay or None
-        Of the first target.
-    calibration : CalibrationDisplay or None
     confusion : (K, K) or None
         Of all rows, or of the sample with ``left_out``.
-    labels : array or None
-        Targets of the sample, as the learner takes them.
     """
 
     errors: dict[str, dict[str, float]]
