@@ -7,6 +7,9 @@ Two algorithms answer the same question at different cost, and leave the same re
   to its deviation: a named kernel, in about a second;
 * **descents** of log lengthscales, log smoothness and log penalty (:mod:`.descent`), whose results
   are then compared on rows held out (:mod:`.trials`): ``kernel="auto"``, and :func:`bochner.tune`.
+
+A named kernel is not found by descents, although these cost no more with one lengthscale: on four
+tables the errors of what they find were between 26 % below and 6 % above those of the walk.
 """
 
 from collections.abc import Callable, Iterator

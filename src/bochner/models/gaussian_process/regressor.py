@@ -90,7 +90,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         Law of f(x): posterior of the coefficients, and what the features leave out.
     calibration_ : Conformal or CrossConformal
         Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
-    search_ : LengthscaleSearch or Tuning
+    search_ : Tuning
         Lengthscales tried, and their errors, or minus their log evidence a row.
     moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
         As those of :class:`KernelRidge`.
