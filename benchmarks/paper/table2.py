@@ -19,7 +19,7 @@ from benchmarks.paper.ridge import fit_and_predict, two_fold_error
 from bochner.data.blocks import Blocks
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian
-from bochner.models._fitting import sampled
+from bochner.models._fitting import FeatureSpec, choose
 
 __all__ = ["run"]
 
@@ -84,9 +84,8 @@ def _case(data: Split, method: Method | str, scale: float, width: int) -> Callab
 
 
 def _chosen(scale: float, width: int, data: Split, seed: int) -> bo.FeatureMap:
-    n, d = data.X.shape
-    sample = sampled(Blocks.from_arrays(data.X, data.y), seed)
-    return prepare(Gaussian(scale), Auto(), width, d, sample, seed, n_rows=n).map
+    asked = FeatureSpec.of("table 2", Gaussian(scale), Auto(), width, "auto", seed)
+    return choose(asked, Blocks.from_arrays(data.X, data.y))[0].map
 
 
 def _draw(

@@ -15,8 +15,7 @@ from bochner.models.ridge.classifier import KernelRidgeClassifier
 from bochner.models.ridge.double_descent import DoubleDescent, double_descent
 from bochner.models.ridge.exact import ExactKernel
 from bochner.models.ridge.regressor import KernelRidge
-from bochner.models.sgd.classifier import KernelSGDClassifier
-from bochner.models.sgd.regressor import KernelSGDRegressor
+from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.strategies import SgdTask, StrategyCost, StrategyPlan
 from bochner.models.tune import tune
 from bochner.models.unsupervised.cca import KernelCCA

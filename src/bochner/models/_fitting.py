@@ -228,7 +228,7 @@ def choose(
     metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     found = _searched(spec, kernel, rows, share) if search is None else search(kernel, some(rows))
-    choice = _choice(spec, found.kernel, blocks.n_columns, rows, n_rows, share, by_targets)
+    choice = choice_of(spec, found.kernel, blocks.n_columns, rows, n_rows, share, by_targets)
     return Chosen(spec.seed, found, choice, metric), rows
 
 
@@ -249,7 +249,7 @@ def _searched(
     return choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
 
 
-def _choice(
+def choice_of(
     spec: FeatureSpec,
     kernel: Kernel,
     n_inputs: int,

@@ -28,9 +28,8 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.classifier import KernelRidgeClassifier
 from bochner.models.ridge.exact import ExactKernel
 from bochner.models.ridge.regressor import KernelRidge
-from bochner.models.sgd.classifier import KernelSGDClassifier
-from bochner.models.sgd.regressor import KernelSGDRegressor
-from bochner.models.sgd.strategies import DUAL, EXACT
+from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
+from bochner.models.sgd.steps import DUAL, EXACT
 from bochner.models.unsupervised.pca import KernelPCA
 
 SGD = (KernelSGDClassifier, KernelSGDRegressor)

@@ -33,7 +33,8 @@ from bochner.models.gaussian_process import (
 )
 from bochner.models.gaussian_process import fit as process
 from bochner.models.ridge import exact, fit, sums
-from bochner.models.sgd import strategies
+from bochner.models.sgd import fit as descent
+from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised.clustering import KernelCost
 from bochner.selection import metric, record
 from bochner.solvers import sgd
@@ -162,6 +163,11 @@ _FITTED: dict[str, type] = {
     "left-out-predictions": predictive.LeftOut,
     "predictive": predictive.Predictive,
     "sgd-walk": sgd.Walk,
+    "sgd-fit": descent.SgdFit,
+    "sgd-features": steps.FeatureStrategy,
+    "sgd-rows": steps.KernelStrategy,
+    "sgd-chosen": strategies.SgdChosen,
+    "sgd-spec": strategies.SgdSpec,
     "ridge-outcome": solution.Outcome,
     "ridge-path": solution.Path,
     "ridge-solution": solution.Solution,

@@ -25,6 +25,7 @@ from bochner.errors import BochnerError
 from bochner.features import FeatureMap
 from bochner.features.mercer import hermite
 from bochner.kernels import Kernel, Monomials
+from bochner.models.sgd.steps import KernelStrategy
 from bochner.persist.known import MAPS, SHAPED
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
@@ -198,6 +199,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Solution: ("coef", "intercept"),
     Optimum: ("coef", "intercept"),
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
+    KernelStrategy: ("support",),
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
 }
 
@@ -205,7 +207,6 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 FITTED = (
     "cluster_centers_",
     "eigenvectors_",
-    "support_vectors_",
     "x_mean_",
     "x_weights_",
     "y_mean_",

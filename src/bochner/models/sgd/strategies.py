@@ -1,36 +1,55 @@
-"""Six ways to run stochastic gradient descent on a kernel, and what each takes here.
+"""What is settled before the first step: parameters, kernel, and one of six strategies.
 
 The six are those of the lecture notes: features of the kernel itself, kernel values, or features
-that approximate it; each computed when a step needs them, or once and kept. Counts are exact; the
-seconds that one row of features, one kernel value and one step take are measured, for a moment, on
-this machine, and kept for the life of the process.
+that approximate it; each computed when a step needs them, or once and kept. What each takes is
+predicted: counts are exact; the seconds that one row of features, one kernel value and one step
+take are measured, for a moment, on this machine, and kept for the life of the process.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.checks import free_bytes
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.checks import finite, free_bytes, integer, nonnegative, one_of, positive
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.features.map import FeatureMap
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import FeatureMap
+from bochner.features.draw import exact_map
 from bochner.kernels import Kernel
+from bochner.models._base import Inputs, require_switch
+from bochner.models._fitting import FeatureSpec, choice_of, sampled, some
+from bochner.models.sgd.steps import (
+    DUAL,
+    EXACT,
+    STRATEGIES,
+    FeatureStrategy,
+    KernelStrategy,
+    Strategy,
+    block_rows,
+)
+from bochner.selection.record import Tuning
+from bochner.selection.search import choose_lengthscale
 from bochner.solvers.convex.class_losses import Hinge
 from bochner.solvers.sgd import Descent, Schedule, Walk
+from bochner.sums.executor import Executor
+from bochner.sums.moments import Precision
 
-STRATEGIES = (
-    "exact_on_the_fly",
-    "exact_cached",
-    "kernel_on_the_fly",
-    "gram_cached",
-    "approximate_on_the_fly",
-    "approximate_cached",
-)
-EXACT, DUAL = STRATEGIES[:2], STRATEGIES[2:4]
+#: Epochs that a plan reckons with where the loss decides.
+USUAL_EPOCHS = 20
+
+#: Rows that the mean of k(x, x) is taken over.
+SIZE_ROWS = 1024
+
+RATES = ("constant", "optimal", "invscaling", "adaptive")
 
 #: Strategies that approximate are taken where they are faster by more than this factor, and by
 #: more than these seconds.
@@ -47,6 +66,8 @@ SAMPLE_ROWS = 512
 
 #: A measurement is repeated up to this many seconds, and three times at most.
 MOMENT = 0.02
+
+# --- Plans ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,19 +153,15 @@ class StrategyPlan:
     def __str__(self) -> str:
         """Return the table, and below it why some cannot be run."""
         measured = any(not np.isnan(row.measured_seconds) for row in self.rows)
-        head = _HEAD if measured else _HEAD[:4]
-        best = self.best
+        head, best, task = _HEAD if measured else _HEAD[:4], self.best, self.task
         table = columns([head, *(_cells(row, best)[: len(head)] for row in self.rows)])
         refused = [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
-        return "\n".join([self._title(), table, *refused])
-
-    def _title(self) -> str:
-        task = self.task
-        return (
+        title = (
             f"{task.n_rows:,} rows of {task.n_columns:,} columns, {task.n_targets} outputs, "
             f"{task.epochs} epochs in batches of {task.batch_size}; memory beside the rows, "
             f"at most {_size(self.memory)}"
         )
+        return "\n".join([title, table, *refused])
 
 
 def plan_strategies(
@@ -188,46 +205,35 @@ def plan_strategies(
 
     Kernels are needed with rows that were visited only, half of them in the first pass.
     """
-    sample = X[: min(SAMPLE_ROWS, X.shape[0])]
-    pairs = (
-        _features(task, exact, sample, EXACT),
-        _kernels(task, kernel, sample),
-        _features(task, phi, sample, STRATEGIES[4:]),
-    )
-    return StrategyPlan(task, free_bytes() // 2, tuple(row for pair in pairs for row in pair))
+    X, n = X[:SAMPLE_ROWS], task.n_rows
+    m, dtype = X.shape[0], str(X.dtype)
+    rows: list[StrategyCost] = []
+    for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
+        if isinstance(of, str):
+            rows += [StrategyCost(name, refused=of) for name in names]
+        elif of is None:
+            k = _once(("value", repr(kernel), m, dtype), lambda: kernel(X, X)) / m**2
+            rows += _pair(task, names, n, (task.epochs * n - n / 2) * n * k, n * n * k)
+        else:
+            key = ("row", type(of).__name__, repr(of.kernel), of.n_inputs, of.n_features, m, dtype)
+            row = _once(key, partial(of, X)) / m
+            drawn = 0 if names == EXACT else 8 * task.n_columns * of.n_features
+            rows += _pair(task, names, of.n_features, task.epochs * n * row, n * row, drawn)
+    return StrategyPlan(task, free_bytes() // 2, tuple(rows))
 
 
-def _features(
-    task: SgdTask, phi: FeatureMap | str, X: Array, names: tuple[str, ...]
+def _pair(
+    task: SgdTask, names: Sequence[str], width: int, fly: float, once: float, drawn: int = 0
 ) -> list[StrategyCost]:
-    if isinstance(phi, str):
-        return [StrategyCost(name, refused=phi) for name in names]
-    D, T = phi.n_features, task.n_rows * task.epochs
-    row, step = row_seconds(phi, X), step_seconds(D, task.n_targets, task.batch_size, False)
-    drawn = 0 if names == EXACT else 8 * task.n_columns * D
-    here = task.itemsize * D * min(task.n_rows, block_rows(D, task.batch_size))
-    coef, kept = 8 * D * task.n_targets, task.itemsize * task.n_rows * D
-    fly = StrategyCost(names[0], D, T * (row + step), coef + drawn + here)
-    cached = StrategyCost(names[1], D, task.n_rows * row + T * step, coef + drawn + here + kept)
-    return [fly, cached]
-
-
-def _kernels(task: SgdTask, kernel: Kernel, X: Array) -> list[StrategyCost]:
-    n, T = task.n_rows, task.n_rows * task.epochs
-    value, step = value_seconds(kernel, X), step_seconds(n, task.n_targets, task.batch_size, True)
-    here = task.itemsize * n * min(n, block_rows(n, task.batch_size))
-    coef = 8 * n * task.n_targets
-    fly = StrategyCost("kernel_on_the_fly", n, (T - n / 2) * n * value + T * step, coef + here)
-    cached = StrategyCost(
-        "gram_cached", n, n * n * value + T * step, coef + here + task.itemsize * n * n
-    )
-    return [fly, cached]
-
-
-def block_rows(width: int, batch_size: int) -> int:
-    """Return the rows whose numbers are at hand at a time: whole batches, of about 2 MB."""
-    batches = (1 << 18) // max(1, width * batch_size)
-    return batch_size * max(1, min(batches, 4096 // batch_size))
+    """Return what two strategies take: ``fly`` and ``once`` are the seconds beside the steps."""
+    n, t, batch_size = task.n_rows, task.n_targets, task.batch_size
+    steps = n * task.epochs * step_seconds(width, t, batch_size, names == DUAL)
+    at_hand = task.itemsize * width * min(n, block_rows(width, batch_size))
+    least, kept = 8 * width * t + drawn + at_hand, task.itemsize * n * width
+    return [
+        StrategyCost(names[0], width, fly + steps, least),
+        StrategyCost(names[1], width, once + steps, least + kept),
+    ]
 
 
 # --- What this machine takes ---------------------------------------------------------------------
@@ -235,21 +241,10 @@ def block_rows(width: int, batch_size: int) -> int:
 _KNOWN: dict[tuple[Any, ...], float] = {}
 
 
-def row_seconds(phi: FeatureMap, X: Float[Array, "m d"]) -> float:
-    """Return the seconds of one row of features, measured once in a process."""
-    key = ("row", type(phi).__name__, repr(phi.kernel), phi.n_inputs, phi.n_features, str(X.dtype))
-    return _once(key, lambda: phi(X), X.shape[0])
-
-
-def value_seconds(kernel: Kernel, X: Float[Array, "m d"]) -> float:
-    """Return the seconds of one kernel value, measured once in a process."""
-    m = X.shape[0]
-    return _once(("value", repr(kernel), X.shape, str(X.dtype)), lambda: kernel(X, X), m * m)
-
-
-def _once(key: tuple[Any, ...], work: Callable[[], Any], count: int) -> float:
+def _once(key: tuple[Any, ...], work: Callable[[], Any]) -> float:
+    """Return the seconds of this work, measured once in a process."""
     if key not in _KNOWN:
-        _KNOWN[key] = least_seconds(work) / count
+        _KNOWN[key] = least_seconds(work)
     return _KNOWN[key]
 
 
@@ -299,15 +294,11 @@ _HEAD = ("strategy", "width", "seconds", "memory", "measured s", "measured memor
 def _cells(row: StrategyCost, best: str) -> tuple[str, ...]:
     if row.refused:
         return (row.name, *(["-"] * 5))
+    known = not np.isnan(row.measured_seconds)
+    seconds, size = row.measured_seconds, row.measured_bytes
+    measured = (f"{seconds:.3g}", _size(size)) if known else ("", "")
     mark = " *" if row.name == best else ""
-    return (
-        row.name + mark,
-        f"{row.width:,}",
-        f"{row.seconds:.3g}",
-        _size(row.bytes),
-        "" if np.isnan(row.measured_seconds) else f"{row.measured_seconds:.3g}",
-        "" if np.isnan(row.measured_bytes) else _size(row.measured_bytes),
-    )
+    return row.name + mark, f"{row.width:,}", f"{row.seconds:.3g}", _size(row.bytes), *measured
 
 
 def _size(count: float) -> str:
@@ -316,3 +307,235 @@ def _size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+# --- What is asked and chosen ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SgdSpec:
+    """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
+
+    features: FeatureSpec  # kernel, method, n_features, random_state
+    loss: str
+    strategy: str
+    alpha: float
+    fit_intercept: bool
+    batch_size: int
+    learning_rate: str
+    eta0: float | None  # None: "auto"
+    power_t: float
+    average: int
+    max_iter: int
+    tol: float | None
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    shuffle: bool
+    epsilon: float
+    quantile: float
+
+    @staticmethod
+    def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
+        """Check the parameters of an estimator of this class."""
+        asked = {"epsilon": 0.1, "quantile": 0.5} | asked
+        one_of(asked["loss"], who, "loss", losses)
+        one_of(asked["learning_rate"], who, "learning_rate", RATES)
+        one_of(asked["strategy"], who, "strategy", ("auto", *STRATEGIES))
+        for name in ("batch_size", "max_iter", "n_features", "n_iter_no_change"):
+            asked[name] = integer(asked[name], who, name, 1)
+        for name in ("alpha", "epsilon", "quantile"):
+            asked[name] = nonnegative(asked[name], who, name)
+        for name in ("early_stopping", "shuffle"):
+            asked[name] = bool(asked[name])
+        eta0, tol, share = asked["eta0"], asked["tol"], asked["validation_fraction"]
+        asked |= {
+            "eta0": None if eta0 == "auto" else positive(eta0, who, "eta0"),
+            "power_t": finite(asked["power_t"], who, "power_t"),
+            "tol": None if tol is None else nonnegative(tol, who, "tol"),
+            "validation_fraction": positive(share, who, "validation_fraction"),
+            "average": int(asked["average"]),
+            "fit_intercept": require_switch(who, asked["fit_intercept"]),
+        }
+        if asked["learning_rate"] == "optimal" and asked["alpha"] == 0:
+            raise InvalidInput(
+                f"{who}: learning_rate='optimal' requires alpha above zero, for its rates are "
+                "1/(alpha (t0 + t)); got 0. Take another schedule, or a penalty."
+            )
+        for name in ("validation_fraction", "quantile"):
+            if not 0 < asked[name] < 1:
+                raise InvalidInput(f"{who}: {name} must be between 0 and 1; got {asked[name]}.")
+        kernel, method, width = asked["kernel"], asked["method"], asked["n_features"]
+        asked["features"] = FeatureSpec.of(
+            who, kernel, method, width, "auto", asked["random_state"]
+        )
+        return SgdSpec(**{f.name: asked[f.name] for f in fields(SgdSpec)})
+
+    @property
+    def who(self) -> str:
+        return self.features.who
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether something must be chosen from rows before the first step."""
+        draws = self.strategy not in (*EXACT, *DUAL)
+        return isinstance(self.features.kernel, str) or (draws and self.features.needs_rows)
+
+    def schedule(self, size: float) -> Schedule:
+        """Return the learning rates for rows of this mean of k(x, x)."""
+        rates = self.alpha, self.eta0, self.power_t
+        return Schedule.of(self.learning_rate, self.loss, *rates, size)
+
+
+@dataclass(frozen=True, eq=False)
+class SgdChosen:
+    """What is settled before the first step."""
+
+    seed: int
+    search: Tuning  # the kernel, with numbers, and what it was compared with
+    size: float  # mean of k(x, x), which learning rates depend on
+    strategy: Strategy
+    plan: StrategyPlan | None = None  # what "auto" decided by
+    metric: ClassVar[None] = None
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.search.kernel
+
+    @property
+    def precision(self) -> Precision:
+        return self.strategy.precision
+
+    @property
+    def map(self) -> FeatureMap | None:
+        """φ, where steps are made on features."""
+        return self.strategy.map
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyMaker:
+    """Makes the strategies for one kernel and table of rows."""
+
+    spec: SgdSpec
+    search: Tuning
+    size: float
+    precision: Precision
+    n_inputs: int
+    sample: RowSample | None  # rows to choose by, where something is open
+
+    @staticmethod
+    def of(
+        spec: SgdSpec, blocks: Blocks, X: Array, w: Array | None, inputs: Inputs, where: Executor
+    ) -> "StrategyMaker":
+        """Choose the kernel's lengthscale where that is open; X are some or all rows."""
+        asked, sample = spec.features, None
+        if spec.needs_rows:
+            n_classes = 0 if inputs.classes is None else len(inputs.classes)
+            sample = sampled(blocks, asked.seed, n_classes, where)
+        search = _searched(spec, sample)
+        squares = to_numpy(search.kernel.diag(X[:SIZE_ROWS]))
+        size = float(np.average(squares, weights=None if w is None else w[:SIZE_ROWS]))
+        precision: Precision = "float32" if X.dtype == np.float32 else "float64"
+        return StrategyMaker(spec, search, size, precision, blocks.n_columns, sample)
+
+    def chosen(self, strategy: Strategy, plan: StrategyPlan | None = None) -> SgdChosen:
+        """Return all that is settled, with this strategy."""
+        return SgdChosen(self.spec.features.seed, self.search, self.size, strategy, plan)
+
+    # --- one strategy
+
+    def named(self, name: str) -> Strategy:
+        """Return the strategy of this name."""
+        if name in DUAL:
+            return KernelStrategy(self.search.kernel, self.precision, name == "gram_cached")
+        return self.features(name)
+
+    def features(self, name: str) -> FeatureStrategy:
+        """Return the strategy of this name, of steps on features."""
+        found = self._exact() if name in EXACT else self._approximate()
+        return replace(found, cached=name.endswith("_cached"))
+
+    def _exact(self) -> FeatureStrategy:
+        spec = self.spec
+        try:
+            phi = exact_map(self.search.kernel, self.n_inputs)
+        except UnsupportedKernel as refused:
+            if spec.strategy == "auto":
+                raise
+            raise UnsupportedKernel(
+                f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many "
+                f"features of its own: {refused} Take strategy='gram_cached' or "
+                "'kernel_on_the_fly' for the kernel itself, 'approximate_cached' for its "
+                "approximation."
+            ) from refused
+        return FeatureStrategy(phi, None, self.precision)
+
+    def _approximate(self) -> FeatureStrategy:
+        kernel, rows = self.search.kernel, self.sample
+        choice = choice_of(self.spec.features, kernel, self.n_inputs, rows, None, None, True)
+        return FeatureStrategy(choice.map, choice, self.precision)
+
+    # --- the one for the rows
+
+    def for_rows(self, X: Array, n: int, t: int) -> SgdChosen:
+        """Choose for n rows at once, of t outputs: "auto" by the plan."""
+        if self.spec.strategy != "auto":
+            return self.chosen(self.named(self.spec.strategy))
+        plan, options = self.planned(X, n, t)
+        return self.chosen(options[plan.best], plan)
+
+    def planned(self, X: Array, n: int, t: int) -> tuple[StrategyPlan, dict[str, Strategy]]:
+        """Return the plan, and the strategies that can be run."""
+        spec, options = self.spec, {}
+        maps: list[Any] = []
+        for name, cached in zip(STRATEGIES[::2], STRATEGIES[1::2], strict=True):
+            try:
+                options[name] = self.named(name)
+                options[cached] = replace(options[name], cached=True)
+                maps.append(options[name].map)
+            except UnsupportedKernel as refused:
+                maps.append(str(refused))
+        epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
+        itemsize = np.dtype(X.dtype).itemsize
+        task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), itemsize)
+        return plan_strategies(task, X, self.search.kernel, maps[0], maps[2]), options
+
+    def for_pieces(self) -> SgdChosen:
+        """Choose for pieces without an end: "auto" keeps nothing."""
+        name = self.spec.strategy
+        return self.chosen(self._least_memory() if name == "auto" else self.named(name))
+
+    def for_stream(self, n: int) -> FeatureStrategy:
+        """Choose for n rows that are never all in memory: "auto" keeps features that fit."""
+        if self.spec.strategy != "auto":
+            return self.features(self.spec.strategy)
+        found = self._least_memory()
+        size = np.dtype(self.precision).itemsize * n * found.map.n_features
+        return replace(found, cached=size <= free_bytes() // 2)
+
+    def _least_memory(self) -> FeatureStrategy:
+        """Return the kernel's own features, if these are no more than asked for, or others."""
+        try:
+            exact = self._exact()
+        except UnsupportedKernel:
+            return self._approximate()
+        few = exact.map.n_features <= self.spec.features.width_to_search
+        return exact if few else self._approximate()
+
+
+def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
+    """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach.
+
+    Steps reach directions of eigenvalue λ of K/n after 1/(ηλ) of them, so that T steps are as a
+    penalty of 1/(ηT): a lengthscale that needs a smaller one is out of their reach. η is about ½.
+    """
+    asked = spec.features
+    if isinstance(asked.kernel, Kernel):
+        return Tuning(asked.kernel)
+    rows, v = some(sample), stream(asked.seed, "different")
+    v = v.standard_normal(rows.X.shape[1])
+    # Copies count like weights, which is to say not.
+    different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))
+    steps = max(1.0, USUAL_EPOCHS * len(different) / spec.batch_size)
+    share = max(spec.alpha, 2 / steps)
+    return choose_lengthscale(asked.kernel, rows, asked.width_to_search, asked.seed, share)

@@ -1,0 +1,566 @@
+"""Learning by stochastic gradient descent in the space of a kernel."""
+
+from abc import abstractmethod
+from copy import deepcopy
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+
+from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.errors import InvalidInput
+from bochner.features import FeatureMap, Method
+from bochner.features.auto import Choice
+from bochner.kernels import Kernel
+from bochner.models._base import Inputs, KernelEstimator
+from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
+from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
+from bochner.models.sgd.strategies import SgdSpec, StrategyPlan
+from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
+
+Kind = TypeVar("Kind", bound=FeatureStrategy | KernelStrategy)
+
+
+class SgdEstimator(KernelEstimator):
+    """An estimator whose ``fit_`` is a :class:`SgdFit`."""
+
+    _losses: ClassVar[tuple[str, ...]]
+    warm_start: bool
+    random_state: Any
+
+    def _spec(self, before: SgdFit | None = None, **instead: Any) -> SgdSpec:
+        """Check the parameters; a seed is drawn once."""
+        if before is not None:
+            instead["random_state"] = before.chosen.seed
+        asked = self.get_params(deep=False) | instead
+        return SgdSpec.of(type(self).__name__, self._losses, asked)
+
+    def _before(self) -> SgdFit | None:
+        return self.fit_ if self.__sklearn_is_fitted__() else None
+
+    @abstractmethod
+    def _training_blocks(
+        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
+    ) -> tuple[Blocks, Inputs]:
+        """Return checked rows and targets, and what they are."""
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table.
+        y : (n,) or (n, t)
+            Of a classifier, (n,): labels of any type, of two classes or more. Else numbers.
+        sample_weight : (n,), optional
+            Finite, not negative. A row's loss counts this many times.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If the data are not what was required, or the steps diverge.
+        """
+        before = self._before() if self.warm_start else None
+        blocks, inputs = self._training_blocks(X, y, sample_weight, before is None)
+        self.fit_ = fit_sgd(self._spec(before), blocks, inputs, before)
+        return self
+
+    def plan(
+        self, X: Float[Array, "n d"], y: Array | None = None, *, measure: float = 0.0
+    ) -> StrategyPlan:
+        """Say what each of the six strategies takes for a fit to these rows.
+
+        Parameters
+        ----------
+        X : (n, d)
+        y : (n,) or (n, t), optional
+            Without them one output is reckoned with.
+        measure : float, default 0
+            Run every strategy that is predicted to take at most this many seconds, and measure.
+
+        Returns
+        -------
+        StrategyPlan
+            ``print`` shows the table; a star marks what "auto" takes.
+        """
+        blocks, inputs = self._blocks_of(X) if y is None else self._training_blocks(X, y)
+        spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
+        return plan_sgd(spec, blocks, inputs, measure)
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
+        """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
+        return self._fitted.values(self._rows_to_predict(X))
+
+    def _strategy(self, kind: type[Kind]) -> Kind:
+        """Return the strategy, which must be of this kind."""
+        strategy = self._fitted.chosen.strategy
+        if not isinstance(strategy, kind):
+            raise AttributeError(  # noqa: TRY004  as hasattr() asks
+                f"{type(self).__name__}: with strategy {strategy.name!r} coefficients are those of "
+                f"{strategy.coefficients}."
+            )
+        return strategy
+
+    def _coef(self, kind: type[FeatureStrategy] | type[KernelStrategy]) -> Float[Array, "t m"]:
+        self._strategy(kind)
+        return self._fitted.walk.result[0].T
+
+    @property
+    def strategy_(self) -> str:
+        """The strategy taken."""
+        return self._fitted.chosen.strategy.name
+
+    @property
+    def plan_(self) -> StrategyPlan:
+        """What "auto" decided by."""
+        plan = self._fitted.chosen.plan
+        if plan is None:
+            raise AttributeError('plan_: only fit with strategy="auto" makes a plan.')
+        return plan
+
+    @property
+    def map_(self) -> FeatureMap:
+        """φ, where steps are made on features."""
+        return self._strategy(FeatureStrategy).map
+
+    @property
+    def choice_(self) -> Choice:
+        """How approximate features were chosen."""
+        choice = self._strategy(FeatureStrategy).choice
+        if choice is None:
+            raise AttributeError("choice_: these features are the kernel's own; none were chosen.")
+        return choice
+
+    @property
+    def support_vectors_(self) -> Float[Array, "m d"]:
+        """Rows that have coefficients, where steps are made on these."""
+        return self._strategy(KernelStrategy).support
+
+    @property
+    def loss_curve_(self) -> tuple[float, ...]:
+        """Of each epoch of the last fit: mean loss of its rows before their steps."""
+        return self._fitted.losses
+
+    @property
+    def validation_scores_(self) -> tuple[float, ...]:
+        """Of each epoch of the last fit: score on rows held out."""
+        return self._fitted.scores
+
+    @property
+    def n_iter_(self) -> int:
+        """Epochs of the last fit."""
+        return len(self._fitted.losses)
+
+    @property
+    def t_(self) -> int:
+        """Steps in all."""
+        return self._fitted.walk.steps
+
+
+def _has_probabilities(model: "KernelSGDClassifier") -> bool:
+    if model.loss in ("log_loss", "modified_huber"):
+        return True
+    raise AttributeError(
+        f"KernelSGDClassifier: probabilities require loss='log_loss' or 'modified_huber'; "
+        f"this one has loss={model.loss!r}."
+    )
+
+
+class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
+    """Linear classification on a kernel's features by stochastic gradient descent.
+
+    Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
+    against the others, by steps on batches of rows in random order.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; a name means this family, with the lengthscale chosen from rows.
+    loss : str, default "hinge"
+        "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", as scikit-learn
+        scales them.
+    strategy : str, default "auto"
+        What the steps read. "exact_on_the_fly", "exact_cached": the kernel's own features, where
+        they are finitely many (Linear, Polynomial, sums and products of such).
+        "kernel_on_the_fly", "gram_cached": kernel values, steps on coefficients of rows.
+        "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
+        "auto": the fastest that fits in memory, by :meth:`plan`. The two of a pair give the same
+        model to rounding, and so do the first four where the kernel has features.
+    method, n_features : default "auto", 1024
+        How approximate features are made, and D; see :func:`bochner.draw`.
+    alpha : float, default 1e-4
+        Penalty, of the mean loss.
+    fit_intercept : bool, default True
+        Whether b is fitted (unpenalised) or zero.
+    batch_size : int, default 32
+        Rows a step.
+    learning_rate : str, default "optimal"
+        "optimal", "constant", "invscaling" (eta0/step^power_t) or "adaptive" (eta0, divided by 5
+        whenever the loss no longer falls).
+    eta0 : float or "auto", default "auto"
+        "auto" is 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 where it has
+        kinks).
+    power_t : float, default 0.5
+    average : bool or int, default False
+        Predict with the mean of the coefficients over all steps, or from this step on.
+    max_iter : int, default 1000
+        Epochs at most.
+    tol : float or None, default 1e-3
+        Stop once the mean loss of an epoch (with early_stopping: minus the score) has not fallen
+        by this below its least for n_iter_no_change epochs. None runs max_iter epochs.
+    early_stopping : bool, default False
+        Stop by the accuracy on rows held out.
+    validation_fraction, n_iter_no_change : default 0.1, 5
+    shuffle : bool, default True
+        Whether the order is random in each epoch; it depends on the seed and the epoch alone.
+    class_weight : None, "balanced" or dict
+    warm_start : bool, default False
+        Whether ``fit`` goes on from the last fit, with its kernel, map and strategy.
+    random_state : int, Generator, RandomState or None
+
+    Attributes
+    ----------
+    classes_ : (K,)
+    kernel_ : Kernel
+    strategy_ : str
+        The one taken.
+    plan_ : StrategyPlan
+        What "auto" decided by.
+    map_ : FeatureMap
+        φ, where steps are made on features.
+    coef_ : (K, D) or (1, D)
+    support_vectors_, dual_coef_ : (m, d), (K, m)
+        Rows and their coefficients, where steps are made on these.
+    intercept_ : (K,) or (1,)
+    loss_curve_, validation_scores_ : tuple of float
+        Of each epoch: mean loss of its rows before their steps; accuracy on rows held out.
+    n_iter_, t_ : int
+        Epochs of the last fit, and steps in all.
+
+    Notes
+    -----
+    Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
+    a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import KernelSGDClassifier
+    >>> X = np.random.default_rng(0).standard_normal((300, 2))
+    >>> ring = (X**2).sum(axis=1) > 1.5
+    >>> model = KernelSGDClassifier(strategy="approximate_cached", random_state=0).fit(X, ring)
+    >>> bool(model.score(X, ring) > 0.95)
+    True
+    """
+
+    _losses = CLASS_LOSSES
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        loss: str = "hinge",
+        strategy: str = "auto",
+        method: Method | str = "auto",
+        n_features: int = 1024,
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        batch_size: int = 32,
+        learning_rate: str = "optimal",
+        eta0: float | str = "auto",
+        power_t: float = 0.5,
+        average: bool | int = False,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.strategy = strategy
+        self.method = method
+        self.n_features = n_features
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.average = average
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.shuffle = shuffle
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def _training_blocks(
+        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
+    ) -> tuple[Blocks, Inputs]:
+        return self._class_blocks_of(X, y, sample_weight, first)
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, read once for each epoch.
+
+        Rows are shuffled within windows of 8192: rows that come sorted should be shuffled before.
+        Steps are made on features, which are kept where that is the strategy.
+        """
+        coded, inputs = self._class_blocks(blocks)
+        self.fit_ = fit_stream(self._spec(), coded, inputs)
+        return self
+
+    def partial_fit(
+        self,
+        X: Float[Array, "n d"],
+        y: Array,
+        classes: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> Self:
+        """Step once on each of these rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        classes : (K,), optional
+            All classes that the stream will have; needed in the first call where its rows do not
+            have them all.
+
+        Notes
+        -----
+        The first call chooses lengthscale, map and strategy from its rows; "auto" is then a
+        strategy on the fly, with the kernel's own features where these are no more than
+        n_features. A strategy that caches keeps what it needs of one call.
+        """
+        if self.class_weight == "balanced":
+            raise InvalidInput(
+                "KernelSGDClassifier.partial_fit: class_weight='balanced' requires all rows at "
+                "once; pass a dict of class: weight."
+            )
+        before = self._before()
+        first = before is None
+        blocks, inputs = self._class_blocks_of(X, y, sample_weight, first, classes)
+        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
+        return self
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+        """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
+        f, like = self._values(X)
+        return from_numpy(f[:, 0] if f.shape[1] == 1 else f, like=like)
+
+    def predict(self, X: Float[Array, "n d"]) -> Array:
+        """Return the class of largest f, (n,)."""
+        f = to_numpy(self.decision_function(X))
+        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+        """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
+        (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
+        """  # noqa: D205
+        f = to_numpy(self.decision_function(X))
+        p = expit(f) if self.loss == "log_loss" else (np.clip(f, -1, 1) + 1) / 2
+        if p.ndim == 1:
+            return np.column_stack([1 - p, p])
+        total = p.sum(axis=1, keepdims=True)
+        none = total == 0
+        return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+        """Return logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> Array:
+        """Labels, sorted, (K,)."""
+        return self._inputs.classes
+
+    @property
+    def coef_(self) -> Float[Array, "K D"]:
+        """β of each class."""
+        return self._coef(FeatureStrategy)
+
+    @property
+    def dual_coef_(self) -> Float[Array, "K m"]:
+        """Coefficients of ``support_vectors_``, of each class."""
+        return self._coef(KernelStrategy)
+
+    @property
+    def intercept_(self) -> Float[Array, " K"]:
+        """The b of each class."""
+        return self._fitted.walk.result[1]
+
+
+class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
+    """Linear regression on a kernel's features by stochastic gradient descent.
+
+    Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
+    rows in random order; several targets share the steps.
+
+    Parameters
+    ----------
+    kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
+    early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start, random_state
+        As of :class:`KernelSGDClassifier`; rows held out are judged by R².
+    loss : str, default "squared_error"
+        "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
+        "squared_epsilon_insensitive" or "quantile".
+    learning_rate : str, default "invscaling"
+        As there; "invscaling" is eta0/step^power_t.
+    eta0, power_t : default "auto", 0.25
+    epsilon : float, default 0.1
+        Of "huber", where its slope stops to grow; of the insensitive losses, what counts nothing.
+    quantile : float, default 0.5
+
+    Attributes
+    ----------
+    kernel_, strategy_, plan_, map_, support_vectors_, loss_curve_, validation_scores_, n_iter_, t_
+        As of :class:`KernelSGDClassifier`.
+    coef_ : (D,) or (t, D)
+    dual_coef_ : (m,) or (t, m)
+    intercept_ : float or (t,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import KernelSGDRegressor
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> model = KernelSGDRegressor(alpha=0, tol=None, max_iter=50, random_state=0)
+    >>> bool(model.fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.99)
+    True
+    """
+
+    _losses = NUMBER_LOSSES
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        loss: str = "squared_error",
+        strategy: str = "auto",
+        method: Method | str = "auto",
+        n_features: int = 1024,
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        batch_size: int = 32,
+        learning_rate: str = "invscaling",
+        eta0: float | str = "auto",
+        power_t: float = 0.25,
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        average: bool | int = False,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        shuffle: bool = True,
+        warm_start: bool = False,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.strategy = strategy
+        self.method = method
+        self.n_features = n_features
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.eta0 = eta0
+        self.power_t = power_t
+        self.epsilon = epsilon
+        self.quantile = quantile
+        self.average = average
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.shuffle = shuffle
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def _training_blocks(
+        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
+    ) -> tuple[Blocks, Inputs]:
+        return self._blocks_of(X, y, sample_weight, first)
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks; see :meth:`KernelSGDClassifier.fit_blocks`."""
+        inputs = self._inputs_of(blocks)
+        self.fit_ = fit_stream(self._spec(), blocks, inputs)
+        return self
+
+    def partial_fit(
+        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
+    ) -> Self:
+        """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
+        before = self._before()
+        blocks, inputs = self._blocks_of(X, y, sample_weight, before is None)
+        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
+        return self
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def predict(self, X: Float[Array, "n d"]) -> Array:
+        """Return f, (n,) or (n, t), in the array library of X and float64."""
+        f, like = self._values(X)
+        return from_numpy(f.reshape(len(f), *self.target_shape_), like=like)
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def target_shape_(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self._fitted.target_shape
+
+    @property
+    def coef_(self) -> Float[Array, " D"]:
+        """β, (D,) or (t, D)."""
+        coef = self._coef(FeatureStrategy)
+        return coef if self.target_shape_ else coef[0]
+
+    @property
+    def dual_coef_(self) -> Float[Array, " m"]:
+        """Coefficients of ``support_vectors_``, (m,) or (t, m)."""
+        coef = self._coef(KernelStrategy)
+        return coef if self.target_shape_ else coef[0]
+
+    @property
+    def intercept_(self) -> Any:
+        """b, a number or (t,)."""
+        intercept = self._fitted.walk.result[1]
+        return intercept if self.target_shape_ else float(intercept[0])

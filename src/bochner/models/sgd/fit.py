@@ -1,0 +1,406 @@
+"""Stochastic gradient descent: choose, then walk over rows; fits go on where they were."""
+
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.checks import warn_user
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows as rows_to_predict
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
+from bochner.errors import InvalidInput
+from bochner.models._base import Inputs, required_targets
+from bochner.models._fitting import count_rows, indicators
+from bochner.models.sgd.steps import (
+    DUAL,
+    FeatureRows,
+    FeatureStrategy,
+    KernelRows,
+    WeightedRows,
+    block_rows,
+)
+from bochner.models.sgd.strategies import (
+    SgdChosen,
+    SgdSpec,
+    StrategyCost,
+    StrategyMaker,
+    StrategyPlan,
+)
+from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
+from bochner.sums.executor import LOCAL, Executor
+
+#: Rows of a stream that are shuffled together.
+WINDOW = 8192
+
+Table = FeatureRows | KernelRows
+Window = tuple[FeatureRows, Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class SgdFit:
+    """Where a descent has come to."""
+
+    inputs: Inputs
+    spec: SgdSpec
+    chosen: SgdChosen
+    target_shape: tuple[int, ...]  # of one row of y: () or (t,)
+    walk: Walk  # coefficients, and their means
+    rows: int = 0  # that were stepped on
+    weight: float = 0.0  # of these rows
+    epochs: int = 0  # in all: the order of rows depends on it
+    losses: tuple[float, ...] = ()  # of each epoch of the last fit, before the steps on each row
+    scores: tuple[float, ...] = ()  # on rows held out
+
+    @staticmethod
+    def start(inputs: Inputs, spec: SgdSpec, chosen: SgdChosen, shape: tuple[int, ...]) -> "SgdFit":
+        """Return the fit before the first step."""
+        rate, t = spec.schedule(chosen.size).eta0, outputs(inputs, shape)
+        return SgdFit(inputs, spec, chosen, shape, Walk.start(0, t, rate, average=False))
+
+    def values(self, blocks: Blocks) -> tuple[Float[Array, "n t"], Array]:
+        """Return f of all rows, (n, t), and the last rows."""
+        coef, intercept = self.walk.result
+        parts = []
+        for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
+            X = block.X if is_sparse(block.X) else to_numpy(block.X)
+            parts.append(self.chosen.strategy.read(X) @ coef)
+        return np.concatenate(parts) + intercept, block.X
+
+    def targets(self, y: Array) -> Float[Array, "n t"]:
+        """Return −1 and +1 of classes, or numbers, one column an output."""
+        classes = self.inputs.classes
+        return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
+
+    def descent(self, width: int) -> Descent:
+        """Return the descent that goes on from here, with coefficients zero for what is new."""
+        spec, walk = self.spec, self.walk
+        mean = walk.mean_coef
+        if spec.average or len(mean):
+            mean = _longer(mean, width)
+        return Descent(
+            as_loss(spec.loss, spec.epsilon, spec.quantile),
+            spec.schedule(self.chosen.size),
+            replace(walk, coef=_longer(walk.coef, width), mean_coef=mean),
+            spec.fit_intercept,
+            spec.average,
+            spec.batch_size,
+        )
+
+
+def _longer(coef: Float[Array, "m t"], width: int) -> Float[Array, "D t"]:
+    return np.concatenate([coef, np.zeros((width - len(coef), coef.shape[1]))])
+
+
+def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
+    """Return t: columns of the coefficients."""
+    if inputs.classes is not None:
+        return 1 if len(inputs.classes) == 2 else len(inputs.classes)
+    return int(np.prod(shape))
+
+
+# --- Fits ----------------------------------------------------------------------------------------
+
+
+def fit_sgd(
+    spec: SgdSpec,
+    blocks: Blocks,
+    inputs: Inputs,
+    before: SgdFit | None = None,
+    where: Executor = LOCAL,
+) -> SgdFit:
+    """Walk over rows in memory until the loss no longer falls; go on from a fit before."""
+    rows = _gathered(spec, blocks)
+    return _walked(_start(spec, blocks, rows, inputs, before, where), rows)
+
+
+def with_rows_of(
+    before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> SgdFit:
+    """Step once on each of these rows, after a fit before or from the start."""
+    rows = _gathered(spec, blocks)
+    fit = _start(spec, blocks, rows, inputs, before, where, in_pieces=True)
+    seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
+    table, y, w = fit.chosen.strategy.table(rows.X), fit.targets(rows.y), rows.w * (seen / weight)
+    descent = fit.descent(table.n_coef)
+    epoch = lambda number: _sweep(fit, descent, table, y, w, number)
+    loss = _one_epoch(spec, descent, epoch, fit.epochs)
+    fit = replace(fit, rows=seen, weight=weight, epochs=fit.epochs + 1, losses=(loss,))
+    return _finished(fit, table, descent.walk)
+
+
+def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
+    """Walk over blocks that are read again for each epoch, shuffled within windows of 8192 rows."""
+    _refuse_memory(spec)
+    block = next(iter(blocks))
+    shape = tuple(required_targets(spec.who, block.y).shape[1:])
+    n, weight = where.sum(PositiveWeight(), blocks)
+    if not n:
+        raise _no_weight(spec)
+    X = block.X if is_sparse(block.X) else to_numpy(block.X)
+    maker = StrategyMaker.of(spec, blocks, X, None, inputs, where)
+    strategy = maker.for_stream(n)
+    fit = SgdFit.start(inputs, spec, maker.chosen(strategy), shape)
+    descent = fit.descent(strategy.map.n_features)
+    kept: list[Window] = []
+
+    def epoch(number: int) -> None:
+        windows = kept or _windows(fit, strategy, blocks, weight / n, kept)
+        for i, window in enumerate(windows):
+            _sweep(fit, descent, *window, number, i)
+
+    losses, _ = _epochs(fit, descent, epoch)
+    fit = replace(fit, walk=descent.walk, rows=n, weight=weight)
+    return replace(fit, epochs=len(losses), losses=losses)
+
+
+def plan_sgd(
+    spec: SgdSpec, blocks: Blocks, inputs: Inputs, measure: float = 0.0, where: Executor = LOCAL
+) -> StrategyPlan:
+    """Return the plan; measured where a strategy is predicted to take at most this many seconds."""
+    rows = _gathered(spec, blocks, has_targets=False)
+    maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
+    t = 1 if rows.y is None else outputs(inputs, rows.target_shape)
+    plan, options = maker.planned(rows.X, count_rows(blocks), t)
+    if rows.y is None:
+        signs = stream(spec.features.seed, "plan").choice((-1.0, 1.0), len(rows.w))
+        rows = rows._replace(y=signs)
+    to_the_end = replace(spec, max_iter=plan.task.epochs, tol=None, early_stopping=False)
+
+    def measured(row: StrategyCost) -> StrategyCost:
+        if row.refused or row.seconds > measure:
+            return row
+        chosen = maker.chosen(options[row.name])
+        return _measured(SgdFit.start(inputs, to_the_end, chosen, rows.target_shape), rows, row)
+
+    return plan if measure <= 0 else replace(plan, rows=tuple(map(measured, plan.rows)))
+
+
+def _measured(fit: SgdFit, rows: WeightedRows, row: StrategyCost) -> StrategyCost:
+    """Run one strategy for the time it takes, and once more, one epoch, for its memory."""
+    started = time.perf_counter()
+    _walked(fit, rows)
+    seconds = time.perf_counter() - started
+    tracemalloc.start()
+    try:
+        _walked(replace(fit, spec=replace(fit.spec, max_iter=1)), rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return replace(row, measured_seconds=seconds, measured_bytes=float(peak))
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> WeightedRows:
+    """Return all rows of positive weight of blocks."""
+    block = next(iter(blocks.with_rows(count_rows(blocks))))
+    if has_targets:
+        required_targets(spec.who, block.y)
+    rows = WeightedRows.of(block)
+    if not len(rows.w):
+        raise _no_weight(spec)
+    return rows
+
+
+def _no_weight(spec: SgdSpec) -> InvalidInput:
+    return InvalidInput(
+        f"{spec.who}: at least one row must have a weight above zero; all are zero."
+    )
+
+
+def _start(
+    spec: SgdSpec,
+    blocks: Blocks,
+    rows: WeightedRows,
+    inputs: Inputs,
+    before: SgdFit | None,
+    where: Executor,
+    in_pieces: bool = False,
+) -> SgdFit:
+    """Return the fit to go on from: that before, with what is asked now, or one of no steps."""
+    shape = rows.target_shape
+    if before is None:
+        maker = StrategyMaker.of(spec, blocks, rows.X, rows.w, inputs, where)
+        n, t = count_rows(blocks), outputs(inputs, shape)
+        chosen = maker.for_pieces() if in_pieces else maker.for_rows(rows.X, n, t)
+        return SgdFit.start(inputs, spec, chosen, shape)
+    if shape != before.target_shape:
+        raise InvalidInput(
+            f"{spec.who}: y must have the same targets in every call; got rows of shape "
+            f"{before.target_shape} before and {shape} now."
+        )
+    return replace(before, spec=spec)
+
+
+def _refuse_memory(spec: SgdSpec) -> None:
+    """Refuse to stream what needs all rows in memory."""
+    if spec.strategy in DUAL:
+        raise InvalidInput(
+            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} holds all rows, in memory; take a "
+            "strategy of features, or fit(X, y)."
+        )
+    if spec.early_stopping:
+        raise InvalidInput(
+            f"{spec.who}.fit_blocks: early_stopping=True holds rows out in memory; stop by the "
+            "loss (early_stopping=False), or fit(X, y)."
+        )
+
+
+class PositiveWeight:
+    """The summand of the number of rows of positive weight, and of their weights."""
+
+    def zero(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def add(self, total: tuple[int, float], block: Block) -> tuple[int, float]:
+        w = WeightedRows.of(block).w
+        return self.merge(total, (len(w), float(w.sum())))
+
+    def merge(self, a: tuple[int, float], b: tuple[int, float]) -> tuple[int, float]:
+        return a[0] + b[0], a[1] + b[1]
+
+
+def _windows(
+    fit: SgdFit, strategy: FeatureStrategy, blocks: Blocks, mean: float, kept: list[Window]
+) -> Iterator[Window]:
+    """Give windows of rows; once all were given, all are in ``kept`` where they are to be kept."""
+    given: list[Window] = []
+    for block in blocks.with_rows(WINDOW):
+        X, y, w = WeightedRows.of(block)
+        if not len(w):
+            continue
+        window = strategy.table(X), fit.targets(y), w / mean
+        yield window
+        given += [window] if strategy.cached else []
+    kept += given
+
+
+def _split(fit: SgdFit, rows: WeightedRows) -> tuple[WeightedRows, WeightedRows | None]:
+    """Return rows to train on and rows to stop by: of classes a share of each."""
+    spec, n = fit.spec, len(rows.w)
+    if not spec.early_stopping:
+        return rows, None
+    order = stream(fit.chosen.seed, "validation").permutation(n)
+    if fit.inputs.classes is not None:
+        order = order[np.argsort(rows.y[order], kind="stable")]
+    marks = np.floor(np.arange(n + 1) * spec.validation_fraction)
+    held = np.zeros(n, dtype=bool)
+    held[order[np.flatnonzero(np.diff(marks))]] = True
+    if not held.any() or held.all():
+        raise InvalidInput(
+            f"{spec.who}: validation_fraction={spec.validation_fraction} of {n} rows "
+            "leaves none to train or none to stop by. Change it, or take early_stopping=False."
+        )
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+
+
+# --- Walking -------------------------------------------------------------------------------------
+
+
+def _walked(fit: SgdFit, rows: WeightedRows) -> SgdFit:
+    """Return the fit after epochs over rows in memory."""
+    train, held = _split(fit, rows)
+    table = fit.chosen.strategy.table(train.X)
+    y, w = fit.targets(train.y), train.w / train.w.mean()
+    descent = fit.descent(table.n_coef)
+    epoch = lambda number: _sweep(fit, descent, table, y, w, number)
+    losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held))
+    seen, weight, epochs = len(w), float(train.w.sum()), fit.epochs + len(losses)
+    after = replace(fit, rows=seen, weight=weight, epochs=epochs, losses=losses, scores=scores)
+    return _finished(after, table, descent.walk)
+
+
+def _finished(fit: SgdFit, table: Table, walk: Walk) -> SgdFit:
+    """Return the fit with what is kept of a walk on a table of rows."""
+    strategy, walk = table.finished(walk)
+    return replace(fit, chosen=replace(fit.chosen, strategy=strategy), walk=walk)
+
+
+def _sweep(
+    fit: SgdFit,
+    descent: Descent,
+    table: Table,
+    y: Float[Array, "n t"],
+    w: Float[Array, " n"],
+    epoch: int,
+    window: int = 0,
+) -> None:
+    """Step once on each row, in an order of a named stream: it depends on nothing else."""
+    n, size = len(w), block_rows(table.n_coef, fit.spec.batch_size)
+    order = np.arange(n)
+    if fit.spec.shuffle:
+        order = stream(fit.chosen.seed, "order", epoch, window).permutation(n)
+    for start in range(0, n, size):
+        index = order[start : start + size]
+        table.step(descent, index, y[index], w[index])
+
+
+def _epochs(
+    fit: SgdFit,
+    descent: Descent,
+    epoch: Callable[[int], None],
+    judge: Callable[[Walk], float] | None = None,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Run epochs until patience is over; return losses, and scores if there is a judge."""
+    spec = fit.spec
+    patience = Patience(spec.tol, spec.n_iter_no_change)
+    losses: list[float] = []
+    scores: list[float] = []
+    stopped = spec.tol is None
+    while len(losses) < spec.max_iter:
+        losses.append(_one_epoch(spec, descent, epoch, fit.epochs + len(losses)))
+        scores += [] if judge is None else [judge(descent.walk)]
+        if patience.over(-scores[-1] if scores else losses[-1]):
+            if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
+                stopped = True
+                break
+            descent.rate /= 5
+            patience.again()
+    if not stopped:
+        warn_user(
+            f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
+            "max_iter or tol, or take tol=None to run just so many."
+        )
+    return tuple(losses), tuple(scores)
+
+
+def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], number: int) -> float:
+    """Run an epoch and return its mean loss."""
+    descent.total = descent.weight = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        epoch(number)
+    walk = descent.walk
+    if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
+        raise InvalidInput(
+            f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are "
+            "no longer finite numbers. Lower eta0, or scale the columns of X and the target."
+        )
+    return descent.total / descent.weight
+
+
+def _judge(fit: SgdFit, table: Table, held: WeightedRows | None) -> Callable[[Walk], float] | None:
+    """Return the score of a walk on the rows held out: accuracy, or R²."""
+    if held is None:
+        return None
+    values = table.others(held.X)
+    score = _r_squared if fit.inputs.classes is None else _accuracy
+    return lambda walk: score(values(walk.result[0]) + walk.result[1], held)
+
+
+def _accuracy(f: Float[Array, "n t"], held: WeightedRows) -> float:
+    codes = f[:, 0] > 0 if f.shape[1] == 1 else f.argmax(axis=1)
+    return float(np.average(codes == held.y, weights=held.w))
+
+
+def _r_squared(f: Float[Array, "n t"], held: WeightedRows) -> float:
+    y = held.y.reshape(f.shape)
+    about = y - np.average(y, axis=0, weights=held.w)
+    left, whole = held.w @ (y - f) ** 2, held.w @ about**2
+    return float(np.mean(1 - left / np.where(whole > 0, whole, 1.0)))
