@@ -116,37 +116,22 @@ def fit_classifier(
 ) -> ConvexFit:
     """Choose what is open, and pass over the features until the loss is least.
 
-    Parameters
-    ----------
-    spec : ConvexSpec
-        ``alpha`` is a number or "auto".
-    blocks : Blocks
-        Their y are codes of classes.
-    inputs : Inputs
-    before : ConvexFit, optional
-        Whose features and coefficients serve again.
-    probability : bool
-        Whether probabilities are calibrated.
-    asked : tuple of str
-        What must be the same for a warm start.
-    where : Executor
+    Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto". The features
+    and coefficients of the fit ``before`` serve again; ``asked`` must be the same for that.
     """
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
     blocks, unit = in_units(blocks)
     seed = spec.features.seed if before is None else before.chosen.seed
     # Once, where it is asked for first.
     rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
-    chosen, near = (
-        _chosen(spec, blocks, unit, learned, rows, where)
-        if before is None
-        else (
-            before.chosen,
-            FIRST,
-        )
-    )
-    path, start = None, None if before is None else before.solution
-    alpha = spec.alpha if isinstance(spec.alpha, float) else unit
-    if not isinstance(spec.alpha, float):
+    if before is None:
+        chosen, near = _chosen(spec, blocks, unit, learned, rows, where)
+        start = None
+    else:
+        chosen, near, start = before.chosen, FIRST, before.solution
+    path, alpha = None, spec.alpha
+    if not isinstance(alpha, float):
+        alpha = unit
         tried = chosen_penalty(chosen.map, rows(), learned.compared, near)
         if tried is not None:
             path, end = tried
@@ -230,14 +215,7 @@ def _chosen(
 
 
 class Rest:
-    """All rows of the features, those of one fold with weight zero.
-
-    Parameters
-    ----------
-    features : Features
-    held : (n,) bool
-        The rows of the fold.
-    """
+    """All rows of the features, those of one fold (``held``) with weight zero."""
 
     def __init__(self, features: Features, held: Array) -> None:
         self._features = features

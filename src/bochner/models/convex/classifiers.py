@@ -93,11 +93,9 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
             if self.C == "auto":
                 return "auto"
             raise InvalidInput(f'{who}: C must be "auto" or a positive number; got {self.C!r}.')
-        return (
-            0.0
-            if isinstance(self.C, float) and math.inf == self.C
-            else 1 / positive(self.C, who, "C")
-        )
+        if isinstance(self.C, float) and math.inf == self.C:
+            return 0.0
+        return 1 / positive(self.C, who, "C")
 
     # --- prediction ------------------------------------------------------------------------------
 

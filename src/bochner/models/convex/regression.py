@@ -69,16 +69,9 @@ def fit_svr(
     inputs: Inputs,
     where: Executor = LOCAL,
 ) -> ConvexFit:
-    """Fit a support vector regression; its loss gets its ``epsilon`` here.
+    """Fit a support vector regression, whose loss gets its ``epsilon`` here.
 
-    Parameters
-    ----------
-    spec : ConvexSpec
-        ``alpha`` is a number or "auto".
-    epsilon : float or "auto"
-    blocks : Blocks
-    inputs : Inputs
-    where : Executor
+    Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
     """
     rows = scaled(spec.who, blocks, spec.loss.degree)
     tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
@@ -142,21 +135,10 @@ def fit_regressor(
     one_level: bool = False,
     where: Executor = LOCAL,
 ) -> ConvexFit:
-    """Fit a regression by any convex loss.
+    """Fit a regression by any convex loss; ``spec.alpha`` is a number, "holdout" or "kfold".
 
-    Parameters
-    ----------
-    spec : ConvexSpec
-        ``alpha`` is a number, "holdout" or "kfold".
-    blocks : Blocks
-    inputs : Inputs
-    stops_early : bool
-        Whether the number of steps is the regulariser.
-    finds_scale : bool
-        Whether the threshold of Huber's loss follows the scale of the noise.
-    one_level : bool
-        Whether a quantile is a number and no sequence of one: predictions are (n,).
-    where : Executor
+    Early stopping makes the number of steps the regulariser; ``finds_scale``: the threshold of
+    Huber's loss follows the scale of the noise; ``one_level``: one quantile is predicted as (n,).
     """
     asked = spec.loss
     rows = scaled(spec.who, blocks, asked.degree)

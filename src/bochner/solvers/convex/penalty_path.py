@@ -111,16 +111,7 @@ def path_of(
 ) -> tuple[HeldOutPath, State]:
     """Return the path, and the first fold's state at the best penalty.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its alpha is not used.
-    left_out : (n, k) bool
-        Rows that each fold leaves out.
-    max_iter : int, default 200
-        Newton steps a penalty, at most.
-    largest : float, optional
-        The penalty to start from; default :func:`largest_penalty`.
+    ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from.
     """
     folds, t = left_out.shape[1], problem.y.shape[1]
     out = np.repeat(left_out, t, axis=1)
