@@ -1,7 +1,7 @@
 """What bounds ask, against what is needed: width by theorem and by draws, on tables.
 
 Gaussian and Matérn-3/2 kernels with the median distance as lengthscale, columns in standard
-deviations, 500 rows, alpha = 0.01 a row, D = 1024, the largest error of 20 draws; and rows on a
+deviations, 500 rows, alpha = 0.01 n, D = 1024, the largest error of 20 draws; and rows on a
 sphere, where Gegenbauer features are at their best. "times too many" is what a fit would pay that
 trusts the bound.
 """

@@ -34,6 +34,7 @@ import numpy as np
 import bochner as bo
 from bochner.kernels import *
 from bochner.features import *
+from bochner.landmarks import *
 
 with np.load(sys.argv[1]) as data:
     X, y = data["X"], data["y"]

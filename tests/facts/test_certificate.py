@@ -293,7 +293,7 @@ def test_words_and_numbers_for_people_and_machines():
         ({"n_sample": 10}, InvalidInput, "n_sample must be an integer, 64 or above; got 10"),
         ({"n_rows": 10}, InvalidInput, "n_rows must be an integer, 300 or above; got 10"),
         ({"X": rows(1)}, InvalidInput, "X must have at least 2 rows to compare; got 1"),
-        ({"X": rows(20), "n_rows": 99}, InvalidInput, "at least 64 rows to speak for n_rows=99"),
+        ({"X": rows(20), "n_rows": 99}, InvalidInput, "at least 64 rows to represent n_rows=99"),
         ({"X": np.full((9, 3), np.nan)}, InvalidInput, "X must be finite"),
         ({"X": np.zeros(9)}, InvalidInput, "X must have two dimensions"),
         ({"random_state": -1}, InvalidInput, "random_state must be None"),

@@ -497,7 +497,7 @@ def test_what_a_risk_says(experiment):
         (
             lambda f, n: certify(f, rows(), alpha=1.0, how="lanczos", n_rows=1000),
             InvalidInput,
-            "measures every row and speaks for no others, so n_rows must be those of X, 300",
+            "measures the rows of X and no others, so n_rows must be those of X, 300",
         ),
         (
             lambda f, n: certify(f, rows(), alpha=0.0, how="lanczos"),

@@ -74,7 +74,7 @@ FAULTS = {
         ["symmetric"],
         r"k\(x, y\) must be k\(y, x\); it is",
     ),
-    "of the data": (scaled_by_the_data, ["rows"], r"in the company of other rows"),
+    "of the data": (scaled_by_the_data, ["rows"], r"beside other rows"),
     "random": (
         lambda X, Y: X @ Y.T + np.random.default_rng().random(),
         ["deterministic"],
@@ -166,7 +166,7 @@ def test_wrong_arguments_are_refused():
         InvalidType, match=r"kernel must be a Kernel; got <function.*Custom\(function\)"
     ):
         bo.check_kernel(squared_products, X)
-    with pytest.raises(InvalidInput, match=r"check_kernel: X must have at least one row; got none"):
+    with pytest.raises(InvalidInput, match=r"check_kernel: X must have at least one row; got 0"):
         bo.check_kernel(Linear(), X[:0])
 
 

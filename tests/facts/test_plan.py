@@ -96,13 +96,15 @@ def test_gains_of_doublings_are_carried_on():
 
 
 def test_errors_are_extrapolated_by_the_dimensions_that_a_fit_spends():
-    """d = Σ w²/(w + λ)² by hand from the eigenvalues."""
+    """The traces of I − H and of its square by hand, from the eigenvalues."""
     X, y = rows(200)
     model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=32, random_state=0)
     path = model.fit(X, y).solution_.path
-    w = np.linalg.eigvalsh(model.moments_.gram)
-    share = ((w[:, None] / (w[:, None] + path.alphas)) ** 2).sum(axis=0) / 200
-    by_hand = path.loo * (1 - share) / (1 - share / 10)
+    w = np.linalg.eigvalsh(model.moments_.gram)[:, None]
+    fitted = w / (w + path.alphas)
+    left, squared = 199 - fitted.sum(axis=0), 199 - (2 * fitted - fitted**2).sum(axis=0)
+    slack = left**2 / (199 * squared)
+    by_hand = path.loo * slack / (1 - (1 - slack) / 10)
     found = expected(path, 200, 2000)
     assert found.error**2 == pytest.approx(by_hand.min(), rel=0.01)
     assert found.alpha == model.alpha_

@@ -1,4 +1,4 @@
-"""The certificate: how far Z Zᵀ is from K on these rows, how surely, and what that means."""
+"""The certificate: the distance of Z Zᵀ from K on rows, its confidence, and what it means."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.arrays import in_float64
 from bochner._core.checks import (
     integer,
     one_of,
@@ -28,7 +29,6 @@ from bochner.certificates.pencil import (
 )
 from bochner.certificates.sample import (
     Sample,
-    double,
     frobenius,
     kernel_of,
     rows_of,
@@ -43,7 +43,7 @@ SMALL = 0.1
 
 TINY = float(np.finfo(float).tiny)
 
-#: Fewest rows that speak for others: eight groups of eight.
+#: Fewest rows of a sample: eight groups of eight.
 _LEAST = 8 * GROUPS
 
 
@@ -75,7 +75,7 @@ class Certificate:
     alpha_measured : float
         Penalty that ε is for: ``alpha``, or more where float64 cannot resolve ``alpha``.
     n_rows, n_sample, n_features : int
-        Rows spoken of, rows measured, and D.
+        Rows that the statement is about, rows measured, and D.
     below_kernel : bool
         Whether Z Zᵀ ⪯ K by construction (Nyström): then ε < 1 up to rounding.
     resolved : bool
@@ -115,7 +115,7 @@ class Certificate:
 
     @property
     def exact(self) -> bool:
-        """Whether every row was measured, so that no row is spoken for by others."""
+        """Whether every row was measured."""
         return self.n_sample == self.n_rows
 
     @property
@@ -211,9 +211,9 @@ def certify(
     random_state : int, Generator, RandomState or None
         Chooses the sample, and where Lanczos starts.
     how : {"sample", "lanczos"}, default "sample"
-        "sample" measures ``n_sample`` rows densely. "lanczos" measures all rows of X, which are
-        then all that is spoken of, without storing K: for tens of thousands of rows, or where a
-        sample cannot resolve alpha.
+        "sample" measures ``n_sample`` rows densely. "lanczos" measures all rows of X without
+        storing K, and the statement is about these rows only: for tens of thousands of rows, or
+        where a sample cannot resolve alpha.
 
     Returns
     -------
@@ -241,7 +241,7 @@ def certify(
       penalty t < alpha·m/n with the same effective dimension as n rows at alpha is found from the
       spectrum of K_S, and the interval opens both ways by the change of ε on the way to t, by at
       most a factor of ten;
-    * *trend*: the change of ε from m/8 to m rows is carried on, as a power of the number of rows,
+    * *trend*: the change of ε from m/8 to m rows is continued, as a power of the number of rows,
       from m to n; trends flatten as the sample resolves the spectrum, so this is wide, and the
       estimate itself follows less of it;
     * where no such t exists the sample is too small to resolve alpha (``resolved`` is False) and
@@ -343,7 +343,7 @@ def _left_out(phi: Any, rows: Array, s: Sample) -> Float[Array, " m"] | None:
     """
     if getattr(phi, "below_kernel", False):
         return np.maximum(-np.diagonal(s.E), 0.0)
-    return phi.left_out(double(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
+    return phi.left_out(in_float64(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
 
 
 def _matrix_free(c: Certificate, found: AllRows, confidence: float) -> Certificate:
@@ -369,7 +369,7 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
     n = integer(n_rows, "certify", "n_rows", least=given)
     if measured < min(n, _LEAST):
         raise InvalidInput(
-            f"certify: X must have at least {_LEAST} rows to speak for n_rows={n}; got {measured}. "
+            f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got {measured}. "
             "Pass a larger sample, or leave n_rows out to judge these rows alone."
         )
     return n
@@ -397,7 +397,7 @@ def _to_halve(
 
 def describe(c: Any) -> str:
     """Return what a certificate says, in three to five short sentences."""
-    parts = [_distance(c), _trust(c), _meaning(c), _more(c), _matrix(c)]
+    parts = [_distance(c), _caveat(c), _meaning(c), _more(c), _matrix(c)]
     return " ".join(part for part in parts if part)
 
 
@@ -412,7 +412,7 @@ def _distance(c: Any) -> str:
     )
 
 
-def _trust(c: Any) -> str:
+def _caveat(c: Any) -> str:
     if c.alpha_measured > c.alpha:
         return (
             f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
@@ -466,8 +466,8 @@ def _more(c: Any) -> str:
 def _biased(c: Any) -> str:
     if c.left_out is None:
         return (
-            "How many features halve ε cannot be told: the error of these features is not noise, "
-            "and does not fall like 1/√D."
+            "The number of features that halves ε is not known: the error of these features is not "
+            "noise, and does not fall like 1/√D."
         )
     return (
         f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % of "

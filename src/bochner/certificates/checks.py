@@ -25,6 +25,16 @@ ROWS = 200
 ROUNDING = {"float64": 1e-10, "float32": 1e-3}
 
 
+def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[Array, "n d"]:
+    """Return at most 200 random rows in float64."""
+    X = as_matrix(X, who)
+    if X.shape[0] < least:
+        rows = "one row" if least == 1 else f"{least} rows"
+        raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
+    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
+    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Flaw:
     """One thing that is wrong with a kernel.
@@ -109,7 +119,7 @@ def check_kernel(
     Notes
     -----
     O(n²) kernel values and O(n³) for the eigenvalues, n ≤ 200. Looked at: shapes, float32 and
-    float64 kept, finite values, the same values when asked again and in whatever company of other
+    float64 kept, finite values, the same values when asked again and beside other
     rows, arguments unchanged, k(x, y) = k(y, x), ``diag``, and no negative eigenvalue.
 
     Examples
@@ -129,15 +139,8 @@ def check_kernel(
             "Custom(function)."
         )
     rng = stream(seed_of(random_state), "check_kernel")
-    rows = _default_rows(kernel, rng) if X is None else _some(as_matrix(X, "check_kernel"), rng)
+    rows = _default_rows(kernel, rng) if X is None else _some_rows("check_kernel", X, 1, rng)
     return KernelCheck(kernel, rows.shape[0], rows.shape[1], tuple(_flaws(kernel, rows, rng)))
-
-
-def _some(X: Array, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    if X.shape[0] == 0:
-        raise InvalidInput("check_kernel: X must have at least one row; got none. Pass your rows.")
-    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
-    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 
 def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
@@ -157,7 +160,7 @@ def _flaws(kernel: Kernel, X: Float[Array, "n d"], rng: np.random.Generator) -> 
         first = list(_form(kernel, X))
         yield from first
         if not any(flaw.name in {"shape", "finite"} for flaw in first):
-            for law in (_repeats, _unchanged, _company, _symmetric, _diagonal):
+            for law in (_repeats, _unchanged, _blockwise, _symmetric, _diagonal):
                 yield from law(kernel, X)
             yield from _positive(kernel, X, rng)
     except Exception as error:  # noqa: BLE001  the report is of whatever a user's function raises
@@ -232,12 +235,12 @@ def _unchanged(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
         )
 
 
-def _company(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
+def _blockwise(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
     """Each value must be of its own two rows: blocks of any size give one matrix."""
     half = (len(X) + 1) // 2
     yield from _same(
         "rows",
-        "a value must depend on its own two rows only; in the company of other rows it",
+        "a value must depend on its own two rows only; beside other rows it",
         kernel(X[:half], X[half - 1 :]),
         kernel(X, X)[:half, half - 1 :],
     )
@@ -369,7 +372,7 @@ class FeatureCheck:
 
 @dataclass(frozen=True)
 class Subject:
-    """The map, its kernel if it has one, the rows, and how to draw it anew."""
+    """The map, its kernel if it has one, the rows, and how to draw another."""
 
     phi: Any
     kernel: Any
@@ -452,13 +455,7 @@ def _rows(phi: Any, X: Any, rng: np.random.Generator) -> Float[np.ndarray, "n d"
                 "takes; got none. Pass rows of your data."
             )
         return rng.standard_normal((60, d))
-    X = as_matrix(X, "check_features")
-    if X.shape[0] < 2:
-        raise InvalidInput(
-            f"check_features: X must have at least 2 rows; got {X.shape[0]}. Pass more."
-        )
-    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
-    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
+    return _some_rows("check_features", X, 2, rng)
 
 
 def _laws(subject: Subject) -> Iterator[FeatureLaw]:
@@ -548,7 +545,7 @@ def _arguments(subject: Subject) -> FeatureLaw:
 def _alone(subject: Subject) -> FeatureLaw:
     half = (len(subject.X) + 1) // 2
     gap = _gap(_features(subject, subject.X[:half]), _features(subject, subject.X)[:half])
-    sentence = "a row must have its own features in whatever company"
+    sentence = "the features of a row must not depend on other rows"
     return _judged("alone", sentence, gap, ROUNDING["float64"])
 
 
@@ -574,7 +571,7 @@ def _refusal(subject: Subject) -> FeatureLaw:
 def _pickled(subject: Subject) -> FeatureLaw:
     required = "a copy by pickle must give the same features"
     if not isinstance(subject.phi, FeatureMap):
-        return FeatureLaw("pickled", "not applicable", f"{required}; this is no FeatureMap.")
+        return _not_applicable("pickled", required, "this is no FeatureMap")
     copy = pickle.loads(pickle.dumps(subject.phi))
     gap = _gap(to_numpy(copy(subject.X)), _features(subject, subject.X))
     return _judged("pickled", required, gap, 0)
@@ -588,14 +585,24 @@ def _matrix(subject: Subject) -> Float[np.ndarray, "n n"]:
     return (K + K.T) / 2
 
 
-def _without_kernel(name: str, required: str) -> FeatureLaw:
-    return FeatureLaw(name, "not applicable", f"{required}; there is no kernel: pass kernel=.")
+def _inapplicable(subject: Subject, below: bool | None = None) -> str:
+    """Say why a law of the kernel does not apply: without one, or to maps (not) below theirs."""
+    claims = bool(getattr(subject.phi, "below_kernel", False))
+    if subject.kernel is None:
+        return "there is no kernel: pass kernel="
+    if below is None or below == claims:
+        return ""
+    return "this map says it stays below" if claims else "this map does not say so"
+
+
+def _not_applicable(name: str, required: str, reason: str) -> FeatureLaw:
+    return FeatureLaw(name, "not applicable", f"{required}; {reason}.")
 
 
 def _kernel(subject: Subject) -> FeatureLaw:
     required = "φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius"
-    if subject.kernel is None:
-        return _without_kernel("kernel", required)
+    if reason := _inapplicable(subject):
+        return _not_applicable("kernel", required, reason)
     K, Z = _matrix(subject), _features(subject, subject.X)
     error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
     return _judged("kernel", required, error, subject.tolerance)
@@ -603,10 +610,8 @@ def _kernel(subject: Subject) -> FeatureLaw:
 
 def _length(subject: Subject) -> FeatureLaw:
     required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
-    if subject.kernel is None:
-        return _without_kernel("length", required)
-    if getattr(subject.phi, "below_kernel", False):
-        return FeatureLaw("length", "not applicable", f"{required}; this map says it stays below.")
+    if reason := _inapplicable(subject, below=False):
+        return _not_applicable("length", required, reason)
     Z, whole = _features(subject, subject.X), np.diag(_matrix(subject))
     lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * whole
     return _judged("length", required, float(lost.mean()), LOST)
@@ -614,10 +619,8 @@ def _length(subject: Subject) -> FeatureLaw:
 
 def _below(subject: Subject) -> FeatureLaw:
     required = "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖"
-    if subject.kernel is None:
-        return _without_kernel("below", required)
-    if not getattr(subject.phi, "below_kernel", False):
-        return FeatureLaw("below", "not applicable", f"{required}; this map does not say so.")
+    if reason := _inapplicable(subject, below=True):
+        return _not_applicable("below", required, reason)
     K, Z = _matrix(subject), _features(subject, subject.X)
     depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
     return _judged("below", required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
@@ -629,13 +632,9 @@ def _unbiased(subject: Subject) -> FeatureLaw:
         f"over {PAIRS} pairs"
     )
     if subject.redraw is None:
-        return FeatureLaw("unbiased", "not applicable", f"{required}; pass redraw= to look.")
-    if subject.kernel is None:
-        return _without_kernel("unbiased", required)
-    if getattr(subject.phi, "below_kernel", False):
-        return FeatureLaw(
-            "unbiased", "not applicable", f"{required}; this map says it stays below."
-        )
+        return _not_applicable("unbiased", required, "pass redraw= to look")
+    if reason := _inapplicable(subject, below=False):
+        return _not_applicable("unbiased", required, reason)
     first = np.arange(PAIRS) % len(subject.X)
     second = (first * 7 + np.arange(PAIRS) // len(subject.X)) % len(subject.X)
     draws = np.empty((DRAWS, PAIRS))

@@ -10,10 +10,10 @@ from scipy.linalg.blas import dgemv, dsymv
 from scipy.optimize import brentq
 from scipy.stats import t as student
 
-from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
-from bochner.certificates.sample import double, finite_matrix
+from bochner.certificates.sample import finite_matrix, nonnegative
 from bochner.errors import InvalidInput, NotPositive
 from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
@@ -277,13 +277,7 @@ def distance(
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     """Return the eigenvalues of K, rising; those that rounding made negative are zero."""
-    values = eigenvalues(K)
-    if -values[0] > 100 * len(K) * EPS * np.abs(values).max():
-        raise NotPositive(
-            "certify: the kernel matrix must be positive semi-definite; its eigenvalues on the "
-            f"sample run from {values[0]:.3g} to {values[-1]:.3g}. Check the kernel."
-        )
-    return np.maximum(values, 0.0)
+    return nonnegative(eigenvalues(K), "certify")
 
 
 def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[float, float, float]:
@@ -520,7 +514,7 @@ def measure(
     """Measure every row: ε and norms by Lanczos, other errors tile by tile."""
     X = as_matrix(X, "certify")
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    rows = Rows(double(X), Z, kernel)
+    rows = Rows(in_float64(X), Z, kernel)
     gram = eigh(Z.T @ Z, check_finite=False)
     n, norm = len(Z), float(gram[0][-1])
     total, squares, largest = _errors(rows)
@@ -586,9 +580,9 @@ def _errors(rows: Rows) -> tuple[float, float, float]:
 
 
 def refuse_part(n_rows: int | None, n: int) -> None:
-    """Refuse to speak for more rows than there are."""
+    """Refuse a number of rows other than those of X."""
     if n_rows is not None and n_rows != n:
         raise InvalidInput(
-            f'certify: how="lanczos" measures every row and speaks for no others, so n_rows must '
+            f'certify: how="lanczos" measures the rows of X and no others, so n_rows must '
             f'be those of X, {n}; got {n_rows!r}. Leave n_rows out, or use how="sample".'
         )

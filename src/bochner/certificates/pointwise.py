@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
-from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pencil import EPS
-from bochner.certificates.sample import double, kernel_of
-from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.certificates.sample import kernel_of, nonnegative
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.kernels import Kernel
@@ -102,14 +101,14 @@ def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> 
 def _values(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
     """Eigenvalues, rising, of K or of G, which has those of K̂ but for zeros."""
     if isinstance(source, Kernel):
-        return _not_negative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
+        return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
 
 
 def eigen(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Eigen:
     """Return the eigendecomposition of the kernel matrix of these rows, checked."""
     values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
-    return Eigen(_not_negative(values, who), vectors)
+    return Eigen(nonnegative(values, who), vectors)
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
@@ -125,15 +124,6 @@ def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarra
     return (K + K.T) / 2
 
 
-def _not_negative(values: Float[np.ndarray, " n"], who: str) -> Float[np.ndarray, " n"]:
-    if -values[0] > 100 * len(values) * EPS * np.abs(values).max():
-        raise NotPositive(
-            f"{who}: the kernel matrix must be positive semi-definite; its eigenvalues run from "
-            f"{values[0]:.3g} to {values[-1]:.3g}. Check the kernel: check_kernel(kernel, X)."
-        )
-    return np.maximum(values, 0.0)
-
-
 def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray, "b D"]]:
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
@@ -141,6 +131,11 @@ def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray,
     X = as_matrix(X, who)
     if X.shape[0] < 1:
         raise InvalidInput(f"{who}: X must have at least one row; got none. Pass your rows.")
+    yield from _blocks(phi, X)
+
+
+def _blocks(phi: Any, X: Array) -> Iterator[Float[np.ndarray, "b D"]]:
+    """Give the features of a block of rows at a time, in float64."""
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 
@@ -287,7 +282,7 @@ def _require_noise(phi: FeatureMap, X: Array, most: float) -> None:
     """Refuse a map of which more is left out than this: ‖K − K̃‖_F ≤ Σ e(x_i)."""
     e, k = 0.0, 0.0
     for start in range(0, X.shape[0], BLOCK):
-        rows = double(X[start : start + BLOCK])
+        rows = in_float64(X[start : start + BLOCK])
         rest = phi.left_out(rows)
         if rest is None:
             raise InvalidInput(
@@ -309,10 +304,7 @@ def _grams(first: FeatureMap, second: FeatureMap, X: Array) -> tuple[Array, Arra
     """Z_Aᵀ Z_A, Z_Bᵀ Z_B and Z_Aᵀ Z_B, summed in float64."""
     a, b = first.n_features, second.n_features
     A, B, C = np.zeros((a, a)), np.zeros((b, b)), np.zeros((a, b))
-    for start in range(0, X.shape[0], BLOCK):
-        Z, V = (
-            to_numpy(phi(X[start : start + BLOCK])).astype(np.float64) for phi in (first, second)
-        )
+    for Z, V in zip(_blocks(first, X), _blocks(second, X), strict=True):
         A += Z.T @ Z
         B += V.T @ V
         C += Z.T @ V
@@ -429,11 +421,6 @@ def approximation_residual(
             "signs. certify measures those."
         )
     X = as_matrix(X, "approximation_residual")
-    held = [_held(phi, X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK)]
-    size = to_numpy(kernel.diag(double(X))).astype(np.float64)
+    held = [np.einsum("ij,ij->i", Z, Z) for Z in _blocks(phi, X)]
+    size = to_numpy(kernel.diag(in_float64(X))).astype(np.float64)
     return ApproximationResidual(np.maximum(size - np.concatenate([np.empty(0), *held]), 0.0), size)
-
-
-def _held(phi: Any, X: Array) -> Float[np.ndarray, " b"]:
-    Z = to_numpy(phi(X)).astype(np.float64)
-    return np.einsum("ij,ij->i", Z, Z)

@@ -6,16 +6,14 @@ import numpy as np
 from scipy.stats import norm
 
 from bochner._core.arrays import (
-    array_namespace,
     as_matrix,
-    is_numpy,
-    is_sparse,
+    in_float64,
     taken,
     to_numpy,
 )
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, NotPositive
 from bochner.solvers.factorisations import slabs, symmetric
 
 _WHO = "certify"
@@ -43,7 +41,7 @@ def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:
     """Return K and E of the rows X."""
     kernel = kernel_of(phi, kernel, _WHO)
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    K = symmetric(_matrix(kernel, double(X)))
+    K = symmetric(_matrix(kernel, in_float64(X)))
     E = np.empty_like(K)
     for rows in slabs(len(K)):
         E[rows] = Z[rows] @ Z.T - K[rows]
@@ -73,12 +71,14 @@ def kernel_of(phi: Any, kernel: Any, who: str) -> Any:
     return kernel
 
 
-def double(X: Float[Array, "m d"]) -> Float[Array, "m d"]:
-    """Return rows in float64, in their own library."""
-    if is_numpy(X) or is_sparse(X):
-        return X.astype(np.float64)
-    xp = array_namespace(X)
-    return xp.astype(X, xp.float64)
+def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
+    """Return rising eigenvalues of a kernel matrix, those that rounding made negative as zero."""
+    if -values[0] > 100 * len(values) * np.finfo(float).eps * np.abs(values).max():
+        raise NotPositive(
+            f"{who}: the kernel matrix must be positive semi-definite; its eigenvalues run from "
+            f"{values[0]:.3g} to {values[-1]:.3g}. Check the kernel: check_kernel(kernel, X)."
+        )
+    return np.maximum(values, 0.0)
 
 
 def finite_matrix(A: Array, m: int, name: str) -> Float[Array, "m k"]:

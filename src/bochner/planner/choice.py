@@ -1,4 +1,4 @@
-"""Methods, widths and solvers side by side: what each fit is expected to find, and to take."""
+"""Planned fits: what each is predicted to find and to take, and which is chosen."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ class PlannedFit:
         Whether the error is of a fit of this width to sampled rows, extrapolated to all, or also
         extrapolated from smaller widths.
     against : str
-        What speaks against it whatever it costs; empty where nothing does.
+        Why it is not chosen whatever it costs; empty where nothing is against it.
     """
 
     method: Method

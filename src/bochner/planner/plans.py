@@ -1,4 +1,4 @@
-"""plan: which method, how many features, which solver; what it will find, and what it will take."""
+"""plan: the method, the number of features and the solver to fit with, and what the fit takes."""
 
 import time
 from collections.abc import Mapping, Sequence

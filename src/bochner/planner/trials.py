@@ -6,12 +6,9 @@ there to n rows its seconds grow by those of the sweep over each further row, wh
 sizes. Wider features than are tried: the eigendecomposition grows as D³, all else as aD + bD².
 Memory is measured, and grows by matrices of known size.
 
-The error is that of a fit to the m sampled rows, extrapolated to n along the path of penalties:
-
-    e_n(λ) ≈ e_m(λ) (1 − d(λ)/m)/(1 − d(λ)/n),    d = Σ w²/(w + λ)²,
-
-at the same penalty for each row, as least squares pays 1/(1 − D/m) for fitting noise. Beyond the
-widths that are tried the gain of each doubling is continued, see :func:`wider`.
+The error is the leave-one-out error of a fit to the sample, extrapolated to all rows along the path
+of penalties (:mod:`bochner.solvers.ridge.leave_one_out`). Beyond the widths that are tried the gain
+of each doubling is continued, see :func:`wider`.
 """
 
 import math
@@ -37,6 +34,7 @@ from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
 from bochner.features.auto import contenders, predicted_error, width_of
 from bochner.features.method import Request
 from bochner.features.nystrom.landmarks import Given
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.models import _engine
@@ -46,6 +44,7 @@ from bochner.planner.choice import PlannedFit
 from bochner.solvers.cg import KEPT
 from bochner.solvers.factorisations import TOLERANCE
 from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 
 #: Widths that are looked at.
@@ -91,10 +90,10 @@ LEAST = 0.25
 #: Largest part of the gain of one doubling of the width that the next one has.
 SLOWEST = 0.5
 
-#: What speaks against float32.
+#: Why a fit in float32 is not chosen.
 LIMITED = "float32 would limit the answer"
 
-#: What speaks against conjugate gradients.
+#: Why the exact kernel is not chosen.
 UNSOLVED = "would not converge"
 
 Timer = Callable[[], float]
@@ -196,8 +195,9 @@ class Task:
         return self.once(key, lambda: self._trial(n, method, width, parameters))
 
     def _trial(self, n: int, method: Method, width: int, parameters: dict[str, Any]) -> Trial:
-        given = {"method": method, "n_features": width, "random_state": self.seed} | parameters
-        model, rows = KernelRidge(self.kernel, **given), self.rows(n)
+        rows = self.rows(n)
+        model = KernelRidge(self.kernel, method=method, n_features=width, random_state=self.seed)
+        model.set_params(**parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
             with Traced() as memory:
@@ -253,11 +253,13 @@ class Traced:
 
 
 def expected(path: Path, m: int, n: int) -> Expected:
-    """Extrapolate the errors of a fit to m rows to one to n rows."""
+    """Extrapolate the errors of a fit to m rows to one to n rows; the path tells the traces."""
     dimension = path.effective_dimension
-    # d = d_λ + ∂d_λ/∂ log λ, from the path itself
-    spent = np.clip(dimension + np.gradient(dimension, np.log(path.alphas)), 0, dimension) / m
-    errors = path.loo * (1 - spent) / (1 - spent * m / n)
+    # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
+    squares = dimension + np.gradient(dimension, np.log(path.alphas))
+    left = np.maximum(m - 1 - dimension, 1e-9 * m)
+    squared = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
+    errors = of_more_rows(path.loo, left, squared, m - 1, n / m)
     best = best_of(errors, "loo")
     of_all = replace(path, loo=errors)
     limited = best == of_all.lowest("loo") and not of_all.level("loo")
@@ -439,7 +441,7 @@ class _Lane:
         eigen, known = self._eigen_seconds, fit.n_features
         rest = {known: fit.seconds - eigen}
         narrower = [width for width in self.widths if width < self.widest]
-        # A row of Nyström features takes D² products, as its share of the moments does.
+        # A row of Nyström features takes D² multiplications, as its part of the moments does.
         linear = narrower and not isinstance(self.method, Nystrom)
         for other in self.tried(narrower[-1]) if linear else ():
             if other.solver == fit.solver:
@@ -450,8 +452,12 @@ class _Lane:
         return replace(fit, n_features=D, seconds=seconds, bytes=size, steps=steps, **changes)
 
     def _held(self, D: int) -> float:
-        """Return the bytes of the matrices of a fit: five of D × D, four blocks of features."""
-        return 8.0 * (5 * D**2 + 4 * min(self.task.n_rows, block_rows(D)) * D)
+        """Return the bytes of the matrices of a fit at its worst moment.
+
+        That is the eigendecomposition with its work space, or the leave-one-out errors of a block.
+        """
+        rows = min(self.task.n_rows, block_rows(D))
+        return 8.0 * max(5 * D**2, 3 * D**2 + 4 * rows * D)
 
     @cached_property
     def _eigen_seconds(self) -> float:
@@ -473,8 +479,8 @@ class _Lane:
             return width
         before, last = np.diff(np.log(left))
         doublings = np.linspace(0, math.log2(width / self.widest), 1000)
-        bend = min(last - before, 0.0) / 2
-        logs = np.log(left[2]) + (last + bend) * doublings + bend * doublings**2
+        curve = min(last - before, 0.0) / 2
+        logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
         stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
         return int(self.widest * 2.0 ** stopped[0]) if len(stopped) else width
 
@@ -536,9 +542,10 @@ def _counted(task: Task, lane: _Lane, width: int) -> Trial:
     order, half = np.argsort(sample.priority, kind="stable"), m // 2
     known = int(m / task.n_rows * half)
     chosen = replace(task, sample=sample.take(np.sort(order[half:])), known={})
-    landmarks = chosen.map(lane.method, width).landmarks
+    phi = chosen.map(lane.method, width)
+    assert isinstance(phi, NystromMap)
     mixed = replace(task, sample=sample.take(np.sort(order[known : half + known])), known={})
-    return mixed.trial(half, ExactKernel(Nystrom(Given(landmarks))), width, alpha=half * share)
+    return mixed.trial(half, ExactKernel(Nystrom(Given(phi.landmarks))), width, alpha=half * share)
 
 
 def _product_seconds(task: Task, lane: _Lane) -> float:

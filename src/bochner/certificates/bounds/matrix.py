@@ -17,12 +17,11 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds.pairwise import (
     FORMS,
     Bound,
+    TailBound,
     amplitude_of,
     chance_of,
     dense_rows,
-    error_of,
     per_draw,
-    width_of,
 )
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -37,7 +36,7 @@ COST = 11
 
 
 @dataclass(frozen=True)
-class OperatorNorm(Bound):
+class OperatorNorm(TailBound):
     """The error of the whole matrix, ‖Z Zᵀ − K‖ ≤ ε‖K‖, for a kernel of x − y.
 
     P ≤ 8 I exp(−m ε²/(2 I L (1 + 2ε/3))), L = 1 (pair) or 2 (phase).
@@ -52,6 +51,8 @@ class OperatorNorm(Bound):
     -----
     Source: Tropp (2015), theorem 7.7.1, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K.
     """
+
+    quantity = "operator norm, relative"
 
     intrinsic_dimension: float
     form: str = "pair"
@@ -74,29 +75,16 @@ class OperatorNorm(Bound):
         values = eigen(kernel, rows, cls.__name__).values
         return cls(max(1.0, float(values.sum() / values[-1])), form)
 
-    @property
-    def quantity(self) -> str:
-        """The operator norm, relative."""
-        return "operator norm, relative"
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return D = ⌈2 I L ε⁻² (1 + 2ε/3) ln(8I/δ)⌉ draws' features; see :class:`Bound`."""
-        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return a/3 + √(a²/9 + a), a = 2 I L ln(8I/δ)/m; see :class:`Bound`."""
-        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
-
-    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
         return math.log(8 * self.intrinsic_dimension)
 
-    def _rate(self, error: float) -> float:
+    def rate(self, error: float) -> float:
         size = self.intrinsic_dimension * per_draw("phase" if self.form == "pair" else "pair")
         return error * error / (2 * size * (1 + 2 * error / 3))
 
 
 @dataclass(frozen=True)
-class Spectral(Bound):
+class Spectral(TailBound):
     """The (ε, λ)-spectral distance, for draws whose leverage is bounded.
 
     P ≤ 16 d_λ exp(−m ε²/(2 τ (1 + 2ε/3))) where λ ≤ ‖K‖.
@@ -118,6 +106,8 @@ class Spectral(Bound):
     Sources: Avron et al. (2017), lemma 6 and theorem 7; Tropp (2015), theorem 7.7.1, with
     intrinsic dimension at most 2 d_λ.
     """
+
+    quantity = "spectral distance"
 
     leverage: float
     effective_dimension: float
@@ -152,25 +142,45 @@ class Spectral(Bound):
         return cls(tau, float(np.sum(values / (values + alpha))), features)
 
     @property
-    def quantity(self) -> str:
-        """The spectral distance."""
-        return "spectral distance"
+    def draw_features(self) -> int:
+        """Features of one random draw."""
+        return self.features_per_draw
 
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return D = ⌈2 τ ε⁻² (1 + 2ε/3) ln(16 d_λ/δ)⌉ draws' features; see :class:`Bound`."""
-        features = self.features_per_draw
-        return width_of(self._log_failures, self._rate, features, error, confidence)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return a/3 + √(a²/9 + a), a = 2 τ ln(16 d_λ/δ)/m; see :class:`Bound`."""
-        features = self.features_per_draw
-        return error_of(self._log_failures, self._rate, features, n_features, confidence)
-
-    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
         return math.log(16 * self.effective_dimension)
 
-    def _rate(self, error: float) -> float:
+    def rate(self, error: float) -> float:
         return error * error / (2 * self.leverage * (1 + 2 * error / 3))
+
+
+@dataclass(frozen=True)
+class TailTrace(TailBound):
+    """The trace beyond rank k, relative, by Bernstein: P ≤ 2 exp(−m ε²/(2ρ(1 + ε/3))).
+
+    Parameters
+    ----------
+    tail_ratio : float
+        ρ; see :class:`ProjectionCost`.
+    features_per_draw : int
+    """
+
+    quantity = "trace beyond the rank, relative"
+
+    tail_ratio: float
+    features_per_draw: int
+
+    @property
+    def draw_features(self) -> int:
+        """Features of one random draw."""
+        return self.features_per_draw
+
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
+        """Return log 2."""
+        return math.log(2)
+
+    def rate(self, error: float) -> float:
+        """Return ε²/(2ρ(1 + ε/3))."""
+        return error * error / (2 * self.tail_ratio * (1 + error / 3))
 
 
 @dataclass(frozen=True)
@@ -194,6 +204,8 @@ class ProjectionCost(Bound):
     ε/11, each with confidence 1 − δ/2; the trace by Bernstein, P ≤ 2 exp(−m ε²/(2ρ(1 + ε/3))).
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
     """
+
+    quantity = "cost of projections, relative"
 
     spectral: Spectral
     tail_ratio: float
@@ -225,29 +237,21 @@ class ProjectionCost(Bound):
         d = float(np.sum(values / (values + penalty)))
         return cls(Spectral(size / penalty, d, features), size / tail)
 
-    @property
-    def quantity(self) -> str:
-        """The cost of projections, relative."""
-        return "cost of projections, relative"
-
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the larger of the two widths; see :class:`Bound`."""
         share, half = positive(error, "width", "error") / COST, 1 - chance_of(confidence) / 2
-        features = self.spectral.features_per_draw
-        trace = width_of(self._log_failures, self._rate, features, share, half)
-        return max(self.spectral.width(share, half), trace)
+        return max(self.spectral.width(share, half), self._trace.width(share, half))
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return eleven times the larger of the two errors; see :class:`Bound`."""
-        half, features = 1 - chance_of(confidence) / 2, self.spectral.features_per_draw
-        trace = error_of(self._log_failures, self._rate, features, n_features, half)
-        return COST * max(self.spectral.error(n_features, half), trace)
+        half = 1 - chance_of(confidence) / 2
+        return COST * max(
+            self.spectral.error(n_features, half), self._trace.error(n_features, half)
+        )
 
-    def _log_failures(self, error: float) -> float:  # noqa: ARG002
-        return math.log(2)
-
-    def _rate(self, error: float) -> float:
-        return error * error / (2 * self.tail_ratio * (1 + error / 3))
+    @property
+    def _trace(self) -> TailTrace:
+        return TailTrace(self.tail_ratio, self.spectral.features_per_draw)
 
 
 def below_norm(penalty: float, norm: float, who: str) -> None:
@@ -314,6 +318,8 @@ class ZonalSpectral(Bound):
     Sources: Han et al. (2022), lemma 7 and theorems 9, 11 and 12.
     """
 
+    quantity = "spectral distance"
+
     cuts: tuple[Cut, ...]
     effective_dimension: float
 
@@ -341,11 +347,6 @@ class ZonalSpectral(Bound):
         below_norm(2 * alpha, float(values[-1]), cls.__name__)  # of the kernel that is cut as well
         d = float(np.sum(values / (values + alpha)))
         return cls(_cuts(squares, tails, rows.shape[1], alpha, componentwise), d)
-
-    @property
-    def quantity(self) -> str:
-        """The spectral distance."""
-        return "spectral distance"
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the least s·m over the cuts; see :class:`Bound`."""

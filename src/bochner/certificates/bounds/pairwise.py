@@ -1,11 +1,21 @@
-"""What a bound is: a width for an error and an error at a width, and how one gives the other."""
+"""A-priori bounds: the width for an error, and the error at a width; here of single entries.
+
+Each bound is a frozen value that holds what it needs to know of kernel and rows. With D features
+the probability of an error above ε is at most
+
+    C(ε) exp(−m r(ε)),   m = D / (features of one random draw),
+
+which is read both ways: ``bound.width(error)`` and ``bound.error(n_features)``. The bounds here are
+of |φ(x)·φ(y) − k(x, y)|; those of whole matrices are in :mod:`bochner.certificates.bounds.matrix`.
+All are of independent draws, ``Fourier(IID())``: other placements have smaller errors, and these
+theorems do not cover them.
+"""
 
 import abc
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,10 +36,8 @@ LARGEST = 1e15
 class Bound(abc.ABC):
     """An error that features of a given width exceed with small probability only."""
 
-    @property
-    @abc.abstractmethod
-    def quantity(self) -> str:
-        """What the error is of, in words."""
+    #: What the error is of, in words.
+    quantity: ClassVar[str]
 
     @abc.abstractmethod
     def width(self, error: float, confidence: float = 0.95) -> int:
@@ -56,51 +64,54 @@ class Bound(abc.ABC):
         """
 
 
-# --- both ways ------------------------------------------------------------------------------------
+class TailBound(Bound):
+    """A bound of the form P(error > ε) ≤ C(ε) exp(−m r(ε)) for m random draws, read both ways."""
+
+    form: str
+
+    @property
+    def draw_features(self) -> int:
+        """Features of one random draw: here of one frequency."""
+        return per_draw(self.form)
+
+    @abc.abstractmethod
+    def log_failures(self, error: float) -> float:
+        """Return log C(ε)."""
+
+    @abc.abstractmethod
+    def rate(self, error: float) -> float:
+        """Return r(ε)."""
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        """Return features of the fewest draws with C(ε) exp(−m r(ε)) ≤ δ; see :class:`Bound`."""
+        error = positive(error, "width", "error")
+        draws = (self.log_failures(error) - math.log(chance_of(confidence))) / self.rate(error)
+        if draws > LARGEST:
+            raise InvalidInput(
+                f"width: error must be large enough for a width below {LARGEST:.0e}; got "
+                f"{error!r}. Ask for a larger error."
+            )
+        return self.draw_features * max(1, math.ceil(draws * (1 - 1e-12)))
+
+    def error(self, n_features: int, confidence: float = 0.95) -> float:
+        """Return the least ε with C(ε) exp(−m r(ε)) ≤ δ; see :class:`Bound`."""
+        features = self.draw_features
+        m = integer(n_features, "error", "n_features", features) // features
+        log_chance = math.log(chance_of(confidence))
+
+        def excess(log_error: float) -> float:
+            error = math.exp(log_error)
+            return self.log_failures(error) - m * self.rate(error) - log_chance
+
+        low, high = -30.0, 0.0
+        while excess(high) > 0:
+            low, high = high, high + 5.0
+        return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
 
 
 def per_draw(form: str) -> int:
     """Return the features of one frequency."""
     return 2 if form == "pair" else 1
-
-
-def width_of(
-    log_failures: Callable[[float], float],
-    rate: Callable[[float], float],
-    features: int,
-    error: float,
-    confidence: float,
-) -> int:
-    """Return D of the fewest draws m with C(ε) exp(−m r(ε)) ≤ δ."""
-    error = positive(error, "width", "error")
-    draws = (log_failures(error) - math.log(chance_of(confidence))) / rate(error)
-    if draws > LARGEST:
-        raise InvalidInput(
-            f"width: error must be large enough for a width below {LARGEST:.0e}; got {error!r}. "
-            "Ask for a larger error."
-        )
-    return features * max(1, math.ceil(draws * (1 - 1e-12)))
-
-
-def error_of(
-    log_failures: Callable[[float], float],
-    rate: Callable[[float], float],
-    features: int,
-    n_features: int,
-    confidence: float,
-) -> float:
-    """Return the least ε with C(ε) exp(−m r(ε)) ≤ δ."""
-    m = integer(n_features, "error", "n_features", features) // features
-    log_chance = math.log(chance_of(confidence))
-
-    def excess(log_error: float) -> float:
-        error = math.exp(log_error)
-        return log_failures(error) - m * rate(error) - log_chance
-
-    low, high = -30.0, 0.0
-    while excess(high) > 0:
-        low, high = high, high + 5.0
-    return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
 
 
 def chance_of(confidence: float) -> float:
@@ -129,18 +140,6 @@ def amplitude_of(kernel: Kernel, rows: Float[np.ndarray, "n d"], who: str) -> fl
     return float(to_numpy(kernel.diag(rows[:1]))[0])
 
 
-# --- Bounds before any features are drawn: the width for an error, and the error at a width ------
-#
-# Each bound is a frozen value that holds what it needs to know of kernel and rows. It says that
-# with D features the probability of an error above ε is at most
-#
-#     C(ε) exp(−m r(ε)),   m = D / (features of one random draw),
-#
-# and is read both ways: ``bound.width(error)`` and ``bound.error(n_features)``. The bounds here are
-# of single entries, |φ(x)·φ(y) − k(x, y)|; those of whole matrices are in ``bounds_matrix``. All
-# are of independent draws, ``Fourier(IID())``: other placements are better, and these theorems do
-# not cover them.
-
 #: The gradient of the error has mean square at most 4 E|ω|² at a point that depends on the draw
 #: (twice the root); Sutherland and Schneider take it as at a fixed point.
 GRADIENT = 2.0
@@ -150,7 +149,7 @@ GRADIENT = 2.0
 
 
 @dataclass(frozen=True)
-class Hoeffding(Bound):
+class Hoeffding(TailBound):
     """Every entry of a finite set of pairs, by Hoeffding's inequality and a union over the pairs.
 
     pair: P ≤ 2N exp(−Dε²/4a²); phase: P ≤ 2N exp(−Dε²/8a²).
@@ -169,6 +168,8 @@ class Hoeffding(Bound):
     Source: Hoeffding (1963), theorem 2.
     """
 
+    quantity = "largest entry"
+
     n_pairs: int
     form: str = "pair"
     amplitude: float = 1.0
@@ -182,28 +183,15 @@ class Hoeffding(Bound):
         rows = dense_rows(X, cls.__name__)
         return cls(_pairs(len(rows), form), form, amplitude_of(kernel, rows, cls.__name__))
 
-    @property
-    def quantity(self) -> str:
-        """The largest entry, of the pairs counted."""
-        return "largest entry"
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return D = ⌈ln(2N/δ)/r(ε)⌉ draws' features; see :class:`Bound`."""
-        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return a √(2 ln(2N/δ)/m) (phase: twice that); see :class:`Bound`."""
-        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
-
-    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
         return math.log(2.0 * self.n_pairs)
 
-    def _rate(self, error: float) -> float:
+    def rate(self, error: float) -> float:
         return (error / self.amplitude) ** 2 / (2 if self.form == "pair" else 8)
 
 
 @dataclass(frozen=True)
-class Bernstein(Bound):
+class Bernstein(TailBound):
     """The same, by Bernstein's inequality: sharper where the variance of an entry is small.
 
     P ≤ 2N exp(−m ε²/(2(v + bε/3))) for a = 1, b = 2 (pair) or 3 (phase).
@@ -224,6 +212,8 @@ class Bernstein(Bound):
     Source: Sutherland and Schneider (2015), section 3.1.
     """
 
+    quantity = "largest entry"
+
     n_pairs: int
     variance: float
     form: str = "pair"
@@ -242,23 +232,10 @@ class Bernstein(Bound):
         v = (1 + doubled - 2 * k**2) / 2 if form == "pair" else 1 + doubled / 2 - k**2
         return cls(_pairs(len(rows), form), max(float(v.max()), 1e-300), form, a)
 
-    @property
-    def quantity(self) -> str:
-        """The largest entry, of the pairs counted."""
-        return "largest entry"
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return features; see :class:`Bound`."""
-        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return the error; see :class:`Bound`."""
-        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
-
-    def _log_failures(self, error: float) -> float:  # noqa: ARG002
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
         return math.log(2.0 * self.n_pairs)
 
-    def _rate(self, error: float) -> float:
+    def rate(self, error: float) -> float:
         e, b = error / self.amplitude, 2 if self.form == "pair" else 3
         return e * e / (2 * (self.variance + b * e / 3))
 
@@ -267,7 +244,7 @@ class Bernstein(Bound):
 
 
 @dataclass(frozen=True)
-class RahimiRecht(Bound):
+class RahimiRecht(TailBound):
     """Every entry for all points of a region, seen or not: Rahimi and Recht (2007), claim 1.
 
     pair:  P ≤ β_d (2σℓ/ε)^(2d/(d+2)) exp(−Dε²/(8(d + 2))),
@@ -290,6 +267,8 @@ class RahimiRecht(Bound):
     amplitude : float, default 1.0
         a = k(x, x).
     """
+
+    quantity = "largest entry, anywhere"
 
     spread: float
     diameter: float
@@ -323,26 +302,13 @@ class RahimiRecht(Bound):
             raise _infinite(repr(kernel))
         return cls(second**0.5, _diameter(rows), rows.shape[1], form, a)
 
-    @property
-    def quantity(self) -> str:
-        """The largest entry, of all points of the region."""
-        return "largest entry, anywhere"
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return features; see :class:`Bound`."""
-        return width_of(self._log_failures, self._rate, per_draw(self.form), error, confidence)
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return the error; see :class:`Bound`."""
-        return error_of(self._log_failures, self._rate, per_draw(self.form), n_features, confidence)
-
-    def _log_failures(self, error: float) -> float:
+    def log_failures(self, error: float) -> float:
         d, e = self.n_columns, error / self.amplitude
         power = 2 * d / (d + (2 if self.form == "pair" else 1))
         reach = math.log(GRADIENT * self.spread * self.diameter / e)
         return math.log(covering_constant(d, self.form)) + power * reach
 
-    def _rate(self, error: float) -> float:
+    def rate(self, error: float) -> float:
         d, e = self.n_columns, error / self.amplitude
         return e * e / (4 * (d + 2) if self.form == "pair" else 32 * (d + 1))
 

@@ -333,9 +333,20 @@ def extrapolate(
     """
     free = max(eigen.count - eigen.centred, 1.0)
     left, squared = eigen.left_over(alphas), eigen.left_over(alphas, 2)
-    slack = left**2 / (free * squared)
     more = (ratio - 1) * free
-    return errors * slack / (1 - (1 - slack) / ratio), alphas * (left + more) / left
+    return of_more_rows(errors, left, squared, free, ratio), alphas * (left + more) / left
+
+
+def of_more_rows(
+    errors: Float[Array, " p"],
+    left: Float[Array, " p"],
+    squared: Float[Array, " p"],
+    free: float,
+    ratio: float,
+) -> Float[Array, " p"]:
+    """Return the same errors from tr (I − H), tr (I − H)² and the rows less the intercept."""
+    slack = left**2 / (free * squared)
+    return errors * slack / (1 - (1 - slack) / ratio)
 
 
 def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
