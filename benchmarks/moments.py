@@ -12,8 +12,12 @@ from scipy.linalg.blas import ssyrk
 
 import bochner as bo
 from benchmarks.harness import Options, Row, interleaved, judged
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Blocks
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels import Gaussian
-from bochner.models import _engine
+from bochner.sums.executor import LOCAL
+from bochner.sums.moments import Moments, MomentsOf
 
 __all__ = ["run"]
 
@@ -31,7 +35,7 @@ def run(options: Options) -> list[Row]:
         f"ssyrk {rows}": _plain(D, rows) for rows in BLOCKS
     }
     cases["features"] = lambda _: _features_alone(phi, n)
-    cases["sweep"] = lambda _: _engine.sweep(phi, _blocks(n), "float32", "float32") and None
+    cases["sweep"] = lambda _: _summed(phi, _blocks(n), "float32") and None
     times = interleaved(cases, options.pick(5, 2))
     rates = {rows: PLAIN_ROWS * D**2 / times[f"ssyrk {rows}"].median / 1e9 for rows in BLOCKS}
     best = max(rates, key=rates.__getitem__)
@@ -66,7 +70,7 @@ def _blocks(n: int) -> bo.Blocks:
 
 
 def _features_alone(phi: bo.FeatureMap, n: int) -> None:
-    for block in _blocks(n).with_rows(_engine.block_rows(phi.n_features)):
+    for block in _blocks(n).with_rows(block_rows(phi.n_features)):
         phi(block.X)
 
 
@@ -81,9 +85,13 @@ def _plain(D: int, rows: int) -> Callable[[int], None]:
     return case
 
 
+def _summed(phi: bo.FeatureMap, blocks: Blocks, dtype: Any) -> Moments:
+    """Return the moments of features and products in this precision."""
+    summand = MomentsOf(Rounded(phi.kernel, phi, dtype), dtype)
+    return MomentsOf.moments(LOCAL.sum(summand, blocks.with_rows(block_rows(phi.n_features))))
+
+
 def _error(phi: bo.FeatureMap) -> float:
     """Return ‖G − G₆₄‖_F / ‖G₆₄‖_F on 10,000 rows, G₆₄ all in float64."""
-    single, double = (
-        _engine.sweep(phi, _blocks(10_000), dtype, dtype).gram for dtype in ("float32", "float64")
-    )
+    single, double = (_summed(phi, _blocks(10_000), dtype).gram for dtype in ("float32", "float64"))
     return float(np.linalg.norm(single - double) / np.linalg.norm(double))

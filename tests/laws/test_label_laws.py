@@ -1,11 +1,13 @@
 """Labels of any type become codes and names again, from arrays, tables and files alike."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 
 from bochner import (
     SVC,
@@ -17,8 +19,8 @@ from bochner import (
 )
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models import _engine
-from bochner.models._inputs import class_blocks, class_blocks_of, indicators
+from bochner.models._base import KernelEstimator
+from bochner.models._fitting import FeatureSpec, choose, indicators
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))
@@ -31,12 +33,30 @@ NAMES = {
 }
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
-    """What a learner has before it fits."""
+class Classifier(ClassifierMixin, KernelEstimator):
+    """A learner that knows its rows and nothing else."""
 
     def __init__(self, class_weight=None, kernel="gaussian"):
-        self.kernel, self.method, self.n_features = kernel, "auto", 16
-        self.random_state, self.class_weight = 0, class_weight
+        self.kernel, self.class_weight = kernel, class_weight
+
+    @property
+    def classes_(self):
+        return self.fit_.inputs.classes
+
+
+def noted(model, found):
+    """The blocks; the model keeps what they are."""
+    blocks, inputs = found
+    model.fit_ = SimpleNamespace(inputs=inputs)
+    return blocks
+
+
+def class_blocks_of(model, X, y, sample_weight=None, classes=None):
+    return noted(model, model._class_blocks_of(X, y, sample_weight, classes=classes))
+
+
+def class_blocks(model, blocks, first=True):
+    return noted(model, model._class_blocks(blocks, first))
 
 
 def all_of(blocks, part):
@@ -79,7 +99,7 @@ def test_a_file_of_labels_is_read_in_any_order_of_its_rows(tmp_path):
     codes = all_of(class_blocks(model, blocks), "y").astype(int)
     assert model.classes_[codes].tolist() == table.label.tolist()
     assert blocks.schema.classes == ("a", "b", "long name")
-    again = class_blocks(model, blocks, reset=False)
+    again = class_blocks(model, blocks, first=False)
     assert all_of(again, "y").tolist() == codes.tolist()
 
 
@@ -88,7 +108,7 @@ def test_later_tables_may_lack_classes_and_keep_the_codes():
     model = Classifier()
     class_blocks(model, Blocks.from_table(table, "label"))
     few = table[table.label != "a"]
-    codes = all_of(class_blocks(model, Blocks.from_table(few, "label"), reset=False), "y")
+    codes = all_of(class_blocks(model, Blocks.from_table(few, "label"), first=False), "y")
     assert model.classes_[codes.astype(int)].tolist() == few.label.tolist()
 
 
@@ -112,10 +132,10 @@ def test_indicators_are_one_column_for_two_classes_and_one_each_for_more():
 
 def test_the_lengthscale_of_a_classifier_is_chosen_by_its_classes():
     labels = np.array(["in", "out"])[(X[:, 0] ** 2 > 0.5).astype(int)]
-    model = Classifier()
-    rows = _engine.choose(model, class_blocks_of(model, X, labels), n_classes=2)
+    asked = FeatureSpec.of("Classifier", "gaussian", "auto", 16, "auto", 0)
+    chosen, rows = choose(asked, class_blocks_of(Classifier(), X, labels), n_classes=2)
     assert set(np.unique(rows.y)) == {-1.0, 1.0}
-    assert len(model.search_.tried) > 1
+    assert len(chosen.search.tried) > 1
 
 
 @pytest.mark.parametrize(

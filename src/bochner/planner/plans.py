@@ -18,7 +18,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Method
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
-from bochner.models import _engine
+from bochner.models._fitting import count_rows, sampled
 from bochner.models.ridge.exact import ExactKernel
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.planner.choice import (
@@ -254,8 +254,8 @@ def plan_by(
     asked = None if widths is None else _widths(widths)
     blocks = _blocks(X, y)
     reading = timer()
-    sample = _engine.presample(blocks, seed)
-    seconds, found = timer() - reading, _engine.count_rows(blocks)
+    sample = sampled(blocks, seed)
+    seconds, found = timer() - reading, count_rows(blocks)
     n, d, m = _n_rows(n_rows, found, sample), blocks.n_columns, len(sample)
     if isinstance(chosen, str):
         chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel

@@ -34,10 +34,10 @@ from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
 from bochner.features.auto import contenders, predicted_error, width_of
 from bochner.features.method import Request
 from bochner.features.nystrom.landmarks import Given
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
-from bochner.models import _engine
+from bochner.models._fitting import feature_precision
 from bochner.models.ridge.exact import ExactKernel
 from bochner.models.ridge.regressor import KernelRidge
 from bochner.planner.choice import PlannedFit
@@ -46,6 +46,8 @@ from bochner.solvers.factorisations import TOLERANCE
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
+from bochner.sums.executor import LOCAL
+from bochner.sums.moments import MomentsOf
 
 #: Widths that are looked at.
 WIDTHS = (256, 512, 1024, 2048, 4096)
@@ -219,11 +221,12 @@ class Task:
     def row_seconds(self, trial: Trial) -> float:
         """Return the seconds that one more row takes in the sweep of a trial."""
         phi, dtype = trial.model.map_, trial.model.feature_dtype_
-        precision = trial.model.moments_.precision
+        rounded = Rounded(phi.kernel, phi, dtype)
+        summand = MomentsOf(rounded, trial.model.moments_.precision)
 
         def swept(n: int) -> float:
-            blocks = Blocks.from_arrays(*self.rows(n))
-            return self.seconds(lambda: _engine.sweep(phi, blocks, dtype, precision))
+            blocks = Blocks.from_arrays(*self.rows(n)).with_rows(block_rows(phi.n_features))
+            return self.seconds(lambda: MomentsOf.moments(LOCAL.sum(summand, blocks)))
 
         many = min(SWEPT, self.most_rows)
         few = many // 4
@@ -368,7 +371,7 @@ class _Lane:
         if wanted <= most:
             return task.trial(wanted, self.method, width)
         phi = task.map(self.method, width)
-        dtype = _engine.feature_dtype("auto", task.n_rows, phi)
+        dtype = feature_precision("auto", task.n_rows, phi)
         return task.trial(most, self.method, width, precision=dtype)
 
     def expected(self, width: int) -> Expected:
@@ -419,7 +422,7 @@ class _Lane:
 
     @property
     def _passes(self) -> int:
-        return 1 + _engine.needs_rows(self.task.kernel, self.method)
+        return 1 + (isinstance(self.task.kernel, str) or not isinstance(self.method, Fourier))
 
     # --- extrapolated ----------------------------------------------------------------------------
 
