@@ -44,7 +44,7 @@ from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
 from bochner.persist import FORMAT, files
 from bochner.persist.known import NAMES
-from bochner.persist.values import Arrays, encode
+from bochner.persist.values import NamedArrays, encode
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10
@@ -137,7 +137,7 @@ def bases():
     """Headers without a checksum, and their arrays."""
     fitted = list(learners())
     for model in [*fitted, *maps(), *fitted]:  # learners hold more that can be altered
-        arrays = Arrays()
+        arrays = NamedArrays()
         value = encode(model, arrays)
         header = {"class": NAMES[type(model)], "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}

@@ -43,7 +43,7 @@ from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import FORMAT, files, values
 from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
 from bochner.persist.validate import require_arrays
-from bochner.persist.values import Arrays, decode, encode
+from bochner.persist.values import NamedArrays, decode, encode
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 from bochner.sums.moments import Moments
 
@@ -71,7 +71,7 @@ MAPS = [
 
 
 def there_and_back(value):
-    arrays = Arrays()
+    arrays = NamedArrays()
     text = json.dumps(encode(value, arrays), allow_nan=False)
     return decode(json.loads(text), arrays.by_name)
 
@@ -142,7 +142,7 @@ def test_arrays_of_the_other_byte_order_keep_their_numbers():
 
 
 def test_an_array_that_comes_twice_is_stored_once():
-    arrays = Arrays()
+    arrays = NamedArrays()
     encode([X, {"again": X}, (X.T,)], arrays)
     assert len(arrays.by_name) == 2
 
@@ -388,7 +388,7 @@ def test_every_class_of_the_table_is_named_as_the_table_says():
     assert not set(KNOWN) & set(ESTIMATORS)
     assert len(NAMES) == len(KNOWN) + len(ESTIMATORS)  # one name a class
     public = {value for value in vars(bo).values() if isinstance(value, type)}
-    for module in (bo.features, bo.kernels, bo.models):
+    for module in (bo.features, bo.kernels, bo.landmarks, bo.models):
         public |= {getattr(module, name) for name in module.__all__}
     for cls, name in NAMES.items():
         assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name) or (
@@ -583,7 +583,7 @@ def test_a_file_that_holds_another_class_than_it_says_is_refused(path):
 
 
 def forged_state(path, state, kind="Generator"):
-    arrays = Arrays()
+    arrays = NamedArrays()
     random = {"random": [kind, encode(state, arrays)]}
     value = {"estimator": ["KernelRidge", {"random_state": random}, {}]}
     forged(path, value, arrays.by_name, **{"class": "KernelRidge"})

@@ -16,7 +16,7 @@ import bochner as bo
 from bochner.features import Compressed, Fourier, HermiteMercer, Nystrom, draw
 from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels import Gaussian, Matern
-from bochner.persist.values import Arrays, decode, encode
+from bochner.persist.values import NamedArrays, decode, encode
 
 D = 24
 MAPS = [*BASES, *HERMITE, *COMPRESSED, *SINES, *PROJECTED]
@@ -203,7 +203,7 @@ def test_sparse_rows_give_the_features_of_dense_rows(pair):
 
 @every_map
 def test_a_map_comes_back_with_the_same_bits(pair):
-    phi, X, arrays = drawn(pair), rows(30, seed=2), Arrays()
+    phi, X, arrays = drawn(pair), rows(30, seed=2), NamedArrays()
     text = encode(phi, arrays)
     assert (decode(text, arrays.by_name)(X) == phi(X)).all()
     method = encode(pair[1], arrays)

@@ -20,7 +20,7 @@ _MOST_CELLS = 1 << 22
 
 
 @dataclass
-class _Tally:
+class _RowCount:
     """Rows that a whole pass gave; every pass must give as many."""
 
     rows: int | None = None
@@ -54,7 +54,7 @@ class Blocks:
     callbacks: tuple[Callable[[int], Any], ...] = ()
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
-    _tally: _Tally = field(default_factory=_Tally)
+    _counted: _RowCount = field(default_factory=_RowCount)
 
     @classmethod
     def from_arrays(
@@ -211,7 +211,7 @@ class Blocks:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None for CSV files, streams and iterables before a whole pass."""
-        return self._tally.rows if self.source.n_rows is None else self.source.n_rows
+        return self._counted.rows if self.source.n_rows is None else self.source.n_rows
 
     @property
     def schema(self) -> Schema | None:
@@ -263,7 +263,7 @@ class Blocks:
                 f"Blocks: every pass must give the same rows; {self.source} gave {self.n_rows} "
                 f"before and {rows} now. Read it into a table or file first."
             )
-        self._tally.rows = rows
+        self._counted.rows = rows
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""

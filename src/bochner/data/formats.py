@@ -54,7 +54,7 @@ def open_file(file: File, separator: str | None) -> Reader:
 
 
 @dataclass(frozen=True, eq=False)
-class Binary(Reader):
+class BinaryReader(Reader):
     """One Parquet or Feather file: types and the number of rows are in it."""
 
     file: File
@@ -75,11 +75,11 @@ class Binary(Reader):
                     yield arrow_frame(batch.slice(start, rows))
 
 
-def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> Binary:
+def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> BinaryReader:
     """Return the reader; row names of pandas are no columns, columns without rows hold nothing."""
     found = (c for c in arrow_columns(schema, f"'{file}'") if not _is_index(c.name))
     columns = (c if rows else Column(c.name, "nothing", False, "no rows") for c in found)
-    return Binary(file, stamp, f"'{file}'", tuple(columns), rows, batches)
+    return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, batches)
 
 
 def _is_index(name: str) -> bool:
@@ -111,7 +111,7 @@ def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
 _AHEAD, _LEAST_AHEAD = 1 << 20, 1 << 14
 
 
-def _open_parquet(file: File) -> Binary:
+def _open_parquet(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _parquet(file, 1) as opened:
         schema, rows = opened.schema_arrow, opened.metadata.num_rows
@@ -140,7 +140,7 @@ def _parquet_batches(file: File, columns: int, names: list[str], rows: int) -> I
         yield from opened.iter_batches(rows, columns=names, use_threads=False)
 
 
-def _open_feather(file: File) -> Binary:
+def _open_feather(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _feather(file, []) as opened:  # all columns
         schema = opened.schema
@@ -176,7 +176,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Text(Reader):
+class TextReader(Reader):
     """One text file: a line of names, then a line for each row."""
 
     file: File
@@ -235,7 +235,7 @@ def _line_of(row: int, lines: Iterable[str], separator: str) -> int:
     return begins
 
 
-def _open_text(path: File, separator: str | None = None) -> Text:
+def _open_text(path: File, separator: str | None = None) -> TextReader:
     """Find the separator, the names and, from the first block, the types."""
     stamp = stamp_of(path)
     head, whole = _head(path)
@@ -247,7 +247,7 @@ def _open_text(path: File, separator: str | None = None) -> Text:
         )
     _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
     block = max(_BLOCK_BYTES, 4 * max(map(len, head.splitlines())))
-    file = Text(path, stamp, separator, block, f"'{path}'")
+    file = TextReader(path, stamp, separator, block, f"'{path}'")
     with _explained(path, partial(_sentence, file, ())):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
@@ -316,7 +316,7 @@ _CONVERSION = re.compile(
 )
 
 
-def _sentence(file: Text, names: tuple[str, ...], error: Exception) -> BochnerError:
+def _sentence(file: TextReader, names: tuple[str, ...], error: Exception) -> BochnerError:
     text = str(error)
     if found := _RAGGED.search(text):
         line, expected, got, row = found.groups()
@@ -338,7 +338,7 @@ def _sentence(file: Text, names: tuple[str, ...], error: Exception) -> BochnerEr
     return _damaged(file.file, error)
 
 
-def _wrong_kind(file: Text, names: tuple[str, ...], found: re.Match[str]) -> InvalidInput:
+def _wrong_kind(file: TextReader, names: tuple[str, ...], found: re.Match[str]) -> InvalidInput:
     column, line, kind, value = found.groups()
     known = names or tuple(c.name for c in file.columns)
     name = repr(known[int(column)]) if int(column) < len(known) else f"number {column}"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bochner.data.schema import (
+    CellCounts,
     Schema,
-    Tally,
     Types,
     listed,
     require_known,
@@ -240,7 +240,7 @@ def _categories(
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the sorted distinct values of columns of text, in one pass over these columns only."""
     found: dict[str, set[str]] = {name: set() for name in names}
-    tallies = {name: Tally() for name in names if name not in types}
+    tallies = {name: CellCounts() for name in names if name not in types}
     for reader, start, frame in _frames(readers, names) if names else ():
         free = _free_text(reader)
         for name in names:
@@ -263,7 +263,7 @@ def _free_text(reader: Reader) -> set[str]:
 
 def _stray(name: str, readers: tuple[Reader, ...], texts: int) -> InvalidInput:
     """Say which cell keeps a column from being numbers, and what it would be with it."""
-    tally = Tally()
+    tally = CellCounts()
     for _, _, frame in _frames(readers, (name,)):
         tally.add(frame[name].to_list())
     more = tally.others - 1
@@ -278,7 +278,7 @@ def _stray(name: str, readers: tuple[Reader, ...], texts: int) -> InvalidInput:
 
 
 def _require_few(
-    name: str, values: set[str], tally: Tally | None, readers: tuple[Reader, ...]
+    name: str, values: set[str], tally: CellCounts | None, readers: tuple[Reader, ...]
 ) -> None:
     if len(values) > MOST_CATEGORIES:
         if tally is not None and tally.strays:

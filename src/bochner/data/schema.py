@@ -164,7 +164,7 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-class Tally:
+class CellCounts:
     """Counts the cells of a column of text that are numbers, and those that are not."""
 
     def __init__(self) -> None:

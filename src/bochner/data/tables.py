@@ -307,7 +307,7 @@ def needed(module: str, who: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame(Reader):
+class FrameReader(Reader):
     """A data frame that is in memory."""
 
     frame: Any  # a narwhals DataFrame
@@ -323,7 +323,7 @@ class Frame(Reader):
 
 
 @dataclass(frozen=True, eq=False)
-class Stream(Reader):
+class StreamReader(Reader):
     """An object that can start an Arrow stream of record batches as often as asked."""
 
     table: Any
@@ -352,7 +352,7 @@ def open_table(table: Any) -> Reader:
         return _open_stream(table, label)
     _require_names(frame.columns, label)
     columns = tuple(_frame_column(frame, name) for name in frame.columns)
-    return Frame(frame, label, columns, len(frame))
+    return FrameReader(frame, label, columns, len(frame))
 
 
 def _frame_column(frame: Any, name: str) -> Column:
@@ -362,7 +362,7 @@ def _frame_column(frame: Any, name: str) -> Column:
     return column
 
 
-def _open_stream(table: Any, label: str) -> Stream:
+def _open_stream(table: Any, label: str) -> StreamReader:
     one_shot = hasattr(table, "read_next_batch")
     if one_shot or not hasattr(table, "__arrow_c_stream__"):
         got = f"{label}, which is used up after one pass" if one_shot else label
@@ -378,7 +378,7 @@ def _open_stream(table: Any, label: str) -> Stream:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return Stream(table, label, columns)
+    return StreamReader(table, label, columns)
 
 
 def _first_row(table: Any) -> str | None:

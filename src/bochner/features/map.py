@@ -20,7 +20,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.native import power_of_two, signed_walsh
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Float, Int, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels import (
     Bilinear,
@@ -475,9 +475,9 @@ class SketchedProduct(FeatureMap):
     kernel: Kernel
     left: FeatureMap  # φ₁, padded with zeros to a power of two
     right: FeatureMap  # φ₂, as well
-    left_signs: Float[Array, " D1"]  # s₁, int8
-    right_signs: Float[Array, " D2"]  # s₂
-    rows: Float[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
+    left_signs: Int[Array, " D1"]  # s₁, int8
+    right_signs: Int[Array, " D2"]  # s₂
+    rows: Int[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
 
     @property
     def n_inputs(self) -> int:

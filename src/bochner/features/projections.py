@@ -159,7 +159,7 @@ class CompressedMap(Wrapped):
     kernel: Kernel
     inner: FeatureMap  # φ′, the wider map
     #: V, orthonormal columns by decreasing energy on the rows it was drawn from.
-    directions: Float[Array, "D' D"]
+    directions: Float[Array, "k D"]
 
     @property
     def n_features(self) -> int:
@@ -254,7 +254,7 @@ class ProjectedMap(Wrapped):
     kernel: Kernel
     inner: FeatureMap  # φ′, of d′ columns
     #: P, as it multiplies rows from the right; lengthscales of single columns are in it.
-    projection: Float[Array, "d d'"]
+    projection: Float[Array, "d k"]
     distortion: float  # Mean of |k(x, y) − k(Px, Py)| over pairs of rows
 
     @property
@@ -319,7 +319,7 @@ def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) 
 
 def _projection(
     method: Projected, kernel: Kernel, scales: Float[Array, " d"], ask: Request
-) -> Float[Array, "d d'"]:
+) -> Float[Array, "d k"]:
     size = min(method.n_components, ask.n_inputs)
     if method.how == "jl":
         P = ask.stream("projection").standard_normal((ask.n_inputs, size)) / size**0.5
@@ -329,7 +329,7 @@ def _projection(
     return np.ascontiguousarray(scales[:, None] * axes)
 
 
-def _distortion(kernel: Kernel, plain: Kernel, P: Float[Array, "d d'"], ask: Request) -> float:
+def _distortion(kernel: Kernel, plain: Kernel, P: Float[Array, "d k"], ask: Request) -> float:
     """Return the mean of |k(x, y) − k(Px, Py)| over pairs of different rows of a sample."""
     if ask.X is None or ask.X.shape[0] < 2:
         return float("nan")

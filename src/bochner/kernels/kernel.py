@@ -26,7 +26,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 
 Value = TypeVar("Value")
@@ -86,7 +86,9 @@ def name_of(function: Callable[..., Any] | None) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def answer(result: Any, shape: tuple[int | None, ...], like: Array, who: str) -> Float[Array, ...]:
+def answer(
+    result: Any, shape: tuple[int | None, ...], like: Array, who: str
+) -> Float[Array, "..."]:
     """Return what a user's function gave, in the precision of the rows it was given.
 
     Parameters
@@ -195,9 +197,7 @@ class Kernel(abc.ABC):
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
 
-    def __call__(
-        self, X: Float[Array, "n d"], Y: Float[Array, "m d"] | None = None
-    ) -> Float[Array, "n m"]:
+    def __call__(self, X: Tabular, Y: Tabular | None = None) -> Float[Array, "n m"]:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
 
         Parameters

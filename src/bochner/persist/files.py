@@ -29,7 +29,7 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
 from bochner.persist.known import NAMES
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
-from bochner.persist.values import Arrays, decode, encode
+from bochner.persist.values import NamedArrays, decode, encode
 
 #: Rises when versions before could not read the file.
 FORMAT = 2
@@ -76,7 +76,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     sample of rows that the certificate is measured on. Treat it as you treat the data.
     The same model gives the same bytes. Memory: twice the model's arrays.
     """
-    arrays = Arrays()
+    arrays = NamedArrays()
     if type(model) not in NAMES:
         raise InvalidType(
             "save: model must be an estimator, map, kernel, method or moments of bochner; "

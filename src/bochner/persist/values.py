@@ -48,7 +48,7 @@ _SPARSE = {
 }
 
 
-class Arrays:
+class NamedArrays:
     """Arrays of a value, named by where in it they are; the same array comes once."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 
 @singledispatch
-def encode(value: Any, arrays: Arrays) -> Json:
+def encode(value: Any, arrays: NamedArrays) -> Json:
     """Return ``value`` as JSON; its arrays go into ``arrays``."""
     name = NAMES.get(type(value))
     if name in ESTIMATORS:
@@ -136,11 +136,11 @@ def _fitted(model: Any) -> dict[str, Any]:
     }
 
 
-def _fields(state: Mapping[str, Any], arrays: Arrays) -> Json:
+def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
     return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
 
 
-def _items(values: Iterable[Any], arrays: Arrays) -> Json:
+def _items(values: Iterable[Any], arrays: NamedArrays) -> Json:
     return [arrays.encoded(i, value) for i, value in enumerate(values)]
 
 
@@ -148,34 +148,34 @@ def _items(values: Iterable[Any], arrays: Arrays) -> Json:
 @encode.register(bool)
 @encode.register(int)
 @encode.register(str)
-def _(value: bool | int | str | None, _arrays: Arrays) -> Json:
+def _(value: bool | int | str | None, _arrays: NamedArrays) -> Json:
     return value
 
 
 @encode.register
-def _(value: float, _arrays: Arrays) -> Json:
+def _(value: float, _arrays: NamedArrays) -> Json:
     return value if math.isfinite(value) else {"float": repr(value)}
 
 
 @encode.register
-def _(value: list, arrays: Arrays) -> Json:
+def _(value: list, arrays: NamedArrays) -> Json:
     return _items(value, arrays)
 
 
 @encode.register
-def _(value: tuple, arrays: Arrays) -> Json:
+def _(value: tuple, arrays: NamedArrays) -> Json:
     if type(value) is not tuple:
         return encode.dispatch(object)(value, arrays)
     return {"tuple": _items(value, arrays)}
 
 
 @encode.register
-def _(value: dict, arrays: Arrays) -> Json:
+def _(value: dict, arrays: NamedArrays) -> Json:
     return {"dict": [[encode(k, arrays), arrays.encoded(k, v)] for k, v in value.items()]}
 
 
 @encode.register
-def _(value: np.ndarray, arrays: Arrays) -> Json:
+def _(value: np.ndarray, arrays: NamedArrays) -> Json:
     if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
         kind = "object" if value.dtype.kind == "O" else "str"
         return {"text": [kind, list(value.shape), value.ravel().tolist()]}
@@ -183,12 +183,12 @@ def _(value: np.ndarray, arrays: Arrays) -> Json:
 
 
 @encode.register
-def _(value: np.generic, arrays: Arrays) -> Json:
+def _(value: np.generic, arrays: NamedArrays) -> Json:
     return str(value) if value.dtype.kind == "U" else {"scalar": arrays.add(np.asarray(value))}
 
 
 @encode.register
-def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: Arrays) -> Json:
+def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: NamedArrays) -> Json:
     name = type(value).__name__
     if name not in _SPARSE:
         return encode.dispatch(object)(value, arrays)
@@ -197,7 +197,7 @@ def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: Arrays) -> Js
 
 
 @encode.register
-def _(value: np.random.Generator | np.random.RandomState, arrays: Arrays) -> Json:
+def _(value: np.random.Generator | np.random.RandomState, arrays: NamedArrays) -> Json:
     if isinstance(value, np.random.RandomState):
         state = dict(
             value.get_state(legacy=False)

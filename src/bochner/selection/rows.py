@@ -278,7 +278,7 @@ def _explained(rows: TuningRows, W: Float[Array, "d m"]) -> Float[Array, " m"]:
     return shares[:m] + shares[m:]
 
 
-def _cosines(X: Array, W: Float[Array, "d m"], mean: Float[Array, " d"]) -> Float[Array, "n 2m"]:
+def _cosines(X: Array, W: Float[Array, "d m"], mean: Float[Array, " d"]) -> Float[Array, "n 2*m"]:
     """Return cosines and sines of rows about their mean; sparse rows are not made dense."""
     if is_sparse(X):
         P = X @ W - mean @ W

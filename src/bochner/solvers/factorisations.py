@@ -14,7 +14,7 @@ from scipy.linalg.blas import dgemv, dsymv, dsyr2k
 from scipy.linalg.lapack import dsytrd
 
 from bochner._core.blas import cholesky, eigvalsh, subtract_product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 
 #: Matrices of so many rows are decomposed at once: that takes one to two seconds.
 AT_ONCE = 2048
@@ -150,7 +150,7 @@ TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 class PivotedCholesky:
     """Outcome of a pivoted Cholesky factorisation K ≈ F Fᵀ."""
 
-    pivots: Float[Array, " r"]  # rows chosen, in order
+    pivots: Int[Array, " r"]  # rows chosen, in order
     residual_trace: float  # tr(K − F Fᵀ) ≥ 0: it bounds every error of the approximation
     trace: float  # tr K
 

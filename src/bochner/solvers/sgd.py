@@ -177,7 +177,7 @@ class Walk:
     coef: Float[Array, "D t"]  # β of features, or u of rows
     intercept: Float[Array, " t"]
     #: Their means over the steps that are averaged; of no rows and columns where none are.
-    mean_coef: Float[Array, "D t"]
+    mean_coef: Float[Array, "_ t"]
     mean_intercept: Float[Array, " t"]
     steps: int = 0
     averaged: int = 0  # steps that are in the means

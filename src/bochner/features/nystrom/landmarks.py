@@ -18,7 +18,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Bool, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
@@ -447,7 +447,7 @@ def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
 
 
 def _parts(
-    blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]
+    blocks: Iterable[Float[Array, "b d"]], mask: Bool[Array, " n"]
 ) -> Iterator[Float[Array, "m d"]]:
     """Give the rows of the mask, a bounded number at a time."""
     start = 0
@@ -458,7 +458,7 @@ def _parts(
             yield X[index[first : first + ROWS]]
 
 
-def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Float[Array, " n"]) -> Float[Array, "m d"]:
+def _taken(blocks: Iterable[Float[Array, "b d"]], mask: Bool[Array, " n"]) -> Float[Array, "m d"]:
     """Return the rows of the mask, dense."""
     parts = [dense(part) for part in _parts(blocks, mask)]
     return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, 1))]), dtype=np.float64)

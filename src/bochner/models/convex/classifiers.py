@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner._core.checks import one_of, positive
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
@@ -39,7 +39,7 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
     C: float | str
     warm_start: bool
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -99,12 +99,12 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+    def decision_function(self, X: Tabular) -> Array:
         """Return φ(X) β + b: (n,), positive for ``classes_[1]``, or (n, K), the largest wins."""
         f = self._decisions(X)
         return f[:, 0] if f.shape[1] == 1 else f
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return the classes decided for, (n,)."""
         return self.classes_[_decided(self._decisions(X))]
 
@@ -288,13 +288,13 @@ class SVC(ConvexClassifier):
         return self.probability
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
         return agreeing(self._calibration.probabilities(f), _decided(f))
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms."""
         f = self._decisions(X)
         return agreeing(self._calibration.log_probabilities(f), _decided(f))
@@ -426,12 +426,12 @@ class LogisticRegression(ConvexClassifier):
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
 
-    def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
         return agreeing(np.exp(self._log_probabilities(f)), _decided(f))
 
-    def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms, good to the last digits also where they are tiny."""
         f = self._decisions(X)
         return agreeing(self._log_probabilities(f), _decided(f))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.models._alike import N_FOLDS, left_out, row_marks
@@ -226,7 +226,7 @@ class _Descents:
         state = take_steps(problem, trial.best).state
         return _Ended(problem, state, max(trial.best, 1), errors=trial.errors.mean(axis=1))
 
-    def _left_out(self, folds: int) -> Float[Array, "n k"]:
+    def _left_out(self, folds: int) -> Bool[Array, "n k"]:
         w = self.problem.w[:, 0]
         return left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
 

@@ -9,7 +9,7 @@ from sklearn.utils import Tags
 
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
@@ -38,7 +38,7 @@ _LOSSES = {
 class ConvexRegressor(MultiOutputMixin, RegressorMixin, ConvexEstimator):
     """A regressor by a convex loss."""
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -72,7 +72,7 @@ class ConvexRegressor(MultiOutputMixin, RegressorMixin, ConvexEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
@@ -352,7 +352,7 @@ class KernelRegressor(ConvexRegressor):
             return np.exp(np.minimum(f, 700.0))
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
 
-    def score(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> float:
+    def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the share of the best constant's loss that the model explains, 1 at best.
 
         For the squared loss this is R², for others its generalisation (D²); the mean over targets.

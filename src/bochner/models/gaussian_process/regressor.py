@@ -12,7 +12,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
@@ -142,7 +142,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -162,9 +162,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         self.fit_ = fit_process(self._spec(), blocks, self._inputs_of(blocks))
         return self
 
-    def partial_fit(
-        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
         The first call draws the map and chooses the lengthscale, where that is open; noise and
@@ -215,9 +213,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(
-        self, X: Float[Array, "m d"], return_std: bool = False, return_cov: bool = False
-    ) -> Any:
+    def predict(self, X: Tabular, return_std: bool = False, return_cov: bool = False) -> Any:
         """Return the mean of f at rows, and the deviation of f there: that of a new y is larger.
 
         Parameters
@@ -252,7 +248,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
             yield self._shaped(fit.law.posterior.mean(fit.chosen.double(block.X)), block.X)
 
     def predict_interval(
-        self, X: Float[Array, "m d"], coverage: float = 0.95, calibrated: bool = True
+        self, X: Tabular, coverage: float = 0.95, calibrated: bool = True
     ) -> tuple[Array, Array, Array]:
         """Return the mean and the bounds that a new y lies between with chance ``coverage``.
 
@@ -311,7 +307,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
         rows = copy(self)._rows_to_predict
         return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
 
-    def sample_y(self, X: Float[Array, "m d"], n_samples: int = 1, random_state: Seed = 0) -> Array:
+    def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import to_numpy
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.features import Method
@@ -109,7 +109,7 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -142,7 +142,7 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
     @available_if(takes_pieces)
     def partial_fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: Array,
         classes: Any = None,
         sample_weight: Array | None = None,
@@ -180,12 +180,12 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+    def decision_function(self, X: Tabular) -> Array:
         """Return the fitted ±1 of each class, (n, K); (n,) of the second class of two."""
         values = joined(list(self._values(self._rows_to_predict(X))))
         return values[:, 0] if len(self.classes_) == 2 else values
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return the label of the largest value, (n,)."""
         return np.concatenate(list(self.predict_blocks(self._rows_to_predict(X))))
 

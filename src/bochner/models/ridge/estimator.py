@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -161,7 +161,7 @@ class RidgeEstimator(KernelEstimator):
             )
         return fit.certificate
 
-    def certify(self, X: Float[Array, "n d"]) -> Certificate:
+    def certify(self, X: Tabular) -> Certificate:
         """Return the certificate of this map, kernel and penalty on other rows.
 
         The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.

@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.features import Method
 from bochner.kernels import Kernel
@@ -138,7 +138,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
         Parameters
@@ -174,9 +174,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         return self
 
     @available_if(takes_pieces)
-    def partial_fit(
-        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
         The first call draws the map (and chooses lengthscale and method from its rows, where
@@ -191,7 +189,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return φ(X) β + b, (n,) or (n, t), in the array library of X and float64."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
@@ -210,7 +208,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         return coef if self.target_shape_ else coef[0]
 
     @property
-    def dual_coef_(self) -> Float[Array, " n"]:
+    def dual_coef_(self) -> Float[Array, " n *t"]:
         """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
         dual = self._exact("dual_coef_").solution.coef
         return dual if self.target_shape_ else dual[:, 0]

@@ -308,7 +308,8 @@ class Pass:
 def _nothing(how: Pass, chosen: Chosen, shape: tuple[int, ...]) -> Summed:
     """Return sums that are still to be made."""
     none = np.zeros(0)
-    moments = Moments(0, 0.0, none, none, none[:, None], none[:, None], none, "float64")
+    zero = np.zeros((0, 0))
+    moments = Moments(0, 0.0, none, none, zero, zero, none, "float64")
     sample = RowSample(none[:, None], none[:, None], none, none)
     return Summed(how.who, chosen, how.fit_intercept, moments, sample, 0, (), shape)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Convergence
@@ -105,7 +105,7 @@ class HeldOutPath:
 
 def path_of(
     problem: Problem,
-    left_out: Float[Array, "n k"],
+    left_out: Bool[Array, "n k"],
     max_iter: int = 200,
     largest: float | None = None,
 ) -> tuple[HeldOutPath, State]:
@@ -207,7 +207,7 @@ def _fewest(errors: Float[Array, "s t"]) -> int:
     return int(np.argmax(mean <= 1.0001 * mean.min() + FITTED * mean[0]))
 
 
-def stopped_early(problem: Problem, left_out: Float[Array, " n"], max_iter: int) -> Stopped:
+def stopped_early(problem: Problem, left_out: Bool[Array, " n"], max_iter: int) -> Stopped:
     """Descend on the other rows until the loss of those left out has risen for good."""
     out = left_out[:, None]
     held = np.where(out, np.broadcast_to(problem.w, problem.y.shape), 0.0)

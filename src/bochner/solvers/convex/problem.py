@@ -145,7 +145,7 @@ class Problem:
     rows: FeatureRows
     y: Array
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
-    w: Float[Array, "n t"]
+    w: Float[Array, " n #t"]
     loss: Loss  # convex in f
     alpha: Any  # zero or above; one for all columns or one each
     fit_intercept: bool = True  # whether b is fitted, or zero
@@ -378,7 +378,9 @@ def next_best_length(slope: Callable[[float], float], first: float, most: float)
     return length
 
 
-def best_constant(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n t"]) -> Float[Array, " t"]:
+def best_constant(
+    loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
+) -> Float[Array, " t"]:
     """Return the constants of least loss: by doubling about zero, then by halving."""
 
     def slope(b: Array) -> Float[Array, " t"]:

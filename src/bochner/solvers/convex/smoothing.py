@@ -260,7 +260,7 @@ def constant(problem: Problem) -> State:
     return State(none, b, fitted, far, far, np.zeros(y.shape), spread(y - b, problem.w))
 
 
-def spread(r: Float[Array, "n t"], w: Float[Array, "n t"]) -> float:
+def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
     """Return the weighted mean of |r|, or 1 where that is zero: a width to start from."""
     w = np.broadcast_to(w, r.shape)
     return float((w * np.abs(r)).sum() / w.sum()) or 1.0

@@ -47,9 +47,9 @@ EPS = float(np.finfo(np.float64).eps)
 class Eigen:
     """G = V diag(w) Vᵀ with the right-hand side in its coordinates."""
 
-    values: Float[Array, " D"]  # w ≥ 0, rising
-    vectors: Float[Array, "D D"]  # V
-    projected: Float[Array, "D t"]  # c = VᵀB
+    values: Float[Array, " r"]  # w ≥ 0, rising
+    vectors: Float[Array, "D r"]  # V
+    projected: Float[Array, "r t"]  # c = VᵀB
     power: Float[Array, " t"]  # P
     weight: float  # W
     precision: str  # precision of the products in G
