@@ -6,6 +6,7 @@ operations are counted, as for ssyrk, and nothing else, so that 100 % cannot be 
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import ssyrk

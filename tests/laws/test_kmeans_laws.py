@@ -16,7 +16,7 @@ from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace
 from bochner.models._feature_blocks import FeatureBlock
 from bochner.models.unsupervised.clustering import matrix_error
-from bochner.solvers.lloyd import assign, lloyd
+from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, lloyd
 
 KERNEL = Gaussian(1.0)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
@@ -72,12 +72,29 @@ def test_a_pass_assigns_to_the_nearest_and_takes_means(dtype):
 def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     Z = np.random.default_rng(0).standard_normal((300, 4))
     block = [FeatureBlock(Z, None, None, 0)]
-    costs = [lloyd(block, Z[:5], m, 0.0).inertia for m in range(1, 9)]
+    first = assign(block, Z[:5])
+    costs = [lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(costs))
-    end = lloyd(block, Z[:5], 300, 0.0)
+    end = lloyd(block, first, 300, 0.0)
     assert end.converged
     assert_close(end.means, end.centres, factor=10)
     assert_close(end.inertia, KMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z).inertia_, factor=100)
+
+
+def test_sums_of_parts_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    Z, w = rng.standard_normal((60, 5)), rng.uniform(0.5, 2, 60)
+    blocks = [FeatureBlock(Z[i : i + 20], None, w[i : i + 20], i) for i in (0, 20, 40)]
+    passes = CentroidsOf(Z[:3])
+    merged = passes.merge(in_order(passes, blocks[:1]), in_order(passes, blocks[1:]))
+    whole, parts = (passes.clusters(total) for total in (in_order(passes, blocks), merged))
+    np.testing.assert_array_equal(parts.labels, whole.labels)
+    assert_close([*parts.means, *parts.sums], [*whole.means, *whole.sums], factor=10)
+    assert_close([parts.cost, parts.power], [whole.cost, whole.power], factor=10)
+    steps = StepsOf(Z[:1] + 1, np.array([7.0]))
+    centre, seen = steps.merge(in_order(steps, blocks[:1]), in_order(steps, blocks[1:]))
+    assert_close(seen, [7 + w.sum()])
+    assert_close(centre[0], (7 * (Z[0] + 1) + w @ Z) / (7 + w.sum()), factor=10)
 
 
 def test_an_empty_cluster_keeps_its_centre():

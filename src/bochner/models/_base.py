@@ -6,8 +6,10 @@ was learned are properties that read ``fit_``.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -94,6 +96,12 @@ class Inputs:
     def n_columns(self) -> int:
         """Columns of numbers, once text columns have become some each."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
+
+
+def learned(path: str, doc: str) -> Any:
+    """Return a property that reads this part of the fitted value."""
+    read = attrgetter(path)
+    return property(lambda model: read(model._fitted), doc=doc)
 
 
 class KernelEstimator(BaseEstimator):
@@ -227,7 +235,7 @@ class KernelEstimator(BaseEstimator):
             asked["kernel"],
             method,
             asked["n_features"],
-            asked["precision"],
+            asked.get("precision", "auto"),
             asked["random_state"],
             asked.get("metric"),
         )
@@ -385,6 +393,13 @@ class KernelEstimator(BaseEstimator):
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
 
     # --- scikit-learn ----------------------------------------------------------------------------
+
+    def _whole(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a call of several steps gives; one that fails changes nothing."""
+        draft = copy(self)
+        found = call(draft, *args, **kwargs)
+        self.__dict__ = draft.__dict__
+        return found
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.

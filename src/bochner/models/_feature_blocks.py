@@ -24,12 +24,16 @@ class Watcher(Protocol):
 
 
 class FeatureBlock(NamedTuple):
-    """Consecutive rows: Z (b, D); y (b,) or (b, t) or None; w (b,) or None; first row's number."""
+    """Consecutive rows: Z (b, D); y (b,) or (b, t) or None; w (b,) or None; first row's number.
+
+    X (b, d) are the rows themselves, while features are not read from memory.
+    """
 
     Z: Array
     y: Array | None
     w: Array | None
     start: int
+    X: Any = None
 
 
 class Kept(NamedTuple):
@@ -77,7 +81,7 @@ class OnFeatures:
 
 def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
     y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-    return FeatureBlock(to_numpy(features(block.X)), y, w, block.start)
+    return FeatureBlock(to_numpy(features(block.X)), y, w, block.start, block.X)
 
 
 def weights_of(block: FeatureBlock) -> Float[Array, " b"]:
@@ -155,7 +159,7 @@ class Features:
             if keeping and not self._fits(rows):
                 keeping, pass_ = False, []
             if keeping:
-                pass_.append(block)
+                pass_.append(block._replace(X=None))
             yield block
         self._kept = pass_ if keeping else None
         self._keeper = None

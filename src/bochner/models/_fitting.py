@@ -225,11 +225,24 @@ def choose(
     if spec.needs_rows or search is not None:
         rows = sampled(blocks, spec.seed, n_classes, where)
         n_rows = count_rows(blocks)
+    return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
+
+
+def choose_from(
+    spec: FeatureSpec,
+    n_columns: int,
+    rows: RowSample | None,
+    n_rows: int | None = None,
+    share: float | None = None,
+    search: Search | None = None,
+    by_targets: bool = True,
+) -> Chosen:
+    """Choose what is open, and draw the map, from a sample of ``n_rows`` rows; see above."""
     metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     found = _searched(spec, kernel, rows, share) if search is None else search(kernel, some(rows))
-    choice = choice_of(spec, found.kernel, blocks.n_columns, rows, n_rows, share, by_targets)
-    return Chosen(spec.seed, found, choice, metric), rows
+    choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
+    return Chosen(spec.seed, found, choice, metric)
 
 
 def _metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:

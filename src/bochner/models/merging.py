@@ -2,20 +2,24 @@
 
 from collections.abc import Callable
 from copy import copy
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.sample import RowSample
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
 from bochner.models._base import KernelEstimator
-from bochner.models._folds import added as folds_of_both
 from bochner.models.gaussian_process.fit import GaussianProcessFit, merge_processes
-from bochner.models.ridge.fit import merge_ridge
+from bochner.models.ridge.fit import RidgeFit, merge_ridge
+from bochner.models.unsupervised.pca import PcaFit, merge_pca
+
+#: Fits whose sums over rows add, and what adds them.
+MERGES: dict[type, Callable[[list[Any]], Any]] = {
+    RidgeFit: merge_ridge,
+    GaussianProcessFit: merge_processes,
+    PcaFit: merge_pca,
+}
 
 
 def merge(*models: Any) -> Any:
@@ -45,32 +49,14 @@ def merge(*models: Any) -> Any:
         check_is_fitted(model)
         _check_moments(model)
         _check_same_kind(models[0], model)
-        _check_same_map(models[0], model)
+        _check_same_map(models[0].fit_, model.fit_)
     merged = copy(models[0])
-    if isinstance(merged, KernelEstimator):
-        fits = [model.fit_ for model in models]
-        processes = isinstance(fits[0], GaussianProcessFit)
-        merged.fit_ = (merge_processes if processes else merge_ridge)(fits)
-        return merged
-    for name, added in _SUMS.items():
-        parts = [getattr(model, name, None) for model in models]
-        if all(part is not None for part in parts):
-            setattr(merged, name, reduce(added, parts))
-    return merged.solve_again()
+    merged.fit_ = MERGES[type(merged.fit_)]([model.fit_ for model in models])
+    return merged
 
 
-#: What models hold of the rows they saw, and how it adds up.
-_SUMS: dict[str, Callable[[Any, Any], Any]] = {
-    "moments_": add,
-    "folds_": folds_of_both,
-    "_diagonal": add,
-    "rows_seen_": add,
-    "sample_": RowSample.merge,
-}
-
-
-def _check_moments(model: Any) -> None:
-    if not hasattr(model, "moments_") or not hasattr(model, "solve_again"):
+def _check_moments(model: object) -> None:
+    if not isinstance(model, KernelEstimator) or type(model.fit_) not in MERGES:
         raise InvalidType(
             "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
             "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
@@ -83,29 +69,29 @@ def _check_same_kind(a: Any, b: Any) -> None:
         raise IncompatibleModels(
             f"merge: models must be of one class; got {type(a).__name__} and {type(b).__name__}."
         )
-    if not np.array_equal(getattr(a, "classes_", ()), getattr(b, "classes_", ())):
+    classes = [model.fit_.inputs.classes for model in (a, b)]
+    if not np.array_equal(*classes):
         raise IncompatibleModels(
-            f"merge: models must know the same classes; got {a.classes_.tolist()} and "
-            f"{b.classes_.tolist()}. Name all of them in the first partial_fit(..., classes=...)."
+            f"merge: models must know the same classes; got {classes[0].tolist()} and "
+            f"{classes[1].tolist()}. Name all of them in the first partial_fit(..., classes=...)."
         )
 
 
 def _check_same_map(a: Any, b: Any) -> None:
-    if a.kernel_ != b.kernel_ or not same_arrays(a.map_, b.map_):
+    if a.chosen.kernel != b.chosen.kernel or not same_arrays(a.chosen.map, b.chosen.map):
         raise IncompatibleModels(
             "merge: models must share one feature map; theirs differ "
-            f"(kernels {a.kernel_!r} and {b.kernel_!r}). Fit them with the same kernel value, "
-            "method, n_features and random_state; Nyström landmarks, and whatever is chosen from "
-            "rows, differ with the rows."
+            f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
+            "value, method, n_features and random_state; Nyström landmarks, and whatever is chosen "
+            "from rows, differ with the rows."
         )
-    if a.feature_dtype_ != b.feature_dtype_:
+    if a.chosen.precision != b.chosen.precision:
         raise IncompatibleModels(
-            f"merge: models must have features of one precision; got {a.feature_dtype_} and "
-            f"{b.feature_dtype_}. Fit all of them with the same precision=..."
+            f"merge: models must have features of one precision; got {a.chosen.precision} and "
+            f"{b.chosen.precision}. Fit all of them with the same precision=..."
         )
-    shapes = [getattr(model, "target_shape_", ()) for model in (a, b)]
-    if shapes[0] != shapes[1]:
+    if not isinstance(a, PcaFit) and a.target_shape != b.target_shape:
         raise IncompatibleModels(
             "merge: models must have the same targets; got rows of y of shape "
-            f"{shapes[0]} and {shapes[1]}."
+            f"{a.target_shape} and {b.target_shape}."
         )

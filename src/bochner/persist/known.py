@@ -35,9 +35,9 @@ from bochner.models.gaussian_process import fit as process
 from bochner.models.ridge import exact, fit, sums
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
-from bochner.models.unsupervised.clustering import KernelCost
+from bochner.models.unsupervised import cca, kmeans, pca, transform
 from bochner.selection import metric, record
-from bochner.solvers import sgd
+from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
 from bochner.sums.moments import Moments
@@ -140,7 +140,16 @@ _FITTED: dict[str, type] = {
     "gaussian-process-fit": process.GaussianProcessFit,
     "gaussian-process-spec": process.GaussianProcessSpec,
     "summed": sums.Summed,
-    "k-means-cost": KernelCost,
+    "cca-fit": cca.CcaFit,
+    "cca-spec": cca.CcaSpec,
+    "cca-directions": correlation.Directions,
+    "features-fit": transform.FeaturesFit,
+    "k-means-fit": kmeans.KMeansFit,
+    "k-means-spec": kmeans.KMeansSpec,
+    "k-means-clusters": lloyd.Clusters,
+    "pca-fit": pca.PcaFit,
+    "pca-spec": pca.PcaSpec,
+    "pca-sums": pca.PcaSums,
     "moments": Moments,
     "row-sample": RowSample,
     "schema": Schema,

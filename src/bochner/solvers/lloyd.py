@@ -4,7 +4,7 @@ A pass assigns every row to its nearest centre and adds up each cluster; the new
 means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: Sculley (2010).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -48,42 +48,121 @@ class Clusters:
         return max(self.inertia - float(self.sizes @ moved), 0.0)
 
 
-def distances(Z: Float[Array, "b D"], centres: Float[Array, "k D"]) -> Float[Array, "b k"]:
-    """Return |z − c|² − |z|² of every row and centre, in the precision of Z."""
-    C = np.ascontiguousarray(centres.T, dtype=Z.dtype)
-    return np.einsum("ij,ij->i", centres, centres).astype(Z.dtype) - 2 * product(Z, C)
+# --- What passes over blocks of (Z, w) make ------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CentroidsOf:
+    """The summand of clusters: each row is added to that of its nearest centre."""
+
+    centres: Float[Array, "k D"]
+    power: float | None = None  # Σ w |z|² of all rows, where a pass before has found it
+
+    def zero(self) -> list[Any]:
+        """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels of no rows."""
+        return [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
+
+    def add(self, total: list[Any], block: Any) -> list[Any]:
+        """Add the rows of a block."""
+        sums, sizes, power, gap, labels = total
+        nearest, gaps = _nearest(block.Z, self.centres)
+        w = _weights(block)
+        if self.power is None:
+            power += float(w @ np.einsum("ij,ij->i", block.Z, block.Z))
+        sums += _sums(block.Z, w, nearest, len(self.centres))
+        sizes += np.bincount(nearest, w, minlength=len(self.centres))
+        labels.append(nearest.astype(np.int32))
+        return [sums, sizes, power, gap + float(w @ gaps), labels]
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        """Return the sums of the rows of both."""
+        return [x + y for x, y in zip(a, b, strict=True)]
+
+    def clusters(self, total: list[Any]) -> Clusters:
+        """Return the clusters of a sum."""
+        sums, sizes, power, gap, labels = total
+        power = power if self.power is None else self.power
+        inertia = max(power + gap, 0.0)
+        return Clusters(self.centres, sums, sizes, power, inertia, np.concatenate(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class StepsOf:
+    """The summand of mini-batches: each centre is the mean of all rows that came to it."""
+
+    centres: Float[Array, "k D"]  # where it begins
+    seen: Float[Array, " k"]  # Σ w of the rows that led there
+
+    def zero(self) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
+        """Return the centres, and the weight of their rows."""
+        return self.centres, self.seen
+
+    def add(self, total: tuple[Array, Array], block: Any) -> tuple[Array, Array]:
+        """Move centres towards the means of a block, by its share of the weight seen."""
+        centres, seen = total
+        nearest, _ = _nearest(block.Z, centres)
+        w = _weights(block)
+        sizes = np.bincount(nearest, w, minlength=len(centres))
+        seen = seen + sizes
+        moves = _sums(block.Z, w, nearest, len(centres)) - sizes[:, None] * centres
+        return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
+
+    def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Return the means of the rows of both; those that both began with count once."""
+        seen = a[1] + b[1] - self.seen
+        sums = a[0] * a[1][:, None] + b[0] * b[1][:, None] - self.centres * self.seen[:, None]
+        means = sums / np.where(seen > 0, seen, 1.0)[:, None]
+        return np.where(seen[:, None] > 0, means, self.centres), seen
+
+
+# --- Lloyd's algorithm ---------------------------------------------------------------------------
+
+
+def in_order(summand: Any, blocks: Iterable[Any]) -> Any:
+    """Return the sum of blocks, one after the other."""
+    total = summand.zero()
+    for block in blocks:
+        total = summand.add(total, block)
+    return total
 
 
 def assign(
-    features: Iterable[Any], centres: Float[Array, "k D"], power: float | None = None
+    features: Iterable[Any],
+    centres: Float[Array, "k D"],
+    power: float | None = None,
+    total: Callable[[Any, Any], Any] = in_order,
 ) -> Clusters:
     """Assign all rows in one pass over blocks of (Z, w); ``power`` is known from a pass before."""
-    sums, sizes = np.zeros(centres.shape), np.zeros(len(centres))
-    total = gap = 0.0
-    labels = []
-    for block in features:
-        nearest, gaps = _nearest(block.Z, centres)
-        w = np.ones(len(nearest)) if block.w is None else block.w.astype(np.float64)
-        gap += float(w @ gaps)
-        if power is None:
-            total += float(w @ np.einsum("ij,ij->i", block.Z, block.Z))
-        sums += _sums(block.Z, w, nearest, len(centres))
-        sizes += np.bincount(nearest, w, minlength=len(centres))
-        labels.append(nearest.astype(np.int32))
-    total = total if power is None else power
-    return Clusters(centres, sums, sizes, total, max(total + gap, 0.0), np.concatenate(labels))
+    summand = CentroidsOf(centres, power)
+    return summand.clusters(total(summand, features))
 
 
 def lloyd(
-    features: Iterable[Any], centres: Float[Array, "k D"], max_iter: int, tol: float
+    features: Iterable[Any],
+    first: Clusters,
+    max_iter: int,
+    tol: float,
+    total: Callable[[Any, Any], Any] = in_order,
 ) -> Clusters:
     """Move centres to the means until they rest.
 
     Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it.
+
+    Parameters
+    ----------
+    features : iterable of blocks (Z, w)
+        Read once a pass.
+    first : Clusters
+        The same rows, assigned to the centres that it begins with.
+    max_iter : int
+        Passes after that one, at most.
+    tol : float
+    total : callable, optional
+        Makes the sum of a summand over the blocks; default: one after the other.
     """
-    old = assign(features, centres)
+    old = first
     for passes in range(2, max_iter + 2):
-        new = assign(features, old.means, old.power)
+        new = assign(features, old.means, old.power, total)
         rest = old.cost - new.cost <= tol * new.cost
         still = rest or np.array_equal(new.labels, old.labels)
         if still or passes == max_iter + 1:
@@ -92,19 +171,10 @@ def lloyd(
     return old
 
 
-def step(
-    Z: Float[Array, "b D"],
-    w: Float[Array, " b"] | None,
-    centres: Float[Array, "k D"],
-    seen: Float[Array, " k"],
-) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
-    """Return centres moved towards one block's means, by its share of the weight ``seen``."""
-    nearest, _ = _nearest(Z, centres)
-    weights = np.ones(len(Z)) if w is None else w.astype(np.float64)
-    sizes = np.bincount(nearest, weights, minlength=len(centres))
-    seen = seen + sizes
-    pull = _sums(Z, weights, nearest, len(centres)) - sizes[:, None] * centres
-    return centres + pull / np.where(seen > 0, seen, 1.0)[:, None], seen
+def distances(Z: Float[Array, "b D"], centres: Float[Array, "k D"]) -> Float[Array, "b k"]:
+    """Return |z − c|² − |z|² of every row and centre, in the precision of Z."""
+    C = np.ascontiguousarray(centres.T, dtype=Z.dtype)
+    return np.einsum("ij,ij->i", centres, centres).astype(Z.dtype) - 2 * product(Z, C)
 
 
 def _nearest(
@@ -114,6 +184,10 @@ def _nearest(
     gaps = distances(Z, centres)
     nearest = np.argmin(gaps, axis=1)
     return nearest, np.take_along_axis(gaps, nearest[:, None], axis=1)[:, 0].astype(np.float64)
+
+
+def _weights(block: Any) -> Float[Array, " b"]:
+    return np.ones(len(block.Z)) if block.w is None else block.w.astype(np.float64)
 
 
 def _sums(

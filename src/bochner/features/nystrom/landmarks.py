@@ -22,7 +22,7 @@ from bochner._core.shapes import Array, Bool, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
-from bochner.solvers.lloyd import WeightedFeatures, lloyd
+from bochner.solvers.lloyd import WeightedFeatures, assign, lloyd
 
 #: Rows that a pool of candidates has at least.
 LEAST_POOL = 8192
@@ -236,7 +236,8 @@ def _from_random_rows(
     largest = float(np.abs(Z).max()) or 1.0
     Z /= X.dtype.type(largest)
     start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
-    return lloyd([WeightedFeatures(Z)], start, iterations, 0.0).means * largest + mean
+    rows = [WeightedFeatures(Z)]
+    return lloyd(rows, assign(rows, start), iterations, 0.0).means * largest + mean
 
 
 @dataclass(frozen=True)

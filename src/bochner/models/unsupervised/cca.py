@@ -1,37 +1,253 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
-from bochner._core.arrays import as_matrix, from_numpy, to_numpy
+from bochner._core.arrays import array_namespace, as_matrix, from_numpy, is_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
-from bochner._core.random import Seed, seed_of
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
+from bochner.data.sources import Block, Piece, part
 from bochner.errors import InvalidInput
 from bochner.features import Method
-from bochner.features.draw import as_method
 from bochner.kernels import Kernel
-from bochner.models import _engine
 from bochner.models._alike import row_marks
-from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.models.unsupervised import choice
-from bochner.selection.search import accepts_sparse, as_kernel
+from bochner.models._base import Inputs, learned
+from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined, sampled
+from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
+from bochner.selection.search import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
-from bochner.sums.moments import Accumulator, Moments
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.moments import Moments, MomentsOf
 
 #: Of mean correlations this near the best, the one of the largest penalty is taken.
 AS_GOOD = 1e-6
 
+#: Moments of each half of the rows; None where it has no rows.
+Halves = tuple[Moments | None, Moments | None]
 
-class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+
+@dataclass(frozen=True)
+class CcaSpec:
+    """What a user asks of a correlation analysis, checked."""
+
+    features: FeatureSpec  # of X
+    kernel_y: Kernel | str
+    n_components: int
+    alpha: float | None  # None: chosen by rows left out
+
+    @property
+    def features_y(self) -> FeatureSpec:
+        """What is asked of the features of Y."""
+        return replace(self.features, kernel=self.kernel_y)
+
+
+@dataclass(frozen=True, eq=False)
+class CcaFit:
+    """Directions in two feature spaces: what was chosen, the sums, the solution."""
+
+    inputs: Inputs
+    spec: CcaSpec
+    chosen: Chosen
+    chosen_y: Chosen
+    halves: Halves  # of both sides' features side by side
+    rows: int  # rows that were read
+    alpha: float
+    path: tuple[tuple[float, float], ...]  # penalties tried, and what they came to
+    directions: Directions
+    correlations: Float[Array, " q"]
+    x_mean: Float[Array, " D"]  # means of features
+    y_mean: Float[Array, " D"]
+
+    @property
+    def n_partners(self) -> int:
+        """Columns of Y."""
+        return self.chosen_y.map.n_inputs
+
+    def x_scores(self, X: Array) -> Array:
+        """Return (φ(x) − mean)·a, in the array library of X."""
+        return from_numpy(
+            (to_numpy(self.chosen.features(X)) - self.x_mean) @ self.directions.a, like=X
+        )
+
+    def y_scores(self, Y: Array) -> Array:
+        """Return (ψ(y) − mean)·b, in the array library of Y."""
+        return from_numpy(
+            (to_numpy(self.chosen_y.features(Y)) - self.y_mean) @ self.directions.b, like=Y
+        )
+
+    def require_partners(self, columns: int) -> None:
+        """Refuse Y of other columns than those of the fit."""
+        if columns != self.n_partners:
+            raise InvalidInput(
+                f"KernelCCA: Y must have the {self.n_partners} columns of the fit; got {columns}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationsOf:
+    """The summand of both sides' moments, side by side, of each half of the rows."""
+
+    x: Chosen
+    y: Chosen
+
+    @property
+    def _moments(self) -> MomentsOf:
+        return MomentsOf(lambda Z: Z, self.x.precision)
+
+    def zero(self) -> list[Any]:
+        """Return no moments, twice."""
+        return [self._moments.zero(), self._moments.zero()]
+
+    def add(self, total: list[Any], block: Block) -> list[Any]:
+        """Add each row of a block to its half."""
+        Z = beside(self.x.features(block.X), self.y.features(columns_of(block.y)))
+        first = halved(block.X, block.y, self.x.seed)
+        rows = [part(Piece(Z, None, block.w), np.flatnonzero(half)) for half in (first, ~first)]
+        parts = [Block(*piece, block.start) for piece in rows]
+        return [self._moments.add(t, p) for t, p in zip(total, parts, strict=True)]
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        """Return the moments of the rows of both."""
+        return [x + y for x, y in zip(a, b, strict=True)]
+
+    @staticmethod
+    def halves(total: list[Any]) -> Halves:
+        """Return the moments of a sum."""
+        first, second = [
+            MomentsOf.moments(half) if any(some.rows for some in half) else None for half in total
+        ]
+        return first, second
+
+
+def beside(Zx: Array, Zy: Array) -> Array:
+    """Return both sides' features side by side, in the array library of x's."""
+    if is_numpy(Zx):
+        return np.hstack([Zx, to_numpy(Zy)])
+    Zy = from_numpy(to_numpy(Zy), like=Zx)
+    return array_namespace(Zx).concat([Zx, Zy], axis=1)
+
+
+def halved(X: Array, y: Array, seed: int) -> Array:
+    """Return whether each row is of the first half, by what it and its partner hold."""
+    return (row_marks(X, seed) + row_marks(columns_of(y), seed)) >> np.uint64(63) == 0
+
+
+def fit_cca(spec: CcaSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> CcaFit:
+    """Draw both maps, each from the rows of its side alone; sum up all rows; solve."""
+    partners = _partners(blocks)
+    open_ = spec.features.needs_rows or spec.features_y.needs_rows
+    rows = sampled(blocks, spec.features.seed, where=where) if open_ else None
+    x = None if rows is None else replace(rows, y=rows.y[:, :0])
+    y = None if rows is None or x is None else replace(x, X=rows.y)
+    chosen = choose_quickly(spec.features, blocks.n_columns, x)
+    chosen_y = choose_quickly(spec.features_y, partners, y)
+    chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
+    chosen_y = replace(chosen_y, precision=chosen.precision)
+    halves = add_up(chosen, chosen_y, blocks, where)
+    return solved(spec, inputs, (chosen, chosen_y), halves, count_rows(blocks))
+
+
+def with_rows_of(fit: CcaFit, spec: CcaSpec, blocks: Blocks, where: Executor = LOCAL) -> CcaFit:
+    """Return the fit to the rows before and to these."""
+    fit.require_partners(_partners(blocks))
+    (a, b), (c, d) = fit.halves, add_up(fit.chosen, fit.chosen_y, blocks, where)
+    rows = fit.rows + count_rows(blocks)
+    return solved(spec, fit.inputs, (fit.chosen, fit.chosen_y), (_added(a, c), _added(b, d)), rows)
+
+
+def add_up(chosen: Chosen, chosen_y: Chosen, blocks: Blocks, where: Executor) -> Halves:
+    """Return the moments of each half of all rows."""
+    size = block_rows(chosen.n_features + chosen_y.n_features)
+    summand = CorrelationsOf(chosen, chosen_y)
+    return summand.halves(where.sum(summand, blocks.with_rows(size)))
+
+
+def solved(
+    spec: CcaSpec, inputs: Inputs, sides: tuple[Chosen, Chosen], halves: Halves, rows: int
+) -> CcaFit:
+    """Return the fit that sums lead to."""
+    moments, width = _added(*halves), sides[0].n_features
+    if moments is None:
+        raise InvalidInput(
+            "KernelCCA: at least one row with a positive weight is required; got none."
+        )
+    both = Sides.of(moments, width)
+    alpha, path = _penalty(spec, both, halves, width)
+    found = both.directions(spec.n_components, alpha)
+    if len(found.values) < spec.n_components:
+        warn_user(
+            f"KernelCCA: n_components={spec.n_components}, but {moments.rows} rows have "
+            f"{len(found.values)} pairs of directions above rounding; these are kept. Ask for "
+            "fewer, or raise n_features.",
+        )
+    each = correlations(moments, found)
+    means = np.split(moments.feature_mean, [width])
+    return CcaFit(inputs, spec, *sides, halves, rows, alpha, path, found, each, *means)
+
+
+def _penalty(
+    spec: CcaSpec, sides: Sides, halves: Halves, width: int
+) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """Return the penalty, and what it was compared with."""
+    if spec.alpha is not None:
+        return spec.alpha, ()
+    alphas, (a, b) = sides.penalties(), halves
+    if a is None or b is None:
+        return float(alphas[len(alphas) // 2]), ()
+    how = sides, alphas, width, spec.n_components
+    scores = (_left_out(a, b, *how) + _left_out(b, a, *how)) / 2
+    best = int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])
+    return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
+
+
+def _left_out(
+    fit: Moments,
+    test: Moments,
+    whole: Sides,
+    alphas: Float[Array, " p"],
+    width: int,
+    count: int,
+) -> Float[Array, " p"]:
+    """Return mean correlations on one half of what the other half finds, at each penalty."""
+    sides, share = Sides.of(fit, width), fit.weight / whole.weight
+    found = (sides.directions(count, share * alpha) for alpha in alphas)
+    return np.array([_mean(correlations(test, pair)) for pair in found])
+
+
+def _added(a: Moments | None, b: Moments | None) -> Moments | None:
+    if a is None or b is None:
+        return a or b
+    return a + b
+
+
+def _mean(values: Float[Array, " q"]) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def columns_of(Y: Any) -> Any:
+    """Return Y as a matrix: a vector is one column."""
+    Y = np.asarray(Y) if isinstance(Y, list | tuple) else Y
+    return Y.reshape((-1, 1)) if Y.ndim == 1 else Y
+
+
+def _partners(blocks: Blocks) -> int:
+    """Return the number of columns of Y."""
+    y = next(iter(blocks)).y
+    if y is None:
+        raise InvalidInput(
+            "KernelCCA: requires y to be passed, but the target y is None; name its columns with "
+            "target=[...] where the blocks are made."
+        )
+    return 1 if y.ndim == 1 else int(y.shape[1])
+
+
+class KernelCCA(KernelTransformer):
     """Directions in two feature spaces along which rows and their partners correlate most.
 
     Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1, where C are the
@@ -93,8 +309,6 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     True
     """
 
-    halves_: tuple[Moments | None, Moments | None]
-
     def __init__(
         self,
         n_components: int = 2,
@@ -118,7 +332,13 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
+    def _spec(self) -> CcaSpec:
+        count = integer(self.n_components, "KernelCCA", "n_components", 1)
+        alpha = None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
+        features = self._width_spec()
+        kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
+        return CcaSpec(features, kernel_y, count, alpha)
+
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows and their partners in memory.
 
@@ -140,129 +360,51 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
-        if y is None:
-            raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
-        return self._fit(fit_blocks_of(self, X, y, sample_weight, reset=True))
-
-    @all_or_nothing
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks whose targets are Y: files larger than memory, tables, streams."""
-        note_columns(self, blocks, reset=True)
-        return self._fit(blocks)
-
-    @all_or_nothing
-    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and solve again; the first call draws the maps."""
-        first = not hasattr(self, "halves_")
-        blocks = fit_blocks_of(self, X, y, sample_weight, reset=first)
-        if first:
-            return self._fit(blocks)
-        self._check_partners(_partners(blocks))
-        (a, b), (c, d) = self.halves_, self._sweep(blocks)
-        self.halves_ = _added(a, c), _added(b, d)
-        return self._finish(blocks)
-
-    def _fit(self, blocks: Blocks) -> Self:
-        _engine.check_precision(self)
-        integer(self.n_components, "KernelCCA", "n_components", 1)
-        if self.alpha != "cv":
-            nonnegative(self.alpha, "KernelCCA", "alpha")
-        self.n_partners_ = _partners(blocks)
-        self._choose(blocks)
-        self.feature_dtype_ = _engine.feature_dtype(self.precision, blocks.n_rows, self.map_)
-        self.rows_seen_ = 0
-        self.halves_ = self._sweep(blocks)
-        return self._finish(blocks)
-
-    def _choose(self, blocks: Blocks) -> None:
-        """Draw both maps, each from the rows of its side alone."""
-        kernel = as_kernel(self.kernel)
-        kernel_y = kernel if self.kernel_y is None else as_kernel(self.kernel_y)
-        method = as_method(self.method)
-        self.seed_ = seed_of(self.random_state)
-        rows = None
-        if _engine.needs_rows(kernel, method) or _engine.needs_rows(kernel_y, method):
-            rows = _engine.presample(blocks, self.seed_)
-        x, y = _sides(rows)
-        width, seed = self.n_features, self.seed_
-        of_x, of_y = (choice.quick(method, side, width) for side in (x, y))
-        ours = _engine.prepare(kernel, of_x, width, blocks.n_columns, x, seed)
-        theirs = _engine.prepare(kernel_y, of_y, width, self.n_partners_, y, seed)
-        self.kernel_, self.map_, self.choice_ = ours.kernel, ours.map, ours.choice
-        self.kernel_y_, self.map_y_, self.choice_y_ = theirs.kernel, theirs.map, theirs.choice
-
-    def _sweep(self, blocks: Blocks) -> tuple[Moments | None, Moments | None]:
-        """Return the moments of both sides' features side by side, of each half of the rows."""
-        sums = Accumulator(self.feature_dtype_), Accumulator(self.feature_dtype_)
-        width = self.map_.n_features + self.map_y_.n_features
-        for block in blocks.with_rows(_engine.block_rows(width)):
-            Z = np.hstack([self._features(block.X), self._features_y(_columns(block.y))])
-            w = None if block.w is None else to_numpy(block.w)
-            first = _halved(block.X, block.y, self.seed_)
-            for half, rows in zip(sums, (first, ~first), strict=True):
-                half.add(Z[rows], np.zeros((int(rows.sum()), 0)), None if w is None else w[rows])
-        return _moments(sums[0]), _moments(sums[1])
-
-    def _finish(self, blocks: Blocks) -> Self:
-        self.rows_seen_ += _engine.count_rows(blocks)
-        return self.solve_again()
-
-    @all_or_nothing
-    def solve_again(self) -> Self:
-        """Solve anew from the moments as they are now."""
-        moments = _added(*self.halves_)
-        if moments is None:
-            raise InvalidInput(
-                "KernelCCA: at least one row with a positive weight is required; got none."
-            )
-        sides = Sides.of(moments, self.map_.n_features)
-        self.alpha_, self.path_ = self._penalty(sides)
-        found = sides.directions(self.n_components, self.alpha_)
-        if len(found.values) < self.n_components:
-            _warn_fewer(self.n_components, len(found.values), moments.rows)
-        self.singular_values_, self.correlations_ = found.values, correlations(moments, found)
-        self.x_weights_, self.y_weights_ = found.a, found.b
-        self.x_mean_, self.y_mean_ = np.split(moments.feature_mean, [self.map_.n_features])
-        self._n_features_out = len(found.values)
+        blocks, inputs = self._pairs_of(X, y, sample_weight)
+        self.fit_ = fit_cca(self._spec(), blocks, inputs)
         return self
 
-    def _penalty(self, sides: Sides) -> tuple[float, tuple[tuple[float, float], ...]]:
-        """Return the penalty, and what it was compared with."""
-        if self.alpha != "cv":
-            return float(self.alpha), ()
-        alphas, (a, b) = sides.penalties(), self.halves_
-        if a is None or b is None:
-            return float(alphas[len(alphas) // 2]), ()
-        scores = (self._left_out(a, b, sides, alphas) + self._left_out(b, a, sides, alphas)) / 2
-        best = int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])
-        return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
+    def _pairs_of(
+        self, X: Any, y: Any, sample_weight: Any, first: bool = True
+    ) -> tuple[Blocks, Inputs]:
+        if y is None:
+            raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
+        return self._blocks_of(X, y, sample_weight, first)
 
-    def _left_out(
-        self, fit: Moments, test: Moments, whole: Sides, alphas: Float[Array, " p"]
-    ) -> Float[Array, " p"]:
-        """Return mean correlations on one half of what the other half finds, at each penalty."""
-        sides = Sides.of(fit, self.map_.n_features)
-        share = fit.weight / whole.weight
-        found = (sides.directions(self.n_components, share * alpha) for alpha in alphas)
-        return np.array([_mean(correlations(test, pair)) for pair in found])
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks whose targets are Y: files larger than memory, tables, streams."""
+        self.fit_ = fit_cca(self._spec(), blocks, self._inputs_of(blocks))
+        return self
+
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Add rows to those seen so far, and solve again; the first call draws the maps."""
+        first = not self.__sklearn_is_fitted__()
+        blocks, inputs = self._pairs_of(X, y, sample_weight, first)
+        spec = self._spec()
+        self.fit_ = (
+            fit_cca(spec, blocks, inputs) if first else with_rows_of(self.fit_, spec, blocks)
+        )
+        return self
+
+    def solve_again(self) -> Self:
+        """Solve anew from the moments as they are now."""
+        fit = self._fitted
+        sides = fit.chosen, fit.chosen_y
+        self.fit_ = solved(self._spec(), fit.inputs, sides, fit.halves, fit.rows)
+        return self
 
     # --- scores ----------------------------------------------------------------------------------
 
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also those of Y."""
-        check_is_fitted(self)
-        parts = []
-        for block in predict_blocks_of(self, X).with_rows(_engine.block_rows(self.n_features)):
-            scores = (self._features(block.X) - self.x_mean_) @ self.x_weights_
-            parts.append(from_numpy(scores, like=block.X))
-        scores = _engine.joined(parts)
-        return scores if y is None else (scores, self._transform_y(y))
-
-    def _transform_y(self, Y: Array) -> Array:
-        Y = as_matrix(_columns(Y), "KernelCCA", "Y")
-        self._check_partners(Y.shape[1])
-        scores = (self._features_y(Y) - self.y_mean_) @ self.y_weights_
-        return from_numpy(scores, like=Y)
+        fit = self._fitted
+        blocks = self._rows_to_predict(X).with_rows(fit.chosen.block_rows)
+        scores = joined([fit.x_scores(block.X) for block in blocks])
+        if y is None:
+            return scores
+        Y = as_matrix(columns_of(y), "KernelCCA", "Y")
+        fit.require_partners(Y.shape[1])
+        return scores, fit.y_scores(Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""
@@ -278,80 +420,30 @@ class KernelCCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
         return _mean(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))))
 
-    def _features(self, X: Array) -> Float[Array, "b D"]:
-        return to_numpy(_engine.as_features(self.map_, X, self.feature_dtype_))
+    # --- what was learned ------------------------------------------------------------------------
 
-    def _features_y(self, Y: Array) -> Float[Array, "b D"]:
-        return to_numpy(_engine.as_features(self.map_y_, Y, self.feature_dtype_))
+    kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
+    map_y_ = learned("chosen_y.map", "ψ.")
+    choice_y_ = learned("chosen_y.choice", "Method taken for Y, and what it was compared with.")
+    n_partners_ = learned("n_partners", "Columns of Y.")
+    correlations_ = learned("correlations", "Correlations of the scores of the fit's rows.")
+    singular_values_ = learned("directions.values", "The maxima a·C_xy b, falling.")
+    x_weights_ = learned("directions.a", "a, (D, q).")
+    y_weights_ = learned("directions.b", "b, (D, q).")
+    x_mean_ = learned("x_mean", "Mean of the features of X.")
+    y_mean_ = learned("y_mean", "Mean of the features of Y.")
+    alpha_ = learned("alpha", "The penalty used.")
+    path_ = learned("path", "Penalties tried, and the mean correlation on rows left out.")
+    rows_seen_ = learned("rows", "Rows that were read.")
+    _n_features_out = learned("correlations.size", "Columns of ``transform``.")
 
-    def _check_partners(self, columns: int) -> None:
-        if columns != self.n_partners_:
-            raise InvalidInput(
-                f"KernelCCA: Y must have the {self.n_partners_} columns of the fit; got {columns}."
-            )
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return self.alpha_
 
     # --- scikit-learn ----------------------------------------------------------------------------
 
-    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace numbers of X's kernel."""
-        return set_kernel_params(self, params)
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _sides(rows: RowSample | None) -> tuple[RowSample | None, RowSample | None]:
-    """Return the sample's X, and its Y as if it were X."""
-    if rows is None:
-        return None, None
-    x = choice.alone(rows)
-    return x, replace(x, X=rows.y)
-
-
-def _columns(Y: Any) -> Any:
-    """Return Y as a matrix: a vector is one column."""
-    Y = Y if hasattr(Y, "ndim") else np.asarray(Y)
-    return Y.reshape((-1, 1)) if Y.ndim == 1 else Y
-
-
-def _partners(blocks: Blocks) -> int:
-    """Return the number of columns of Y."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            "KernelCCA: requires y to be passed, but the target y is None; name its columns with "
-            "target=[...] where the blocks are made."
-        )
-    return 1 if y.ndim == 1 else int(y.shape[1])
-
-
-def _halved(X: Array, y: Array, seed: int) -> Array:
-    """Return whether each row is of the first half, by what it and its partner hold."""
-    return (row_marks(X, seed) + row_marks(_columns(y), seed)) >> np.uint64(63) == 0
-
-
-def _moments(sums: Accumulator) -> Moments | None:
-    return sums.moments() if sums.rows else None
-
-
-def _added(a: Moments | None, b: Moments | None) -> Moments | None:
-    if a is None or b is None:
-        return a or b
-    return a + b
-
-
-def _mean(values: Float[Array, " q"]) -> float:
-    return float(values.mean()) if len(values) else 0.0
-
-
-def _warn_fewer(asked: int, found: int, rows: int) -> None:
-    warn_user(
-        f"KernelCCA: n_components={asked}, but {rows} rows have {found} pairs of directions "
-        "above rounding; these are kept. Ask for fewer, or raise n_features.",
-    )

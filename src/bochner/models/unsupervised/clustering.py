@@ -1,16 +1,22 @@
 """What a clustering costs in the kernel's own terms, and what more clusters would save."""
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
+from bochner._core.arrays import to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.nystrom.nystrom import Rounded
+from bochner.kernels import Kernel
+from bochner.models._fitting import Chosen
+from bochner.solvers.lloyd import Clusters
 
 #: Rows whose kernel matrix is compared with that of the features, or whose silhouettes are taken.
 COMPARED_ROWS = 2048
@@ -104,21 +110,22 @@ class KernelCost:
         )
 
 
-def kernel_cost(model: Any, sums: tuple[float, float, float, int], rows: RowSample) -> KernelCost:
-    """Return the cost of a model's clusters in the kernel's own terms.
+def kernel_cost(
+    chosen: Chosen, found: Clusters, diagonal: tuple[float, int], rows: RowSample
+) -> KernelCost:
+    """Return the cost of clusters in the kernel's own terms.
 
-    ``sums`` are the cost in features, tr(K − Z Zᵀ), the weight of all rows and their number;
-    ``rows`` a sample of them.
+    ``diagonal`` are Σ w k(x, x) of all rows and their number; ``rows`` a sample of them.
     """
-    cost, left_out, weight, n = sums
-    size = (weight, model.n_clusters, model.map_.n_features)
-    if model.map_.below_kernel:
-        return KernelCost.below(cost, left_out, *size)
+    trace, n = diagonal
+    left_out = trace - found.power
+    size = (float(found.sizes.sum()), len(found.centres), chosen.n_features)
+    if chosen.map.below_kernel:
+        return KernelCost.below(found.cost, left_out, *size)
     rows = rows.lowest(COMPARED_ROWS)
-    phi = Rounded(model.kernel_, model.map_, model.feature_dtype_)
     roots = np.sqrt(rows.w)
-    E = sample(phi, rows.X, model.kernel_).E * roots[:, None] * roots
-    return KernelCost.around(cost, left_out, matrix_error(E, n), *size)
+    E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
+    return KernelCost.around(found.cost, left_out, matrix_error(E, n), *size)
 
 
 def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -174,3 +181,58 @@ class Elbow:
         for row in zip(*columns, strict=True):
             lines.append("".join(f"{value:12.4g}" for value in row))
         return "\n".join(lines)
+
+
+def elbow(
+    chosen: Chosen, starts: "Starts", rows: RowSample, clusters: Iterable[int], silhouette: bool
+) -> Elbow:
+    """Return what these numbers of clusters cost on these rows."""
+    numbers = tuple(sorted({integer(k, "KernelKMeans", "clusters", 1) for k in clusters}))
+    if not numbers or numbers[-1] > len(rows):
+        raise InvalidInput(
+            f"KernelKMeans.elbow: clusters must be numbers from 1 to the {len(rows)} rows looked "
+            f"at; got {numbers}."
+        )
+    Z = to_numpy(chosen.features(rows.X))
+    found = [starts.best(Z, rows.w, k) for k in numbers]
+    costs = tuple(cost / float(rows.w.sum()) for _, _, cost in found)
+    few = np.arange(min(len(rows), COMPARED_ROWS) if silhouette else 0)
+    X = rows.take(few).X
+    each = [kernel_silhouette(chosen.kernel, X, labels[few]) for _, labels, _ in found]
+    return Elbow(numbers, costs, tuple(each) if silhouette else (), len(rows))
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How starts are sought: by k-means++, ``count`` times, and at most ``max_iter`` passes."""
+
+    count: int
+    max_iter: int
+    seed: int
+
+    def best(
+        self, Z: Float[Array, "m D"], w: Float[Array, " m"], k: int
+    ) -> tuple[Float[Array, "k D"], Array, float]:
+        """Return centres, labels and cost of the best of scikit-learn's k-means of features."""
+        from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
+        seed = int(stream(self.seed, "clusters").integers(2**31))
+        means = KMeans(k, n_init=self.count, max_iter=self.max_iter, random_state=seed)
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(Z, sample_weight=w)
+        return means.cluster_centers_.astype(np.float64), means.labels_, float(means.inertia_)
+
+
+def kernel_silhouette(kernel: Kernel, X: Array, labels: Array) -> float:
+    """Return the mean silhouette; 0 where all rows are of one cluster, or each of its own."""
+    from sklearn.metrics import silhouette_score  # noqa: PLC0415  takes a second to import
+
+    if not 1 < len(np.unique(labels)) < len(labels):
+        return 0.0
+    K = to_numpy(kernel(X)).astype(np.float64)
+    squares = np.diagonal(K)[:, None] + np.diagonal(K) - (K + K.T)
+    np.fill_diagonal(squares, 0.0)
+    lengths = np.sqrt(np.maximum(squares, 0.0))
+    return float(silhouette_score(lengths, labels, metric="precomputed"))

@@ -1,13 +1,12 @@
 """Kernel principal components at any number of rows."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.blas import eigh
@@ -15,24 +14,159 @@ from bochner._core.checks import integer, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
-from bochner.data.sample import Keeper, RowSample
+from bochner.data.sample import RowSample
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._feature_blocks import Features
-from bochner.models._inputs import fit_blocks_of, note_columns, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
+from bochner.models._base import Inputs, learned
+from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined
+from bochner.models.ridge.fit import RidgeFit, RidgeSpec, fit_ridge
 from bochner.models.ridge.regressor import KernelRidge
-from bochner.models.unsupervised import choice
-from bochner.selection.search import accepts_sparse
+from bochner.models.unsupervised.base import (
+    DiagonalOf,
+    TargetlessLearner,
+    alone,
+    choose_alone,
+)
 from bochner.solvers.ridge.path import as_alpha
-from bochner.sums.moments import Accumulator, Moments
+from bochner.sums.executor import LOCAL, Executor, Together
+from bochner.sums.moments import Moments, MomentsOf
+from bochner.sums.sample import SampleOf
 
 #: Eigenvalues below this share of the largest are rounding: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
 
-def _goes_back(model: Any) -> bool:
+@dataclass(frozen=True)
+class PcaSpec:
+    """What a user asks of principal components, checked."""
+
+    features: FeatureSpec
+    n_components: int | None
+    inverse: RidgeSpec | None  # from scores to rows, where that is to be learned
+
+
+@dataclass(frozen=True, eq=False)
+class PcaSums:
+    """What a pass over the rows made, and what further rows are added to."""
+
+    moments: Moments
+    diagonal: float  # Σ w k(x, x)
+    sample: RowSample | None  # rows that the way back is learned from
+    rows: int  # rows that were read
+
+    def merge(self, other: "PcaSums") -> "PcaSums":
+        """Return the sums of the rows of both."""
+        more = self.sample is not None and other.sample is not None
+        return PcaSums(
+            self.moments + other.moments,
+            self.diagonal + other.diagonal,
+            self.sample.merge(other.sample) if more else self.sample,  # type: ignore[union-attr,arg-type]
+            self.rows + other.rows,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PcaFit:
+    """Principal components of features: what was chosen, the sums, the solution."""
+
+    inputs: Inputs
+    spec: PcaSpec
+    chosen: Chosen
+    summed: PcaSums
+    eigenvalues: Float[Array, " q"]
+    eigenvectors: Float[Array, "D q"]
+    inverse: RidgeFit | None = None  # from scores to rows
+
+    @property
+    def trace(self) -> float:
+        """Trace of the centred kernel matrix of all rows."""
+        moments = self.summed.moments
+        size = float(moments.feature_mean @ moments.feature_mean)
+        return self.summed.diagonal - moments.weight * size
+
+    def scores(self, X: Array) -> Float[Array, "b q"]:
+        """Return (φ(x) − z̄)·v in NumPy's float64."""
+        Z = to_numpy(self.chosen.features(X))
+        centre = self.summed.moments.feature_mean.astype(Z.dtype)
+        scores = (Z - centre) @ self.eigenvectors.astype(Z.dtype, copy=False)
+        return scores.astype(np.float64, copy=False)
+
+
+def fit_pca(spec: PcaSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PcaFit:
+    """Choose what is open, sum up all rows, decompose."""
+    chosen, _ = choose_alone(spec.features, alone(blocks), where)
+    return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
+
+
+def with_rows_of(fit: PcaFit, spec: PcaSpec, blocks: Blocks, where: Executor = LOCAL) -> PcaFit:
+    """Return the fit to the rows before and to these."""
+    before = fit.summed
+    more = add_up(
+        spec, fit.chosen, blocks, where, SampleOf(fit.chosen.seed, before.sample, before.rows)
+    )
+    summed = replace(before.merge(more), sample=more.sample)
+    return solved(spec, fit.inputs, fit.chosen, summed)
+
+
+def merge_pca(fits: list[PcaFit]) -> PcaFit:
+    """Return the fit of the rows of all."""
+    first = fits[0]
+    summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
+    return solved(first.spec, first.inputs, first.chosen, summed)
+
+
+def add_up(
+    spec: PcaSpec,
+    chosen: Chosen,
+    blocks: Blocks,
+    where: Executor,
+    keeper: SampleOf | None = None,
+) -> PcaSums:
+    """Return the sums of all rows; the sample goes on from that of the keeper."""
+    kept = () if spec.inverse is None else (keeper or SampleOf(chosen.seed),)
+    sums = (MomentsOf(chosen.features, chosen.precision), DiagonalOf(chosen.kernel.diag), *kept)
+    found = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
+    moments, (diagonal, _) = MomentsOf.moments(found[0]), found[1]
+    return PcaSums(moments, diagonal, found[2].sample if kept else None, count_rows(blocks))
+
+
+def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PcaFit:
+    """Decompose the moments, and learn the way back."""
+    values, vectors = eigh(summed.moments.gram, driver="evd", check_finite=False)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    q = _count(spec, chosen, summed.moments.rows, values)
+    largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
+    signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
+    vectors = np.ascontiguousarray(vectors[:, :q] * signs)
+    fit = PcaFit(inputs, spec, chosen, summed, values[:q], vectors)
+    return fit if summed.sample is None else replace(fit, inverse=_inverse(fit, summed.sample))
+
+
+def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " D"]) -> int:
+    """Return how many components there are to keep: no more than rounding lets stand."""
+    D, double = len(values), chosen.precision == "float64"
+    rank = max(1, int(np.sum(values > ROUNDING[chosen.precision] * D**double * values[0])))
+    if spec.n_components is not None and spec.n_components > rank:
+        warn_user(
+            f"KernelPCA: n_components={spec.n_components}, but {rows} rows in {D} features have "
+            f"{rank} components above rounding; these are kept. Raise n_features, or ask for "
+            "fewer.",
+        )
+    return rank if spec.n_components is None else min(rank, spec.n_components)
+
+
+def _inverse(fit: PcaFit, rows: RowSample) -> RidgeFit | None:
+    """Return the regression from the scores of rows to the rows."""
+    if fit.spec.inverse is None:
+        return None
+    spec = replace(
+        fit.spec.inverse, features=replace(fit.spec.inverse.features, seed=fit.chosen.seed)
+    )
+    blocks = Blocks.from_arrays(fit.scores(rows.X), to_numpy(rows.X), rows.w)
+    return fit_ridge(spec, blocks, Inputs(blocks.n_columns))
+
+
+def _goes_back(model: "KernelPCA") -> bool:
     """Whether the way back is, or will be, learned."""
     if not model.fit_inverse_transform:
         raise AttributeError(
@@ -42,7 +176,7 @@ def _goes_back(model: Any) -> bool:
     return True
 
 
-class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelPCA(TargetlessLearner):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
     Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y): those of the centred
@@ -118,10 +252,6 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     (400, 2)
     """
 
-    moments_: Moments
-    _diagonal: float
-    sample_: RowSample | None
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -147,45 +277,25 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    @all_or_nothing
-    def fit(
-        self,
-        X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
-        """Fit to rows in memory.
+    def _spec(self) -> PcaSpec:
+        features, count, alpha = self._width_spec(), self.n_components, as_alpha(self.alpha)
+        if count is not None:
+            count = integer(count, "KernelPCA", "n_components", 1)
+        if not self.fit_inverse_transform:
+            return PcaSpec(features, count, None)
+        scores = FeatureSpec.of(
+            "KernelRidge",
+            self.inverse_kernel,
+            "auto",
+            self.n_features,
+            "auto",
+            features.seed,
+        )
+        return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : ignored
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> PcaFit:
+        return fit_pca(self._spec(), blocks, inputs)
 
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        return self._fit(fit_blocks_of(self, X, None, sample_weight, reset=True))
-
-    @all_or_nothing
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams; targets are not looked at.
-
-        One pass makes the features; a pass before it, without features, is made where lengthscale
-        or method are chosen from rows.
-        """
-        note_columns(self, blocks, reset=True)
-        return self._fit(blocks)
-
-    @all_or_nothing
     def partial_fit(
         self,
         X: Tabular,
@@ -197,98 +307,31 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         The first call draws the map, and chooses what is open from its rows; all calls together
         equal one ``fit`` with the same map.
         """
-        first = not hasattr(self, "moments_")
-        blocks = fit_blocks_of(self, X, None, sample_weight, reset=first)
-        if first:
-            return self._fit(blocks)
-        moments, diagonal = self._sweep(blocks)
-        self.moments_, self._diagonal = self.moments_ + moments, self._diagonal + diagonal
-        return self._finish(blocks)
-
-    def _fit(self, blocks: Blocks) -> Self:
-        _engine.check_precision(self)
-        if self.n_components is not None:
-            integer(self.n_components, "KernelPCA", "n_components", 1)
-        as_alpha(self.alpha)
-        choice.choose(self, blocks)
-        width = self.map_.n_features
-        self.feature_dtype_ = choice.precision_of(self, blocks.n_rows, width)
-        self.rows_seen_ = 0
-        self.sample_ = None
-        self.moments_, self._diagonal = self._sweep(blocks)
-        return self._finish(blocks)
-
-    def _sweep(self, blocks: Blocks) -> tuple[Moments, float]:
-        """Return the moments of the features, and Σ w k(x, x), of all rows."""
-        keeper = None
-        if self.fit_inverse_transform:
-            keeper = Keeper(self.seed_, self.sample_, self.rows_seen_)
-        seen: Any = choice.Diagonal(self.kernel_, keeper)
-        sums = Accumulator(self.feature_dtype_)
-        for block in Features(self.map_, blocks, self.feature_dtype_, seen, most_bytes=0):
-            sums.add(block.Z, np.zeros((len(block.Z), 0)), block.w)
-        self.sample_ = seen.sample
-        return sums.moments(), seen.trace
-
-    def _finish(self, blocks: Blocks) -> Self:
-        self.rows_seen_ += _engine.count_rows(blocks)
-        return self.solve_again()
-
-    @all_or_nothing
-    def solve_again(self) -> Self:
-        """Decompose anew the moments as they are now, and learn the way back."""
-        values, vectors = eigh(self.moments_.gram, driver="evd", check_finite=False)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-        q = self._count(values)
-        largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
-        signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
-        self.eigenvalues_ = values[:q]
-        self.eigenvectors_ = np.ascontiguousarray(vectors[:, :q] * signs)
-        self._n_features_out = q
-        self.__dict__.pop("inverse_", None)
-        if self.sample_ is not None:
-            self._learn_inverse(self.sample_)
+        first = not self.__sklearn_is_fitted__()
+        blocks, inputs = self._blocks_of(X, None, sample_weight, first)
+        spec = self._spec()
+        self.fit_ = (
+            fit_pca(spec, blocks, inputs) if first else with_rows_of(self.fit_, spec, blocks)
+        )
         return self
 
-    def _count(self, values: Float[Array, " D"]) -> int:
-        """Return how many components there are to keep: no more than rounding lets stand."""
-        tiny = ROUNDING[self.feature_dtype_] * len(values) ** (self.feature_dtype_ == "float64")
-        rank = max(1, int(np.sum(values > tiny * values[0])))
-        if self.n_components is not None and self.n_components > rank:
-            warn_user(
-                f"KernelPCA: n_components={self.n_components}, but {self.moments_.rows} rows in "
-                f"{len(values)} features have {rank} components above rounding; these are kept. "
-                "Raise n_features, or ask for fewer.",
-            )
-        return rank if self.n_components is None else min(rank, self.n_components)
-
-    def _learn_inverse(self, rows: RowSample) -> None:
-        scores = to_numpy(self._scores(rows.X))
-        self.inverse_ = KernelRidge(
-            self.inverse_kernel,
-            n_features=self.n_features,
-            alpha=self.alpha,
-            random_state=self.seed_,
-        ).fit(scores, to_numpy(rows.X), rows.w)
+    def solve_again(self) -> Self:
+        """Decompose anew the moments as they are now, and learn the way back."""
+        fit = self._fitted
+        self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
+        return self
 
     # --- scores ----------------------------------------------------------------------------------
 
     def transform(self, X: Tabular) -> Float[Array, "n q"]:
         """Return the scores (φ(x) − z̄)·v, (n, q), in the array library of X and float64."""
-        check_is_fitted(self)
-        return _engine.joined(list(self.transform_blocks(predict_blocks_of(self, X))))
+        return joined(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the scores of one block of rows after the other."""
-        check_is_fitted(self)
-        for block in blocks.with_rows(_engine.block_rows(self.map_.n_features)):
-            yield self._scores(block.X)
-
-    def _scores(self, X: Array) -> Array:
-        Z = to_numpy(_engine.as_features(self.map_, X, self.feature_dtype_))
-        centre = self.moments_.feature_mean.astype(Z.dtype)
-        scores = (Z - centre) @ self.eigenvectors_.astype(Z.dtype, copy=False)
-        return from_numpy(scores.astype(np.float64, copy=False), like=X)
+        fit = self._fitted
+        for block in blocks.with_rows(fit.chosen.block_rows):
+            yield from_numpy(fit.scores(block.X), like=block.X)
 
     @available_if(_goes_back)
     def inverse_transform(self, X: Float[Array, "n q"]) -> Float[Array, "n d"]:
@@ -302,16 +345,21 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         AttributeError
             Without ``fit_inverse_transform=True``.
         """
-        check_is_fitted(self)
         return self.inverse_.predict(X)
 
     # --- what was learned ------------------------------------------------------------------------
 
+    eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
+    eigenvectors_ = learned("eigenvectors", "v, (D, q).")
+    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
+    sample_ = learned("summed.sample", "Rows that the way back was learned from.")
+    rows_seen_ = learned("summed.rows", "Rows that were read.")
+    trace_ = learned("trace", "Trace of the centred kernel matrix of all rows.")
+    _n_features_out = learned("eigenvalues.size", "Columns of ``transform``.")
+
     @property
-    def trace_(self) -> float:
-        """Trace of the centred kernel matrix of all rows."""
-        moments = self.moments_
-        return self._diagonal - moments.weight * float(moments.feature_mean @ moments.feature_mean)
+    def _kept_moments(self) -> Moments:
+        return self.moments_
 
     @property
     def explained_variance_ratio_(self) -> Float[Array, " q"]:
@@ -319,15 +367,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         trace = self.trace_
         return self.eigenvalues_ / trace if trace > 0 else np.zeros_like(self.eigenvalues_)
 
-    # --- scikit-learn ----------------------------------------------------------------------------
-
-    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
-        return set_kernel_params(self, params)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
-        return tags
+    @property
+    def inverse_(self) -> KernelRidge:
+        """From scores to rows."""
+        fit = self._fitted.inverse
+        if fit is None:
+            raise AttributeError("inverse_: only a fit with fit_inverse_transform=True has one.")
+        asked = fit.spec.features
+        model = KernelRidge(
+            asked.kernel, n_features=asked.width, alpha=fit.spec.alpha, random_state=asked.seed
+        )
+        model.fit_ = fit
+        return model

@@ -1,24 +1,40 @@
 """Feature maps as a scikit-learn transformer."""
 
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner.data.blocks import Blocks
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models import _engine
-from bochner.models._inputs import fit_blocks_of, predict_blocks_of
-from bochner.models._state import all_or_nothing, set_kernel_params
-from bochner.selection.search import accepts_sparse
+from bochner.models._base import Inputs, learned
+from bochner.models._fitting import Chosen, FeatureSpec, choose, joined
+from bochner.models.unsupervised.base import KernelTransformer
 from bochner.selection.width import Tolerance
+from bochner.sums.executor import LOCAL, Executor
 
 
-class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@dataclass(frozen=True, eq=False)
+class FeaturesFit:
+    """A map that was drawn for rows."""
+
+    inputs: Inputs
+    spec: FeatureSpec
+    chosen: Chosen
+
+
+def fit_features(
+    spec: FeatureSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> FeaturesFit:
+    """Choose what is open, and draw the map."""
+    return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
+
+
+class KernelFeatures(KernelTransformer):
     """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
 
     Parameters
@@ -66,28 +82,21 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_features = n_features
         self.random_state = random_state
 
-    @all_or_nothing
     def fit(self, X: Tabular, y: Array | None = None) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
-        blocks = fit_blocks_of(self, X, y if numeric else None, None, reset=True)
-        _engine.choose(self, blocks)
-        self._n_features_out = self.map_.n_features
+        blocks, inputs = self._blocks_of(X, y if numeric else None)
+        self.fit_ = fit_features(self._feature_spec(self.method), blocks, inputs)
         return self
 
     def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""
-        check_is_fitted(self)
-        return _engine.joined([self.map_(block.X) for block in predict_blocks_of(self, X)])
+        phi = self.map_
+        return joined([phi(block.X) for block in self._rows_to_predict(X)])
 
-    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers."""
-        return set_kernel_params(self, params)
+    _n_features_out = learned("chosen.n_features", "Columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = accepts_sparse(self.kernel)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
