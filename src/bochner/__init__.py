@@ -225,7 +225,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"kernels", "landmarks"}:
+    if name in {"errors", "kernels", "landmarks"}:
         return import_module(f"bochner.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'bochner' has no attribute {name!r}")

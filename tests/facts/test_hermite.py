@@ -121,7 +121,7 @@ def test_two_ways_to_the_same_features(d, dtype):
     X = np.random.default_rng(d).normal(size=(300, d)).astype(dtype)
     for width in (1, 2, 50, 300):
         phi = draw(Gaussian(d**0.5), HermiteMercer(), n_features=width, X=X, random_state=0)
-        tables = products_of_rows(phi._how, width, phi._table, X)
+        tables = products_of_rows(phi.how, width, phi.table, X)
         assert_close(phi(X), tables, dtype, factor=4)
 
 

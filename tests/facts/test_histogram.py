@@ -11,7 +11,7 @@ from tolerance import assert_close, bernstein_bar, of
 
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, QMC, Fourier, HistogramSampling, draw
-from bochner.features.fourier.histogram import (
+from bochner.features.fourier.fourier import (
     FARTHEST,
     HistogramMap,
     best_step,

@@ -23,7 +23,13 @@ from bochner.features import (
 )
 from bochner.features.random.positive import PositiveMap
 from bochner.features.sketch.polysketch import Hashed, Padded, Pairs, _balanced, capacity
-from bochner.features.sketch.powers import Weights, energies, log_coefficients, shares
+from bochner.features.sketch.powers import (
+    UnitRows,
+    Weights,
+    energies,
+    log_coefficients,
+    shares,
+)
 from bochner.features.sketch.tensorsketch import CountSketch
 from bochner.kernels import (
     Constant,
@@ -40,7 +46,6 @@ from bochner.kernels.dotproduct import (
     ExponentialSeries,
     LogDerivatives,
 )
-from bochner.models._base import Inputs
 
 X2 = np.array([[0.8, -0.5], [0.3, 1.1]])
 X3 = np.array([[0.8, -0.5, 0.4], [0.3, 1.1, -0.2]])
@@ -304,13 +309,13 @@ def test_weights_are_powers_of_the_length_in_one_exponent():
 
 def test_inputs_split_into_direction_and_length():
     X = np.array([[3.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
-    inputs = Inputs(np.array([1.0, 2.0]), 4.0)
+    inputs = UnitRows(np.array([1.0, 2.0]), 4.0)
     for rows in (X, scipy.sparse.csr_array(X)):
         U, lengths = inputs.split(rows)
         U = U.toarray() if scipy.sparse.issparse(U) else U
         assert_close(U * lengths[:, None], [[3.0, 0.0, 4.0], [0.0, 0.0, 4.0], [1.0, 2.0, 4.0]])
         assert_close((U * U).sum(axis=1), np.ones(3))
-    U, lengths = Inputs(np.ones(2)).split(X)
+    U, lengths = UnitRows(np.ones(2)).split(X)
     assert (U[1] == 0).all()
     assert np.isfinite(U).all()
 

@@ -54,7 +54,8 @@ def names_brought_in(source):
 
 
 def test_the_public_names_are_those_the_package_brings_in():
-    assert set(bochner.__all__) == names_brought_in(tree_of("bochner"))
+    modules = {"errors", "kernels", "landmarks"}  # handed out whole
+    assert set(bochner.__all__) == names_brought_in(tree_of("bochner")) | modules
 
 
 @pytest.mark.parametrize("name", bochner.__all__)

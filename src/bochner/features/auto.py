@@ -10,8 +10,7 @@ from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.histogram import HistogramSampling
+from bochner.features.fourier.fourier import Fourier, HistogramSampling
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.judging import Targets, judge
 from bochner.features.map import FeatureMap

@@ -30,8 +30,8 @@ from bochner.kernels import (
     Modulated,
     Normalised,
     SkewedChi2,
-    Warped,
 )
+from bochner.kernels.algebra import Transformed
 
 
 class FeatureMap(ABC):
@@ -390,7 +390,7 @@ class TensorProduct(FeatureMap):
 class OnInputs(Wrapped):
     """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
-    kernel: Kernel
+    kernel: Transformed | Bilinear | SkewedChi2
     inner: FeatureMap
     inputs: int
 
@@ -403,11 +403,11 @@ class OnInputs(Wrapped):
         return self.inner.reach * _stretch(self.kernel)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        turned = lambda X: self.inner.features(inner_inputs(self.kernel, X))
+        turned = lambda X: self.inner.features(self.kernel.inputs(X))
         return with_far_rows(X, self.reach, turned)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        return self.inner.left_out(inner_inputs(self.kernel, X))
+        return self.inner.left_out(self.kernel.inputs(X))
 
 
 def _stretch(kernel: Kernel) -> float:
@@ -415,20 +415,6 @@ def _stretch(kernel: Kernel) -> float:
     if isinstance(kernel, Mahalanobis | Bilinear):
         return float(np.linalg.norm(kernel.root, 2))
     return 1.0 if isinstance(kernel, Columns) else 0.0
-
-
-def inner_inputs(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
-    """Return rows as the kernel within a kernel of transformed inputs sees them."""
-    match kernel:
-        case Columns():
-            return kernel.take(X)
-        case Mahalanobis() | Bilinear():
-            return kernel.turn(X)
-        case Warped():
-            return kernel.warp(X)
-        case SkewedChi2():
-            return kernel.logs(X)
-    raise NotImplementedError(kernel)
 
 
 @dataclass(frozen=True, eq=False)

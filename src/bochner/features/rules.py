@@ -20,11 +20,13 @@ import numpy as np
 from bochner._core.checks import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, best_candidate
-from bochner.features.fourier.fourier import Fourier, draw_on_logarithms, draw_stationary
-from bochner.features.fourier.histogram import (
+from bochner.features.fourier.fourier import (
+    Fourier,
     HistogramSampling,
+    draw_on_logarithms,
     draw_random_logarithms,
     draw_sampled_spectrum,
+    draw_stationary,
 )
 from bochner.features.judging import Targets
 from bochner.features.map import (
@@ -36,7 +38,6 @@ from bochner.features.map import (
     OnInputs,
     ScaledMap,
     TensorProduct,
-    inner_inputs,
     sketched,
 )
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
@@ -79,19 +80,16 @@ from bochner.kernels import (
     NNGP,
     Additive,
     Angular,
-    ArcCosine,
     Basis,
     Bilinear,
     Brownian,
     BrownianBridge,
-    Columns,
     Constant,
     DotExponential,
     Exp,
     Gaussian,
     Kernel,
     Linear,
-    Mahalanobis,
     Modulated,
     NeuralTangent,
     Normalised,
@@ -101,8 +99,8 @@ from bochner.kernels import (
     SkewedChi2,
     Stationary,
     Sum,
-    Warped,
 )
+from bochner.kernels.algebra import Transformed
 
 Rule = Callable[[Any, Any, Request], FeatureMap]
 Serves = type[Kernel] | UnionType | Callable[[Kernel], bool]
@@ -124,7 +122,7 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (HistogramSampling, Additive, draw_sampled_spectrum),
     # random directions
     (Sign, Angular, draw_signs),
-    (ReLU, ArcCosine, draw_rectified),  # of the same order
+    (ReLU, Kernel, draw_rectified),  # ArcCosine of the same order
     (NeuralTangentFeatures, NeuralTangent | NNGP, draw_layers),
     (Gegenbauer, Kernel, draw_gegenbauer),  # rotation-invariant
     # terms of the kernel's own expansion
@@ -150,7 +148,6 @@ REQUIRES: dict[type[Method], str] = {
     HistogramSampling: "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...), or "
     "sums and products of such; got {}. Nystrom(...) serves every kernel.",
     Sign: "Angular(); got {}. ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel.",
-    ReLU: "ArcCosine(order); got {}. Sign() serves Angular(), Nystrom(...) every kernel.",
     NeuralTangentFeatures: "NeuralTangent(depth) or NNGP(depth); got {}. ReLU(order) serves "
     "ArcCosine(order), Nystrom(...) every kernel.",
     Explicit: "a kernel with finitely many features of its own: FourierSeries, Polynomials, "
@@ -239,7 +236,7 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             if isinstance(kernel, Normalised) and ask.X is not None:
                 ask = replace(ask, X=kernel.rows(ask.X))
             return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
-        case Columns() | Mahalanobis() | Warped():
+        case Transformed():
             return _on_inputs(kernel, method, ask)
         case Sum():
             return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
@@ -251,9 +248,9 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     return None
 
 
-def _on_inputs(kernel: Columns | Mahalanobis | Warped, method: Method, ask: Request) -> OnInputs:
-    X = None if ask.X is None else inner_inputs(kernel, ask.X)
-    like = inner_inputs(kernel, np.ones((1, ask.n_inputs))) if X is None else X
+def _on_inputs(kernel: Transformed, method: Method, ask: Request) -> OnInputs:
+    X = None if ask.X is None else kernel.inputs(ask.X)
+    like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
     inner = replace(ask, n_inputs=like.shape[1], X=X)
     return OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
 

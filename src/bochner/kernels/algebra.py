@@ -1,5 +1,6 @@
 """Kernels of transformed inputs: some columns only, another metric, any function of the rows."""
 
+import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,9 +34,26 @@ from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import Homogeneous, Zonal, directions
 
 
+class Transformed(Kernel):
+    """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y))."""
+
+    kernel: Kernel
+
+    @abc.abstractmethod
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+        """Return the rows that the kernel within sees."""
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        U = self.inputs(X)
+        return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return self.kernel.diagonal(self.inputs(X))
+
+
 @final
 @dataclass(frozen=True)
-class Columns(Kernel):
+class Columns(Transformed):
     """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
 
     Parameters
@@ -53,7 +71,7 @@ class Columns(Kernel):
         require_kernels(self, "kernel")
         check_fields(self, columns=integers)
 
-    def take(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
         if max(self.columns) >= X.shape[1]:
             raise InvalidInput(
@@ -65,17 +83,10 @@ class Columns(Kernel):
         xp = array_namespace(X)
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        taken = self.take(X)
-        return self.kernel.evaluate(taken, taken if Y is X else self.take(Y))
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.kernel.diagonal(self.take(X))
-
 
 @final
 @dataclass(frozen=True)
-class Mahalanobis(Kernel):
+class Mahalanobis(Transformed):
     """A kernel in another metric: k(x, y) = kernel(x L, y L), A = L Lᵀ.
 
     For a kernel of the Euclidean distance, r² = (x − y)ᵀ A (x − y).
@@ -99,23 +110,20 @@ class Mahalanobis(Kernel):
         """L, the symmetric root of A: rows x become rows x L. Not to be written into."""
         return symmetric_root(self.matrix, "Mahalanobis")
 
-    def turn(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X L, dense."""
         return turned(X, self.root, "Mahalanobis")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if isinstance(self.kernel, Stationary):
             X, Y = centred(X, Y)
-        turned = self.turn(X)
-        return self.kernel.evaluate(turned, turned if Y is X else self.turn(Y))
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.kernel.diagonal(self.turn(X))
+        U = self.inputs(X)
+        return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
 
 
 @final
 @dataclass(frozen=True)
-class Warped(Kernel):
+class Warped(Transformed):
     """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y)).
 
     Parameters
@@ -141,16 +149,9 @@ class Warped(Kernel):
     def __repr__(self) -> str:
         return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
 
-    def warp(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
         """Return f(X), in the precision of X."""
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        warped = self.warp(X)
-        return self.kernel.evaluate(warped, warped if Y is X else self.warp(Y))
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.kernel.diagonal(self.warp(X))
 
 
 # --- Kernels made of one kernel: multiplied by a function, normalised, exponentiated; and xᵀAy ---
@@ -323,16 +324,16 @@ class Bilinear(Kernel):
         kept = values >= 1e-7 * values[-1]
         return vectors[:, kept] * values[kept]
 
-    def turn(self, X: Float[Array, "n d"]) -> Float[Array, "n r"]:
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n r"]:
         """Return X R, dense: exact features."""
         return turned(X, self.root, "Bilinear")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        turned = self.turn(X)
-        return distances.inner(turned, turned if Y is X else self.turn(Y))
+        U = self.inputs(X)
+        return distances.inner(U, U if Y is X else self.inputs(Y))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return distances.square_norms(self.turn(X))
+        return distances.square_norms(self.inputs(X))
 
 
 def norm_degree(kernel: Kernel) -> int | None:

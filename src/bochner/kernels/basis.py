@@ -6,7 +6,6 @@ whatever they are, and its exact features are products of them.
 
 import abc
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -124,9 +123,36 @@ class Polynomials(Basis):
         return tuple(values)
 
 
+class Green(Kernel):
+    """A Green's function of −f″ on [0, length], multiplied over columns; rows are clipped to it."""
+
+    length: float
+
+    def __post_init__(self) -> None:
+        check_fields(self, length=positive)
+
+    @abc.abstractmethod
+    def term(self, x: Array, y: Array) -> Array:
+        """Return the kernel of one column, elementwise, broadcast."""
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
+        K = None
+        for j in range(X.shape[1]):
+            column = self.term(X[:, j][:, None], Y[:, j][None, :])
+            K = column if K is None else K * column
+        return K
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        xp = array_namespace(X)
+        t = xp.clip(dense(X), 0.0, self.length)
+        return xp.prod(self.term(t, t), axis=1)
+
+
 @final
 @dataclass(frozen=True)
-class Brownian(Kernel):
+class Brownian(Green):
     """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
 
     The Green's function of −f″ with f(0) = 0 and f′(length) = 0; rows are clipped to the cube.
@@ -139,20 +165,13 @@ class Brownian(Kernel):
 
     length: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_fields(self, length=positive)
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return _over_columns(self.length, X, Y, array_namespace(X, Y).minimum)
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        xp = array_namespace(X)
-        return xp.prod(xp.clip(dense(X), 0.0, self.length), axis=1)
+    def term(self, x: Array, y: Array) -> Array:
+        return array_namespace(x, y).minimum(x, y)
 
 
 @final
 @dataclass(frozen=True)
-class BrownianBridge(Kernel):
+class BrownianBridge(Green):
     """k(x, y) = Π_j (min(x_j, y_j) − x_j y_j/length) on [0, length]^d: motion that returns.
 
     The Green's function of −f″ with f(0) = f(length) = 0; rows are clipped to the cube.
@@ -165,29 +184,8 @@ class BrownianBridge(Kernel):
 
     length: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_fields(self, length=positive)
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        xp = array_namespace(X, Y)
-        return _over_columns(self.length, X, Y, lambda x, y: xp.minimum(x, y) - x * y / self.length)
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        xp = array_namespace(X)
-        t = xp.clip(dense(X), 0.0, self.length)
-        return xp.prod(t - t * t / self.length, axis=1)
-
-
-def _over_columns(
-    length: float, X: Array, Y: Array, value: Callable[[Array, Array], Array]
-) -> Array:
-    xp = array_namespace(X, Y)
-    X, Y = (xp.clip(dense(A), 0.0, length) for A in (X, Y))
-    K = None
-    for j in range(X.shape[1]):
-        column = value(X[:, j][:, None], Y[:, j][None, :])
-        K = column if K is None else K * column
-    return K
+    def term(self, x: Array, y: Array) -> Array:
+        return array_namespace(x, y).minimum(x, y) - x * y / self.length
 
 
 def _set_weights(kernel: FourierSeries | Polynomials) -> None:

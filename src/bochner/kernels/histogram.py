@@ -133,7 +133,7 @@ class SkewedChi2(Kernel):
         """Return the law of the frequencies of log(x + c)."""
         return Independent(SechLaw(), (1.0,) * d)
 
-    def logs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return log(x + c), the coordinates in which the kernel is stationary."""
         refuse_sparse(self, X)
         require_above(self, X, -self.skew, strictly=True)
@@ -156,7 +156,7 @@ class SkewedChi2(Kernel):
         return distances.by_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return 1.0 + 0.0 * self.logs(X)[:, 0]
+        return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
 
 @final

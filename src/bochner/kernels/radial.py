@@ -164,14 +164,10 @@ class ZonalRadial(RadialKernels):
 
     zonal = True
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         return self._values(np.array([degree]), r, s)[0]
 
-    def matrices(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "q a b"]:
+    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         return self._values(np.arange(degree + 1), r, s)
 
     def _values(self, l: np.ndarray, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
@@ -220,9 +216,7 @@ class OwnRadial(RadialKernels):
     def n_inputs(self) -> int:
         return self.d
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         exists = float(degree < 2 or self.d > 1)
         return exists * self.kernel.radial(degree, r) @ self.kernel.radial(degree, s).T
 
@@ -255,14 +249,10 @@ class ScaledRadial(RadialKernels):
     def decay(self) -> float:
         return self.radial.decay
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         return self.scale * self.radial.matrix(degree, r, s)
 
-    def matrices(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "q a b"]:
+    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         return self.scale * self.radial.matrices(degree, r, s)
 
 
@@ -289,14 +279,10 @@ class SumRadial(RadialKernels):
     def decay(self) -> float:
         return self.left.decay if self.power_series is not None else 0.0
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         return self.left.matrix(degree, r, s) + self.right.matrix(degree, r, s)
 
-    def matrices(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "q a b"]:
+    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         return self.left.matrices(degree, r, s) + self.right.matrices(degree, r, s)
 
 

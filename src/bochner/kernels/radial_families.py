@@ -75,9 +75,7 @@ class PowerRadial(RadialKernels):
     def decay(self) -> float:
         return self.envelope
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
         z = r[:, None] * s[None, :]
         scale, weight = _exponential(self.series)
@@ -230,14 +228,10 @@ class DistanceRadial(RadialKernels):
     def n_inputs(self) -> int:
         return self.d
 
-    def matrix(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "a b"]:
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         return self._integrals(degree, r, s, slice(degree, degree + 1))[0]
 
-    def matrices(
-        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
-    ) -> Float[np.ndarray, "q a b"]:
+    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         return self._integrals(degree, r, s, slice(None))
 
     def _integrals(self, degree: int, r: np.ndarray, s: np.ndarray, which: slice) -> np.ndarray:

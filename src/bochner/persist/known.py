@@ -16,7 +16,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
 from bochner.features import auto, projections
 from bochner.features import map as maps
-from bochner.features.fourier import fourier, histogram, placements
+from bochner.features.fourier import fourier, placements
 from bochner.features.mercer import harmonic, hermite, products, radial
 from bochner.features.nystrom import nystrom
 from bochner.features.random import gegenbauer, networks, positive
@@ -77,7 +77,7 @@ _MAPS: dict[str, type] = {
     "fourier-phase-map": fourier.FourierPhaseMap,
     "gegenbauer-map": gegenbauer.GegenbauerMap,
     "hermite-map": hermite.HermiteMap,
-    "histogram-map": histogram.HistogramMap,
+    "histogram-map": fourier.HistogramMap,
     "sine-map": products.SineMap,
     "maclaurin-map": maclaurin.MaclaurinMap,
     "concatenated-map": maps.Concatenate,

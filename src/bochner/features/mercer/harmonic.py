@@ -36,10 +36,10 @@ from bochner.features.mercer.radial import (
     on_axis,
     polar_of,
     quantiles,
+    require_squares,
     spectrum,
 )
 from bochner.features.method import Method, Request
-from bochner.features.projections import require_squares
 from bochner.features.widths import is_stationary
 from bochner.kernels import Kernel
 from bochner.kernels.radial import radial_kernels

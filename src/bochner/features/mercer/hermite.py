@@ -30,13 +30,13 @@ from bochner.features.mercer.products import (
     factored,
     products_of_rows,
 )
-from bochner.features.method import Method, Request
-from bochner.features.projections import (
+from bochner.features.mercer.radial import (
     mean_and_covariance,
     principal_axes,
     require_squares,
     some_rows,
 )
+from bochner.features.method import Method, Request
 from bochner.kernels import (
     Columns,
     Constant,

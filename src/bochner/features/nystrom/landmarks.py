@@ -9,13 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._core.arrays import (
-    as_matrix,
-    dense,
-    different_rows,
-    is_sparse,
-    to_numpy,
-)
+from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.shapes import Array, Bool, Float, Tabular

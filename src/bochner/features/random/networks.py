@@ -225,9 +225,9 @@ def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
     return SignMap(kernel, unit_directions(method.placement, ask.n_inputs, ask.n_features, rng))
 
 
-def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
+def draw_rectified(method: ReLU, kernel: Kernel, ask: Request) -> ReLUMap:
     """Draw powers of random projections, beside exact polynomials where they are split off."""
-    if kernel.order != method.order:
+    if not isinstance(kernel, ArcCosine) or kernel.order != method.order:
         raise UnsupportedKernel(
             f"ReLU({method.order}) requires ArcCosine({method.order}); got {kernel!r}. "
             "Sign() serves Angular(), Nystrom(...) every kernel."

@@ -22,13 +22,13 @@ from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
     UnitRows,
     Weights,
+    by_pieces,
     log_coefficients,
     powers,
     random_signs,
     shares,
     split_off,
 )
-from bochner.features.sketch.tensorsketch import by_pieces
 from bochner.kernels import Kernel
 
 

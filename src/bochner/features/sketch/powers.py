@@ -6,6 +6,8 @@ the maps sketch those of unit rows and multiply by the length's part in float64 
 """
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -15,6 +17,7 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
+from bochner._core import native
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -333,6 +336,25 @@ def _whole(share: Float[np.ndarray, " k"], D: int) -> np.ndarray:
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
     """Return fair independent signs, int8."""
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
+
+
+# --- Rows a bounded number at a time, by all threads ---------------------------------------------
+
+#: Cells of one block's transforms: they then stay in the cache.
+CELLS = 1 << 19
+
+
+def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
+    """Call ``fill`` for slices of n rows that make blocks of `CELLS` cells, by all threads."""
+    step = max(1, CELLS // width)
+    parts = [slice(start, start + step) for start in range(0, n, step)]
+    workers = min(native.get_num_threads(), len(parts))
+    if workers <= 1:
+        for part in parts:
+            fill(part)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(fill, parts))
 
 
 # --- Polynomial kernels written out: every product of columns is a feature -----------------------

@@ -7,8 +7,6 @@ CountSketches is their circular convolution:
     z(x) = FFT⁻¹( FFT(C₁x) ∘ … ∘ FFT(C_p x) ),   E z(x)·z(y) = ⟨x, y⟩ᵖ.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +14,6 @@ import numpy as np
 import scipy.fft
 import scipy.sparse
 
-from bochner._core import native
 from bochner._core.arrays import dense, is_numpy, is_sparse, moved, to_numpy
 from bochner._core.checks import check_fields, optional, positive
 from bochner._core.shapes import Array, Float
@@ -25,6 +22,7 @@ from bochner.features.method import Method, Request
 from bochner.features.sketch.powers import (
     UnitRows,
     Weights,
+    by_pieces,
     log_coefficients,
     powers,
     random_signs,
@@ -32,9 +30,6 @@ from bochner.features.sketch.powers import (
     split_off,
 )
 from bochner.kernels import Kernel, Polynomial
-
-CELLS = 1 << 19
-"""Cells of one block's transforms: they then stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -152,19 +147,6 @@ class TensorSketchMap(FeatureMap):
                 np.multiply(sketch.of(U), weight, out=out)
             else:
                 out[:] = weight * dense(U) if self.weights.degrees[i] else weight
-
-
-def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
-    """Call ``fill`` for slices of n rows that make blocks of `CELLS` cells, by all threads."""
-    step = max(1, CELLS // width)
-    parts = [slice(start, start + step) for start in range(0, n, step)]
-    workers = min(native.get_num_threads(), len(parts))
-    if workers <= 1:
-        for part in parts:
-            fill(part)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(fill, parts))
 
 
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
