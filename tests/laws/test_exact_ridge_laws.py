@@ -14,10 +14,10 @@ import bochner as bo
 from bochner.data.blocks import Blocks
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.models._folds import fold_numbers
 from bochner.models.ridge.exact import gather, prepare
 from bochner.solvers.ridge.path import kfold_errors
 from bochner.solvers.ridge.solution import Outcome
+from bochner.sums.folds import fold_numbers
 from bochner.sums.moments import Moments
 
 KERNEL = Gaussian(lengthscale=0.8)

@@ -119,6 +119,9 @@ class SgdEstimator(KernelEstimator):
         self._strategy(kind)
         return self._fitted.walk.result[0].T
 
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(self.alpha) * n / 2  # of a mean of losses
+
     @property
     def strategy_(self) -> str:
         """The strategy taken."""
