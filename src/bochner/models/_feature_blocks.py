@@ -60,7 +60,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class OnFeatures:
+class SumOnFeatures:
     """A summand over blocks of rows: what another makes of their features."""
 
     features: Callable[[Array], Array]
@@ -167,7 +167,7 @@ class Features:
     def sum(self, summand: Any) -> Any:
         """Return the sum over all rows: here, or where the fit is made."""
         if self._where is not LOCAL and self._kept is None:
-            return self._where.sum(OnFeatures(self._map, summand), self._blocks)
+            return self._where.sum(SumOnFeatures(self._map, summand), self._blocks)
         total = summand.zero()
         for block in self:
             total = summand.add(total, block)

@@ -21,12 +21,12 @@ from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Newton, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
-    FeatureRows,
     LineSearch,
     Problem,
     RowBlock,
     RowSum,
     S,
+    SolverRows,
     State,
     backward,
     forward,
@@ -183,7 +183,7 @@ class ActiveRows:
     ``share``: of all rows. ``copies``: their features, if they were copied out.
     """
 
-    all_rows: FeatureRows
+    all_rows: SolverRows
     state: Float[Array, "m u"]
     w: Float[Array, "m 1"]
     share: float

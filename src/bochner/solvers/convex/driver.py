@@ -28,7 +28,7 @@ from bochner.solvers.convex.optimum import (
     Optimum,
     Smoothed,
 )
-from bochner.solvers.convex.problem import FeatureRows, Problem, State, optimum, read
+from bochner.solvers.convex.problem import Problem, SolverRows, State, optimum, read
 
 #: Dense Hessians are the faster to so many features where inactive rows are left out ...
 MOST_ACTIVE = 2048
@@ -39,7 +39,7 @@ MOST_CELLS = 1 << 26
 
 
 def minimise(
-    rows: FeatureRows,
+    rows: SolverRows,
     loss: Loss,
     alpha: float,
     *,
@@ -55,7 +55,7 @@ def minimise(
 
     Parameters
     ----------
-    rows : FeatureRows
+    rows : SolverRows
         Re-iterable blocks (Z, y, w, start), with attributes ``cached`` and ``n_features``.
     loss : Loss
     alpha : float

@@ -52,7 +52,7 @@ class RowBlock(Protocol):
     def start(self) -> int: ...
 
 
-class FeatureRows(Protocol):
+class SolverRows(Protocol):
     """Features that can be read again and again; ``cached``: without being computed again.
 
     ``sum`` makes one pass, here or elsewhere.
@@ -142,7 +142,7 @@ class Images:
 class Problem:
     """What is minimised."""
 
-    rows: FeatureRows
+    rows: SolverRows
     y: Array
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
@@ -178,7 +178,7 @@ class Problem:
 
 
 def read(
-    rows: FeatureRows,
+    rows: SolverRows,
     loss: Loss,
     alpha: float,
     fit_intercept: bool = True,
