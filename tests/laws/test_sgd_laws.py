@@ -259,6 +259,20 @@ def test_a_warm_start_goes_on_where_it_was(rows):
     assert len(parts.support_vectors_) == len(X)
 
 
+def test_averaging_may_begin_at_a_warm_start(rows):
+    X, *_, y = rows
+    options = {"tol": None, "max_iter": 3, "warm_start": True, "random_state": 0}
+    dual, features = (
+        KernelSGDRegressor(Polynomial(2), strategy=s, **options)
+        .fit(X, y)
+        .set_params(average=True)
+        .fit(X, y)
+        .predict(X)
+        for s in ("gram_cached", "exact_cached")
+    )
+    np.testing.assert_allclose(dual, features, rtol=1e-9, atol=1e-9)
+
+
 # ---- stopping
 
 

@@ -386,7 +386,7 @@ class KernelEstimator(BaseEstimator):
 
     def _weighted(self, blocks: Blocks, inputs: Inputs) -> Blocks:
         """Multiply the weights by ``class_weight``."""
-        given = self.get_params(deep=False).get("class_weight")
+        given = vars(self).get("class_weight")
         if given is None:
             return blocks
         factors = _factors(type(self).__name__, given, inputs.classes, blocks)

@@ -37,17 +37,21 @@ class SgdEstimator(KernelEstimator):
         """Check the parameters; a seed is drawn once."""
         if before is not None:
             instead["random_state"] = before.chosen.seed
-        asked = self.get_params(deep=False) | instead
+        asked = vars(self) | instead
         return SgdSpec.of(type(self).__name__, self._losses, asked)
 
     def _before(self) -> SgdFit | None:
         return self.fit_ if self.__sklearn_is_fitted__() else None
 
     @abstractmethod
-    def _training_blocks(
-        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
-    ) -> tuple[Blocks, Inputs]:
-        """Return checked rows and targets, and what they are."""
+    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
+        """Return checked rows, and what they are, of (X, y, sample_weight, first, classes)."""
+
+    def _step_on(self, X: Any, y: Any, sample_weight: Any, *classes: Any) -> Self:
+        before = self._before()
+        blocks, inputs = self._training_blocks(X, y, sample_weight, before is None, *classes)
+        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
+        return self
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -321,10 +325,8 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def _training_blocks(
-        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
-    ) -> tuple[Blocks, Inputs]:
-        return self._class_blocks_of(X, y, sample_weight, first)
+    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
+        return self._class_blocks_of(*rows)
 
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks: files larger than memory, read once for each epoch.
@@ -364,11 +366,7 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
                 "KernelSGDClassifier.partial_fit: class_weight='balanced' requires all rows at "
                 "once; pass a dict of class: weight."
             )
-        before = self._before()
-        first = before is None
-        blocks, inputs = self._class_blocks_of(X, y, sample_weight, first, classes)
-        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
-        return self
+        return self._step_on(X, y, sample_weight, classes)
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -516,10 +514,8 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def _training_blocks(
-        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True
-    ) -> tuple[Blocks, Inputs]:
-        return self._blocks_of(X, y, sample_weight, first)
+    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
+        return self._blocks_of(*rows)
 
     def fit_blocks(self, blocks: Blocks) -> Self:
         """Fit to blocks; see :meth:`KernelSGDClassifier.fit_blocks`."""
@@ -531,10 +527,7 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
         self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
     ) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
-        before = self._before()
-        blocks, inputs = self._blocks_of(X, y, sample_weight, before is None)
-        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
-        return self
+        return self._step_on(X, y, sample_weight)
 
     # --- prediction ------------------------------------------------------------------------------
 

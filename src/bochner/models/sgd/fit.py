@@ -19,10 +19,10 @@ from bochner.models._base import Inputs, required_targets
 from bochner.models._fitting import count_rows, indicators
 from bochner.models.sgd.steps import (
     DUAL,
-    FeatureRows,
     FeatureStrategy,
-    KernelRows,
-    WeightedRows,
+    FeatureTable,
+    KernelTable,
+    StepRows,
     block_rows,
 )
 from bochner.models.sgd.strategies import (
@@ -38,8 +38,8 @@ from bochner.sums.executor import LOCAL, Executor
 #: Rows of a stream that are shuffled together.
 WINDOW = 8192
 
-Table = FeatureRows | KernelRows
-Window = tuple[FeatureRows, Array, Array]
+Table = FeatureTable | KernelTable
+Window = tuple[FeatureTable, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,9 @@ def fit_sgd(
 ) -> SgdFit:
     """Walk over rows in memory until the loss no longer falls; go on from a fit before."""
     rows = _gathered(spec, blocks)
-    return _walked(_start(spec, blocks, rows, inputs, before, where), rows)
+    fit = _start(spec, blocks, rows, inputs, before, where)
+    train, held = _split(fit, rows)
+    return _walked(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held)
 
 
 def with_rows_of(
@@ -126,12 +128,8 @@ def with_rows_of(
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, where, in_pieces=True)
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
-    table, y, w = fit.chosen.strategy.table(rows.X), fit.targets(rows.y), rows.w * (seen / weight)
-    descent = fit.descent(table.n_coef)
-    epoch = lambda number: _sweep(fit, descent, table, y, w, number)
-    loss = _one_epoch(spec, descent, epoch, fit.epochs)
-    fit = replace(fit, rows=seen, weight=weight, epochs=fit.epochs + 1, losses=(loss,))
-    return _finished(fit, table, descent.walk)
+    once = replace(fit, spec=replace(spec, max_iter=1, tol=None))
+    return replace(_walked(once, rows, rows.w * (seen / weight)), spec=spec)
 
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
@@ -155,8 +153,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
             _sweep(fit, descent, *window, number, i)
 
     losses, _ = _epochs(fit, descent, epoch)
-    fit = replace(fit, walk=descent.walk, rows=n, weight=weight)
-    return replace(fit, epochs=len(losses), losses=losses)
+    found = replace(fit, epochs=len(losses), losses=losses)
+    return replace(found, walk=descent.walk, rows=n, weight=weight)
 
 
 def plan_sgd(
@@ -170,7 +168,7 @@ def plan_sgd(
     if rows.y is None:
         signs = stream(spec.features.seed, "plan").choice((-1.0, 1.0), len(rows.w))
         rows = rows._replace(y=signs)
-    to_the_end = replace(spec, max_iter=plan.task.epochs, tol=None, early_stopping=False)
+    to_the_end = replace(spec, max_iter=plan.task.epochs, tol=None)
 
     def measured(row: StrategyCost) -> StrategyCost:
         if row.refused or row.seconds > measure:
@@ -181,14 +179,15 @@ def plan_sgd(
     return plan if measure <= 0 else replace(plan, rows=tuple(map(measured, plan.rows)))
 
 
-def _measured(fit: SgdFit, rows: WeightedRows, row: StrategyCost) -> StrategyCost:
+def _measured(fit: SgdFit, rows: StepRows, row: StrategyCost) -> StrategyCost:
     """Run one strategy for the time it takes, and once more, one epoch, for its memory."""
+    w, once = rows.w / rows.w.mean(), replace(fit, spec=replace(fit.spec, max_iter=1))
     started = time.perf_counter()
-    _walked(fit, rows)
+    _walked(fit, rows, w)
     seconds = time.perf_counter() - started
     tracemalloc.start()
     try:
-        _walked(replace(fit, spec=replace(fit.spec, max_iter=1)), rows)
+        _walked(once, rows, w)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -198,12 +197,12 @@ def _measured(fit: SgdFit, rows: WeightedRows, row: StrategyCost) -> StrategyCos
 # --- Rows ----------------------------------------------------------------------------------------
 
 
-def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> WeightedRows:
+def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> StepRows:
     """Return all rows of positive weight of blocks."""
     block = next(iter(blocks.with_rows(count_rows(blocks))))
     if has_targets:
         required_targets(spec.who, block.y)
-    rows = WeightedRows.of(block)
+    rows = StepRows.of(block)
     if not len(rows.w):
         raise _no_weight(spec)
     return rows
@@ -218,7 +217,7 @@ def _no_weight(spec: SgdSpec) -> InvalidInput:
 def _start(
     spec: SgdSpec,
     blocks: Blocks,
-    rows: WeightedRows,
+    rows: StepRows,
     inputs: Inputs,
     before: SgdFit | None,
     where: Executor,
@@ -260,7 +259,7 @@ class PositiveWeight:
         return 0, 0.0
 
     def add(self, total: tuple[int, float], block: Block) -> tuple[int, float]:
-        w = WeightedRows.of(block).w
+        w = StepRows.of(block).w
         return self.merge(total, (len(w), float(w.sum())))
 
     def merge(self, a: tuple[int, float], b: tuple[int, float]) -> tuple[int, float]:
@@ -273,7 +272,7 @@ def _windows(
     """Give windows of rows; once all were given, all are in ``kept`` where they are to be kept."""
     given: list[Window] = []
     for block in blocks.with_rows(WINDOW):
-        X, y, w = WeightedRows.of(block)
+        X, y, w = StepRows.of(block)
         if not len(w):
             continue
         window = strategy.table(X), fit.targets(y), w / mean
@@ -282,7 +281,7 @@ def _windows(
     kept += given
 
 
-def _split(fit: SgdFit, rows: WeightedRows) -> tuple[WeightedRows, WeightedRows | None]:
+def _split(fit: SgdFit, rows: StepRows) -> tuple[StepRows, StepRows | None]:
     """Return rows to train on and rows to stop by: of classes a share of each."""
     spec, n = fit.spec, len(rows.w)
     if not spec.early_stopping:
@@ -304,23 +303,23 @@ def _split(fit: SgdFit, rows: WeightedRows) -> tuple[WeightedRows, WeightedRows 
 # --- Walking -------------------------------------------------------------------------------------
 
 
-def _walked(fit: SgdFit, rows: WeightedRows) -> SgdFit:
-    """Return the fit after epochs over rows in memory."""
-    train, held = _split(fit, rows)
-    table = fit.chosen.strategy.table(train.X)
-    y, w = fit.targets(train.y), train.w / train.w.mean()
+def _walked(fit: SgdFit, rows: StepRows, w: Array, held: StepRows | None = None) -> SgdFit:
+    """Return the fit after epochs over rows, whose steps count ``w`` times."""
+    table, y = fit.chosen.strategy.table(rows.X), fit.targets(rows.y)
     descent = fit.descent(table.n_coef)
     epoch = lambda number: _sweep(fit, descent, table, y, w, number)
     losses, scores = _epochs(fit, descent, epoch, _judge(fit, table, held))
-    seen, weight, epochs = len(w), float(train.w.sum()), fit.epochs + len(losses)
-    after = replace(fit, rows=seen, weight=weight, epochs=epochs, losses=losses, scores=scores)
-    return _finished(after, table, descent.walk)
-
-
-def _finished(fit: SgdFit, table: Table, walk: Walk) -> SgdFit:
-    """Return the fit with what is kept of a walk on a table of rows."""
-    strategy, walk = table.finished(walk)
-    return replace(fit, chosen=replace(fit.chosen, strategy=strategy), walk=walk)
+    strategy, walk = table.finished(descent.walk)
+    return replace(
+        fit,
+        chosen=replace(fit.chosen, strategy=strategy),
+        walk=walk,
+        rows=fit.rows + len(rows.w),
+        weight=fit.weight + float(rows.w.sum()),
+        epochs=fit.epochs + len(losses),
+        losses=losses,
+        scores=scores,
+    )
 
 
 def _sweep(
@@ -385,7 +384,7 @@ def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], nu
     return descent.total / descent.weight
 
 
-def _judge(fit: SgdFit, table: Table, held: WeightedRows | None) -> Callable[[Walk], float] | None:
+def _judge(fit: SgdFit, table: Table, held: StepRows | None) -> Callable[[Walk], float] | None:
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held is None:
         return None
@@ -394,12 +393,12 @@ def _judge(fit: SgdFit, table: Table, held: WeightedRows | None) -> Callable[[Wa
     return lambda walk: score(values(walk.result[0]) + walk.result[1], held)
 
 
-def _accuracy(f: Float[Array, "n t"], held: WeightedRows) -> float:
+def _accuracy(f: Float[Array, "n t"], held: StepRows) -> float:
     codes = f[:, 0] > 0 if f.shape[1] == 1 else f.argmax(axis=1)
     return float(np.average(codes == held.y, weights=held.w))
 
 
-def _r_squared(f: Float[Array, "n t"], held: WeightedRows) -> float:
+def _r_squared(f: Float[Array, "n t"], held: StepRows) -> float:
     y = held.y.reshape(f.shape)
     about = y - np.average(y, axis=0, weights=held.w)
     left, whole = held.w @ (y - f) ** 2, held.w @ about**2

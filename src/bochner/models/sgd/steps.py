@@ -28,7 +28,7 @@ STRATEGIES = (
 EXACT, DUAL = STRATEGIES[:2], STRATEGIES[2:4]
 
 
-class WeightedRows(NamedTuple):
+class StepRows(NamedTuple):
     """Rows in memory: X (n, d) NumPy or CSR; y (n,) or (n, t) as given or coded; w (n,) > 0."""
 
     X: Any
@@ -36,12 +36,12 @@ class WeightedRows(NamedTuple):
     w: Any
 
     @staticmethod
-    def of(block: Block) -> "WeightedRows":
+    def of(block: Block) -> "StepRows":
         """Return the rows of positive weight of a block, in float64 but for X."""
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
         w = np.ones(X.shape[0]) if block.w is None else to_numpy(block.w).astype(np.float64)
         y = None if block.y is None else to_numpy(block.y).astype(np.float64)
-        rows = WeightedRows(X, y, w)
+        rows = StepRows(X, y, w)
         return rows if w.all() else rows.take(np.flatnonzero(w))
 
     @property
@@ -49,9 +49,9 @@ class WeightedRows(NamedTuple):
         """Of one row of y: () or (t,)."""
         return () if self.y is None else tuple(self.y.shape[1:])
 
-    def take(self, index: Array) -> "WeightedRows":
+    def take(self, index: Array) -> "StepRows":
         """Return these rows."""
-        return WeightedRows(self.X[index], None if self.y is None else self.y[index], self.w[index])
+        return StepRows(self.X[index], None if self.y is None else self.y[index], self.w[index])
 
 
 # --- Strategies ----------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class FeatureStrategy:
         """Return φ(X): what coefficients are multiplied with."""
         return Rounded(self.map.kernel, self.map, self.precision)(X)
 
-    def table(self, X: Array) -> "FeatureRows":
-        return FeatureRows(self, X)
+    def table(self, X: Array) -> "FeatureTable":
+        return FeatureTable(self, X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,8 @@ class KernelStrategy:
         """Return k(X, support): what coefficients are multiplied with."""
         return to_numpy(self.kernel(X, self.support))
 
-    def table(self, X: Array) -> "KernelRows":
-        return KernelRows(self, X)
+    def table(self, X: Array) -> "KernelTable":
+        return KernelTable(self, X)
 
 
 Strategy = FeatureStrategy | KernelStrategy
@@ -107,7 +107,7 @@ Strategy = FeatureStrategy | KernelStrategy
 # --- Rows as a strategy reads them ---------------------------------------------------------------
 
 
-class FeatureRows:
+class FeatureTable:
     """Rows as features, on the fly or kept."""
 
     def __init__(self, strategy: FeatureStrategy, X: Array) -> None:
@@ -142,7 +142,7 @@ class FeatureRows:
         return self._strategy, walk
 
 
-class KernelRows:
+class KernelTable:
     """Rows as kernel values, on the fly or kept, with all rows that coefficients may be on.
 
     These are the rows that have coefficients already, and after them the rows to step on.
