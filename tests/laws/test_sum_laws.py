@@ -8,6 +8,10 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.kernels import Gaussian
+from bochner.models._feature_blocks import OnFeatures
+from bochner.models.unsupervised.base import DiagonalOf
+from bochner.models.unsupervised.cca import CorrelationsOf
+from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.executor import Local, Together
 from bochner.sums.folds import FoldsOf
 from bochner.sums.moments import MomentsOf
@@ -32,7 +36,17 @@ def of_folds(folds):
     return np.concatenate([numbers(fold) for fold in folds])
 
 
+def of_clusters(found):
+    return np.concatenate([found.sums.ravel(), found.sizes, [found.power, found.inertia]])
+
+
+CENTRES = CentroidsOf(PHI(X[:4]))
+PAIR = bo.KernelCCA(2, Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
+SIDES = CorrelationsOf(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
 SUMMANDS = {
+    "diagonal": (DiagonalOf(Gaussian(1.0).diag), np.array),
+    "clusters": (OnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
+    "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
     "moments": (MomentsOf(PHI, "float64"), lambda total: numbers(MomentsOf.moments(total))),
     "folds": (FoldsOf(PHI, "float64", 7), lambda total: of_folds(FoldsOf.moments(total))),
     "sample": (SampleOf(7), lambda total: total.sample.X.ravel()),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,6 @@ from bochner.data.sources import Block
 from bochner.features import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.sums.executor import LOCAL, Executor
-
-
-class Watcher(Protocol):
-    """What sees the rows of a pass on their way, as a keeper of a sample does."""
-
-    def see(self, block: Block) -> None: ...
 
 
 class FeatureBlock(NamedTuple):
@@ -98,8 +92,6 @@ class Features:
     blocks : Blocks
     dtype : {"float32", "float64"}
         Precision of the features.
-    keeper : Watcher, optional
-        Sees the rows of the first pass.
     most_bytes : int, optional
         Memory to keep features in, at most; default and limit: a quarter of what is free. 0 keeps
         nothing.
@@ -123,14 +115,12 @@ class Features:
         phi: FeatureMap,
         blocks: Blocks,
         dtype: str,
-        keeper: Watcher | None = None,
         most_bytes: int | None = None,
         where: Executor = LOCAL,
     ) -> None:
         self._map = Rounded(phi.kernel, phi, dtype)
         self._blocks = blocks.with_rows(block_rows(phi.n_features))
         self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
-        self._keeper = keeper
         self._where = where
         free = free_bytes() // 4
         self._room = free if most_bytes is None else min(free, most_bytes)
@@ -162,7 +152,6 @@ class Features:
                 pass_.append(block._replace(X=None))
             yield block
         self._kept = pass_ if keeping else None
-        self._keeper = None
 
     def sum(self, summand: Any) -> Any:
         """Return the sum over all rows: here, or where the fit is made."""
@@ -178,6 +167,4 @@ class Features:
 
     def _made(self) -> Iterator[FeatureBlock]:
         for block in self._blocks:
-            if self._keeper is not None:
-                self._keeper.see(block)
             yield _featured(self._map, block)

@@ -93,7 +93,7 @@ class KMeansFit:
         """Return the same centres with the clusters of other rows."""
         chosen, summand = self.chosen, CentroidsOf(self.clusters.centres)
         sums = Together((summand, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
-        features = Features(chosen.map, alone(blocks), chosen.precision, None, 0, where)
+        features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
         total, diagonal, kept = features.sum(sums)
         found = summand.clusters(total)
         return replace(self, clusters=found, diagonal=diagonal, sample=kept.sample)
