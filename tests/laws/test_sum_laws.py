@@ -8,9 +8,9 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.models._feature_blocks import OnFeatures
 from bochner.models.unsupervised.base import DiagonalOf
 from bochner.models.unsupervised.cca import CorrelationsOf
+from bochner.selection.descent import OnFeatures
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.executor import Local, Together
 from bochner.sums.folds import FoldsOf
