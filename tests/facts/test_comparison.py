@@ -164,5 +164,7 @@ def test_compare_refuses_what_it_cannot_compare(arguments, kind, sentence):
 def test_a_picture_without_matplotlib_says_how_to_install_it(monkeypatch):
     table = bo.compare(Gaussian(), rows(40, 2), n_features=8, methods=["iid"], random_state=0)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(MissingDependency, match=r'needs matplotlib.*pip install "bochner\[cli\]"'):
+    with pytest.raises(
+        MissingDependency, match=r'needs matplotlib.*pip install "bochner\[report\]"'
+    ):
         table.plot()

@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import forging
 import numpy as np
@@ -718,11 +718,7 @@ def test_coefficients_that_are_no_numbers_are_refused(part, bad, path):
     [
         ({"predict": 1}, "predict is no name of fitted state"),
         ({"__class__": 1}, "__class__ is no name of fitted state"),
-        ({"n_features_in_": 4}, "parts of the model disagree"),
-        ({"n_features_in_": 10**9}, "parts of the model disagree"),
-        ({"n_features_in_": "3"}, "n_features_in_ must be of type"),
-        ({"map_": None}, "map_ must be of type"),
-        ({"target_shape_": (2,)}, "cannot reshape"),
+        ({"kernel_": 1}, "kernel_ is no name of fitted state"),
     ],
 )
 def test_parts_of_a_learner_that_do_not_fit_are_refused(change, match, path):
@@ -732,11 +728,28 @@ def test_parts_of_a_learner_that_do_not_fit_are_refused(change, match, path):
     refused(path, match)
 
 
-def test_what_a_file_leaves_out_is_missed(path):
+def changed(fit, place, value):
+    """The fit with another value at a place such as "summed.target_shape"."""
+    name, _, rest = place.partition(".")
+    return replace(fit, **{name: changed(getattr(fit, name), rest, value) if rest else value})
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "match"),
+    [
+        ("inputs.n_features_in", 4, "parts of the model disagree"),
+        ("inputs.n_features_in", 10**9, "parts of the model disagree"),
+        ("inputs.n_features_in", "3", "must be of type|n_features_in of Inputs"),
+        ("summed.chosen.choice.map", None, "must be of type|map of Choice"),
+        ("summed.target_shape", (2,), "cannot reshape"),
+        ("solution", None, "solution of RidgeFit"),
+    ],
+)
+def test_parts_of_a_fit_that_do_not_fit_are_refused(place, value, match, path):
     model = fitted()
-    del model.solution_
+    model.fit_ = changed(model.fit_, place, value)
     bo.save(model, path)
-    refused(path, "cannot build")
+    refused(path, match)
 
 
 def test_forged_files_never_crash_hang_or_take_memory():

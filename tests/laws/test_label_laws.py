@@ -39,6 +39,8 @@ class Classifier(ClassifierMixin, KernelEstimator):
     def __init__(self, class_weight=None, kernel="gaussian"):
         self.kernel, self.class_weight = kernel, class_weight
 
+    def fit(self, X, y): ...
+
     @property
     def classes_(self):
         return self.fit_.inputs.classes

@@ -34,7 +34,7 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "landmarks": "features",
     "datasets": "errors",
     "persist": f"{_MIDDLE} landmarks models planner __version__",
-    "report": f"{_MIDDLE} models planner persist datasets __version__",
+    "report": f"{_MIDDLE} landmarks models planner persist datasets __version__",
     "cli": f"{_MIDDLE} models planner persist datasets report __version__",
 }
 OPTIONAL = {

@@ -28,7 +28,7 @@ from bochner.certificates.pencil import (
     refuse_part,
 )
 from bochner.certificates.sample import (
-    Sample,
+    MeasuredRows,
     frobenius,
     kernel_of,
     rows_of,
@@ -305,7 +305,7 @@ def certify(
 
 def _dense(
     phi: Any,
-    s: Sample,
+    s: MeasuredRows,
     rest: Float[Array, " m"] | None,
     found: Distance,
     n: int,
@@ -336,7 +336,7 @@ def _dense(
     )
 
 
-def _left_out(phi: Any, rows: Array, s: Sample) -> Float[Array, " m"] | None:
+def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | None:
     """Return what the mean of the features lacks of k(x, x); a user's own map is taken at its word.
 
     That is, as unbiased, unless it says that it stays below its kernel.
@@ -376,7 +376,7 @@ def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
 
 
 def _to_halve(
-    s: Sample, rest: Float[Array, " m"] | None, found: Distance, n: int, below: bool
+    s: MeasuredRows, rest: Float[Array, " m"] | None, found: Distance, n: int, below: bool
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 

@@ -184,7 +184,7 @@ class Match(NamedTuple):
 def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
     """Return the penalty t on m rows with the effective dimension of all n rows at λ.
 
-    Rows regularise one another: m rows at penalty t act on the population as a penalty
+    PencilRows regularise one another: m rows at penalty t act on the population as a penalty
     κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
     effective dimension of both (deterministic equivalents; Jacot et al. 2020). Hence t solves
     t + (n − m)/tr(K_S + tI)⁻¹ = λ, and t ≤ λm/n. Without a solution t > 0 all n rows have at
@@ -347,7 +347,7 @@ def _coarse(pencil: Pencil) -> tuple[float, float]:
 #
 # and the same for the other end, since Lanczos does not notice shifts and signs.
 
-#: Rows and columns of a tile of K: 8 MB.
+#: PencilRows and columns of a tile of K: 8 MB.
 TILE = 1024
 
 #: Ritz values may miss the ends by this share of the spectrum's length, at the confidence asked.
@@ -368,7 +368,7 @@ class AllRows(NamedTuple):
     alpha: float
 
 
-class Rows(NamedTuple):
+class PencilRows(NamedTuple):
     """All rows in float64, their features, and the kernel."""
 
     X: Float[Array, "n d"]
@@ -514,7 +514,7 @@ def measure(
     """Measure every row: ε and norms by Lanczos, other errors tile by tile."""
     X = as_matrix(X, "certify")
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    rows = Rows(in_float64(X), Z, kernel)
+    rows = PencilRows(in_float64(X), Z, kernel)
     gram = eigh(Z.T @ Z, check_finite=False)
     n, norm = len(Z), float(gram[0][-1])
     total, squares, largest = _errors(rows)
@@ -536,7 +536,7 @@ def measure(
 
 
 def _walked(
-    rows: Rows,
+    rows: PencilRows,
     gram: tuple[Array, Array],
     penalty: float,
     confidence: float,
@@ -567,7 +567,7 @@ def _distance(low: float, high: float) -> float:
     return math.inf if low <= 0 else max(1 / low - 1, 1 - 1 / high, 0.0)
 
 
-def _errors(rows: Rows) -> tuple[float, float, float]:
+def _errors(rows: PencilRows) -> tuple[float, float, float]:
     """‖E‖_F², ‖K‖_F² and the largest |E_ij|."""
     total = squares = largest = 0.0
     for at, across, K in rows.tiles():

@@ -24,7 +24,7 @@ DENSE = 10_000
 BLOCK = 4096
 
 
-class Eigen(NamedTuple):
+class KernelEigen(NamedTuple):
     """Eigenvalues of K, rising and not below zero, and its eigenvectors as columns."""
 
     values: Float[np.ndarray, " n"]
@@ -105,10 +105,10 @@ def _values(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
 
 
-def eigen(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Eigen:
+def eigen(kernel: Kernel, X: Float[Array, "n d"], who: str) -> KernelEigen:
     """Return the eigendecomposition of the kernel matrix of these rows, checked."""
     values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
-    return Eigen(nonnegative(values, who), vectors)
+    return KernelEigen(nonnegative(values, who), vectors)
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
@@ -145,7 +145,7 @@ def _gram(phi: FeatureMap, X: Array, who: str) -> Float[np.ndarray, "D D"]:
 
 
 def draw_leverages(
-    Z: Float[np.ndarray, "n D"], found: Eigen, alpha: float, features: int
+    Z: Float[np.ndarray, "n D"], found: KernelEigen, alpha: float, features: int
 ) -> Float[np.ndarray, " m"]:
     """Return τ(ω) = Tr Z_ωᵀ(K + alpha I)⁻¹ Z_ω of each of the m random draws behind a map.
 

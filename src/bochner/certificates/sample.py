@@ -19,7 +19,7 @@ from bochner.solvers.factorisations import slabs, symmetric
 _WHO = "certify"
 
 
-class Sample(NamedTuple):
+class MeasuredRows(NamedTuple):
     """K and E (m, m) of the sampled rows, in random order, and the number of features D."""
 
     K: Float[Array, "m m"]
@@ -37,7 +37,7 @@ def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
     return taken(X, chosen, axis=0)
 
 
-def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:
+def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> MeasuredRows:
     """Return K and E of the rows X."""
     kernel = kernel_of(phi, kernel, _WHO)
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
@@ -45,7 +45,7 @@ def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> Sample:
     E = np.empty_like(K)
     for rows in slabs(len(K)):
         E[rows] = Z[rows] @ Z.T - K[rows]
-    return Sample(K, E, Z.shape[1])
+    return MeasuredRows(K, E, Z.shape[1])
 
 
 def _matrix(kernel: Any, X: Float[Array, "m d"]) -> Float[Array, "m m"]:
@@ -94,7 +94,7 @@ def finite_matrix(A: Array, m: int, name: str) -> Float[Array, "m k"]:
     return A
 
 
-def frobenius(s: Sample, n: int, confidence: float) -> tuple[float, tuple[float, float]]:
+def frobenius(s: MeasuredRows, n: int, confidence: float) -> tuple[float, tuple[float, float]]:
     """Return ‖E‖_F/‖K‖_F of n rows, and its interval.
 
     Off-diagonal pairs count n(n − 1)/(m(m − 1)) times, diagonal ones n/m times. The logarithm of

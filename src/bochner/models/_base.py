@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -22,7 +23,6 @@ from sklearn.utils.validation import (
     _get_feature_names,
     check_array,
     check_consistent_length,
-    check_is_fitted,
     check_X_y,
     validate_data,
 )
@@ -42,6 +42,7 @@ from bochner.data.schema import Schema, listed, repeated
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import FeatureMap
 from bochner.features.auto import Choice
+from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels import Kernel
 from bochner.models._fitting import (
     SEARCHED,
@@ -115,7 +116,11 @@ class KernelEstimator(BaseEstimator):
     @property
     def _fitted(self) -> Any:
         """The fitted value; NotFittedError, an AttributeError, where there is none."""
-        check_is_fitted(self)
+        if "fit_" not in self.__dict__:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            )
         return self.fit_
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -193,15 +198,14 @@ class KernelEstimator(BaseEstimator):
         ε is measured at :meth:`_ridge_penalty`: what it means for the risk is proved for ridge
         regression, and a guide for other losses.
         """
-        chosen = self._chosen
-        rows, n = sampled(blocks, chosen.seed), count_rows(blocks)
+        rows, n = sampled(blocks, self.seed_), count_rows(blocks)
         return certify(
-            chosen.rounded,
+            Rounded(self.kernel_, self.map_, self.feature_dtype_),
             rows.X,
             alpha=self._ridge_penalty(rows.X, n),
-            kernel=chosen.kernel,
+            kernel=self.kernel_,
             n_rows=n,
-            random_state=chosen.seed,
+            random_state=self.seed_,
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:

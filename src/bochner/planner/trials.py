@@ -101,7 +101,7 @@ UNSOLVED = "would not converge"
 Timer = Callable[[], float]
 
 
-class Trial(NamedTuple):
+class FitTrial(NamedTuple):
     """A fitted learner, and the seconds and bytes that fitting it to so many rows took."""
 
     model: KernelRidge
@@ -191,12 +191,12 @@ class Task:
         y = y[:, 0] if y.shape[1] == 1 else y
         return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
 
-    def trial(self, n: int, method: Method, width: int, **parameters: Any) -> Trial:
+    def trial(self, n: int, method: Method, width: int, **parameters: Any) -> FitTrial:
         """Fit a learner to n rows."""
         key = n, method, width, *parameters.items()
         return self.once(key, lambda: self._trial(n, method, width, parameters))
 
-    def _trial(self, n: int, method: Method, width: int, parameters: dict[str, Any]) -> Trial:
+    def _trial(self, n: int, method: Method, width: int, parameters: dict[str, Any]) -> FitTrial:
         rows = self.rows(n)
         model = KernelRidge(self.kernel, method=method, n_features=width, random_state=self.seed)
         model.set_params(**parameters)
@@ -207,7 +207,7 @@ class Task:
             if seconds < MOMENT:
                 again = self.seconds(lambda: clone(model).fit(*rows))
                 seconds = min(seconds, again)
-        return Trial(model, n, seconds, memory.peak + BESIDE)
+        return FitTrial(model, n, seconds, memory.peak + BESIDE)
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
         """Return the least seconds of a few repeats."""
@@ -218,7 +218,7 @@ class Task:
             taken_.append(self.timer() - began)
         return max(min(taken_), 1e-9)
 
-    def row_seconds(self, trial: Trial) -> float:
+    def row_seconds(self, trial: FitTrial) -> float:
         """Return the seconds that one more row takes in the sweep of a trial."""
         phi, dtype = trial.model.map_, trial.model.feature_dtype_
         rounded = Rounded(phi.kernel, phi, dtype)
@@ -360,7 +360,7 @@ class _Lane:
         most = max(WIDEST, self.widths[0])
         return max(width for width in self.widths if width <= most)
 
-    def trial(self, width: int) -> Trial:
+    def trial(self, width: int) -> FitTrial:
         """Fit to as many rows as show the course of the fit to all of them.
 
         Where these are too many, in the precision of that fit.
@@ -401,7 +401,7 @@ class _Lane:
             self._planned(width, double, "moments float64"),
         ]
 
-    def _planned(self, width: int, trial: Trial, solver: str, against: str = "") -> PlannedFit:
+    def _planned(self, width: int, trial: FitTrial, solver: str, against: str = "") -> PlannedFit:
         task, phi = self.task, trial.model.map_
         steps = {"read": self._passes * task.read_seconds, "tried rows": trial.seconds}
         if task.n_rows > trial.n_rows:
@@ -530,7 +530,7 @@ def _exact(task: Task, lane: _Lane) -> PlannedFit:
     )
 
 
-def _counted(task: Task, lane: _Lane, width: int) -> Trial:
+def _counted(task: Task, lane: _Lane, width: int) -> FitTrial:
     """Fit the exact kernel to some rows, to count iterations.
 
     The penalty is in proportion to the rows: what features leave of the kernel then has the same

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner import landmarks
 from bochner._core.shapes import Array, Float
 from bochner.datasets import load_earth
 from bochner.report.render import number, page, picture
@@ -163,6 +164,7 @@ def earth_page(result: DemoResult) -> str:
     """Return the page as text."""
     r, ends = result, sorted(result.curves, key=lambda curve: curve.rmse[-1])
     alphas = [row.alpha for row in r.methods if row.epsilon is not None]
+    made = set(re.findall(r"(\w+)\(", r.best.code))
     text = page(
         "demo.html.j2",
         r=r,
@@ -176,7 +178,8 @@ def earth_page(result: DemoResult) -> str:
         where=_where(r),
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
-        names=", ".join(sorted({*re.findall(r"(\w+)\(", r.best.code), "KernelRidge"})),
+        names=", ".join(sorted({*made - set(landmarks.__all__), "KernelRidge"})),
+        landmarks=", ".join(sorted(made & set(landmarks.__all__))),
         source=_source(),
     )
     return UNIT.sub("\u00a0", text)

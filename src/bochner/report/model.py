@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bochner import features, kernels
+from bochner import features, kernels, landmarks
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
@@ -201,6 +201,7 @@ def _code(model: Any) -> str:
     parts = {
         "bochner": {learner} | (used & set(features.__all__)),
         "bochner.kernels": used & set(kernels.__all__) - set(features.__all__),
+        "bochner.landmarks": used & set(landmarks.__all__),
     }
     imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"

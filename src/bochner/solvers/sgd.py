@@ -234,6 +234,14 @@ class Descent:
         self._steps, self._averaged, self.rate = walk.steps, walk.averaged, walk.rate
         self.total, self.weight = 0.0, 0.0
 
+    def begin(self) -> None:
+        """Begin an epoch: its loss is summed up anew."""
+        self.total = self.weight = 0.0
+
+    def slow_down(self, factor: float) -> None:
+        """Divide the rate of steps."""
+        self.rate /= factor
+
     @property
     def walk(self) -> Walk:
         """Where it has come to; holds the arrays that the next steps change."""

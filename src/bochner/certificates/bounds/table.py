@@ -22,7 +22,7 @@ from bochner.certificates.bounds.pairwise import (
     chance_of,
     dense_rows,
 )
-from bochner.certificates.pointwise import Eigen, draw_leverages, eigen
+from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import IID, Fourier, Gegenbauer, Method
 from bochner.features.method import Request
@@ -179,14 +179,14 @@ def compare_bounds(
 class Ruler(NamedTuple):
     """What errors of the kernel matrix are measured by."""
 
-    found: Eigen
+    found: KernelEigen
     penalty: float
     rank: int
     whitening: Float[np.ndarray, "n n"]
     best_cost: float
 
     @classmethod
-    def of(cls, found: Eigen, penalty: float, rank: int) -> "Ruler":
+    def of(cls, found: KernelEigen, penalty: float, rank: int) -> "Ruler":
         """Prepare the whitening (K + λI)^(-½), and the least cost of rank k."""
         rank = min(integer(rank, "compare_bounds", "rank", 1), len(found.values) - 1)
         whitening = found.vectors / np.sqrt(found.values + penalty)

@@ -127,10 +127,10 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
         return fit_one_class(self._convex_spec(BelowZero(), 1.0, True), nu, blocks, inputs)
 
     def fit_predict(
-        self, X: Float[Array, "n d"], y: object = None, sample_weight: Array | None = None
+        self, X: Tabular, y: object = None, sample_weight: Array | None = None
     ) -> Array:
         """Fit, and return +1 for rows inside and −1 for those outside."""
-        return self.fit(X, y, sample_weight).predict(X)
+        return self._whole(lambda model: model.fit(X, y, sample_weight).predict(X))
 
     # --- prediction ------------------------------------------------------------------------------
 

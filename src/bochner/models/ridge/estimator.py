@@ -139,7 +139,8 @@ class RidgeEstimator(KernelEstimator):
     @property
     def rows_seen_(self) -> int:
         """Rows that were read."""
-        return self._sums("rows_seen_").summed.rows
+        fit = self._fitted
+        return fit.rows if isinstance(fit, ExactFit) else fit.summed.rows
 
     @property
     def sample_(self) -> RowSample:

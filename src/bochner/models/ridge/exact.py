@@ -34,7 +34,7 @@ from bochner.kernels import (
 from bochner.kernels.distances import overflow
 from bochner.kernels.stationary import Radial
 from bochner.models._base import Inputs
-from bochner.models._fitting import Chosen, choose
+from bochner.models._fitting import Chosen, choose, count_rows
 from bochner.models.ridge.fit import RidgeSpec, warned
 from bochner.models.ridge.sums import target_shape
 from bochner.selection.width import Tolerance
@@ -53,7 +53,7 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.folds import N_FOLDS, fold_numbers
 from bochner.sums.moments import Accumulator, Moments, Precision
 
-#: Rows that leave-one-out errors are computed for: all up to this, else so many at random.
+#: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
@@ -68,7 +68,7 @@ MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GatheredRows:
     """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
 
     X: Any
@@ -81,7 +81,7 @@ class Rows:
         return float(self.w.sum())
 
 
-def gather(blocks: Blocks) -> Rows:
+def gather(blocks: Blocks) -> GatheredRows:
     """Return all rows; those of zero weight take no part."""
     pieces = []
     for block in blocks:
@@ -94,7 +94,7 @@ def gather(blocks: Blocks) -> Rows:
     kept = np.flatnonzero(w > 0)
     if len(kept) < len(w):
         X, y, w = part(Piece(X, y, w), kept)
-    return Rows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
+    return GatheredRows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Prepared:
     solution: Solution
 
 
-def prepare(spec: RidgeSpec, chosen: Chosen, rows: Rows) -> Prepared:
+def prepare(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> Prepared:
     """Make the features, and choose the penalty on them.
 
     They are of float32, in half of the time, where a penalty is given that they serve for.
@@ -139,7 +139,7 @@ class _Summed(NamedTuple):
     eigen: Eigen
 
 
-def _single(spec: RidgeSpec, chosen: Chosen, rows: Rows) -> _Summed | None:
+def _single(spec: RidgeSpec, chosen: Chosen, rows: GatheredRows) -> _Summed | None:
     """Return all in float32; None where a penalty must be found, or is too small for it."""
     alpha = spec.alpha
     if isinstance(alpha, str):
@@ -151,7 +151,7 @@ def _single(spec: RidgeSpec, chosen: Chosen, rows: Rows) -> _Summed | None:
     return found if _serves(found.eigen.values, alpha) else None
 
 
-def _summed(phi: FeatureMap, rows: Rows, precision: Precision, centred: bool) -> _Summed:
+def _summed(phi: FeatureMap, rows: GatheredRows, precision: Precision, centred: bool) -> _Summed:
     Z, sums = _features(phi, rows, precision)
     moments = sums if centred else sums.about_zero()
     with one_thread() if Z.shape[1] <= ALONE else nullcontext():
@@ -159,7 +159,7 @@ def _summed(phi: FeatureMap, rows: Rows, precision: Precision, centred: bool) ->
 
 
 def _features(
-    phi: FeatureMap, rows: Rows, precision: Precision
+    phi: FeatureMap, rows: GatheredRows, precision: Precision
 ) -> tuple[Float[Array, "n r"], Moments]:
     """Return φ of all rows, and its moments."""
     size, single = block_rows(phi.n_features), Rounded(phi.kernel, phi, precision)
@@ -172,7 +172,7 @@ def _features(
 
 
 def _loo_rows(
-    seed: int, rows: Rows, Z: Array, moments: Moments
+    seed: int, rows: GatheredRows, Z: Array, moments: Moments
 ) -> Iterator[tuple[Array, Array, Array]]:
     n = len(Z)
     kept = chosen_rows(seed, n, min(n, MOST_LOO_ROWS))
@@ -180,7 +180,7 @@ def _loo_rows(
         yield Z[some], rows.y[some] - moments.target_mean, rows.w[some]
 
 
-def _kfold(seed: int, rows: Rows, Z: Array, total: Moments, centred: bool) -> Any:
+def _kfold(seed: int, rows: GatheredRows, Z: Array, total: Moments, centred: bool) -> Any:
     numbers = fold_numbers(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     own = [numbers == k for k in range(N_FOLDS)]
     folds = [Moments.of(Z[k], rows.y[k], rows.w[k]) for k in own if k.any()]
@@ -198,7 +198,7 @@ def _serves(values: Array, alphas: Any) -> bool:
     return bool(rounding <= ROUNDED * np.min(alphas))
 
 
-def peak(kernel: Kernel, rows: Rows) -> float:
+def peak(kernel: Kernel, rows: GatheredRows) -> float:
     """Return the largest √k(x, x) of the rows."""
     return float(np.sqrt(np.max(kernel.diag(rows.X))))
 
@@ -269,6 +269,8 @@ class ExactFit:
         The rows of the fit.
     solution : Solution
         Coefficients of the kernel and each row.
+    rows : int
+        GatheredRows that were read, those of zero weight too.
     """
 
     inputs: Inputs
@@ -277,6 +279,7 @@ class ExactFit:
     target_shape: tuple[int, ...]
     X: Any
     solution: Solution
+    rows: int
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
@@ -313,7 +316,7 @@ def fit_exact(
     prepared = prepare(spec, chosen, rows)
     found, intercept = _solve(spec, chosen, method, rows, prepared)
     solution = _solution(rows, prepared, found, intercept, method.tol)
-    return warned(ExactFit(inputs, spec, chosen, shape, rows.X, solution))
+    return warned(ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks)))
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
@@ -331,7 +334,7 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
 
 
 def _solve(
-    spec: RidgeSpec, chosen: Chosen, method: ExactKernel, rows: Rows, prepared: Prepared
+    spec: RidgeSpec, chosen: Chosen, method: ExactKernel, rows: GatheredRows, prepared: Prepared
 ) -> tuple[Found, Float[Array, " t"]]:
     """Solve for u; return it, and the intercept."""
     kernel = chosen.kernel
@@ -425,7 +428,7 @@ class _Seen:
 
 
 def _solution(
-    rows: Rows, prepared: Prepared, found: Found, intercept: Float[Array, " t"], tol: float
+    rows: GatheredRows, prepared: Prepared, found: Found, intercept: Float[Array, " t"], tol: float
 ) -> Solution:
     chosen = prepared.solution
     power = (np.asarray(chosen.alpha) ** 2) * (found.u**2).sum(axis=0)

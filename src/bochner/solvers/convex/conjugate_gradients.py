@@ -3,8 +3,8 @@
 With the curvatures of the rows in S, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0). Each step solves
 H d = −∇ by conjugate gradients, preconditioned with moments: of all rows where they are given, else
 of a few thousand rows drawn by their curvature. A product with H reads only active rows, those of
-some curvature; one pass over all rows gives the next value and gradient (Lin, Weng and Keerthi
-2008; Keerthi and DeCoste 2005).
+some curvature; one pass over all rows gives the next value and gradient. As in
+Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 """
 
 from collections.abc import Iterator

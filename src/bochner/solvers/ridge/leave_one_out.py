@@ -310,7 +310,7 @@ def _mirror(root: Float[Array, " n"]) -> Float[Array, " n"]:
 #     κ = λ/(m s),   s = tr (I − H)/m,
 #
 # H its hat matrix, because the eigenvalues of a sample are those of the population, spread out
-# (Bach 2024, High-dimensional analysis of double descent). At equal κ the fits to m and to n rows
+# (Bach (2024), for random projections). At equal κ the fits to m and to n rows
 # have the same bias. Noise, and bias as noise, costs them
 #
 #     e_m = b(κ)/(1 − δ/m),   e_n = b(κ)/(1 − δ/n),   δ = Σ μ²/(μ + κ)² of the population's μ.
