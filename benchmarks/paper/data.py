@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import Options, stored
-from bochner.datasets.earth import on_sphere
+from bochner.datasets.loaders import on_sphere
 
 __all__ = ["CLUSTERING", "REGRESSION", "Clusters", "Split", "clusters", "split"]
 

@@ -59,10 +59,9 @@ if TYPE_CHECKING:
         ResidualDisplay,
         WidthDisplay,
     )
-    from bochner.models.ridge.classifier import KernelRidgeClassifier
     from bochner.models.ridge.double_descent import DoubleDescent, double_descent
+    from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
     from bochner.models.ridge.exact import ExactKernel
-    from bochner.models.ridge.regressor import KernelRidge
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
     from bochner.models.tune import tune
     from bochner.models.unsupervised.cca import KernelCCA

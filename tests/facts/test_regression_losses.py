@@ -6,7 +6,7 @@ from scipy.optimize import linprog, minimize, minimize_scalar
 from tolerance import assert_close
 
 from bochner.errors import InvalidInput, InvalidType
-from bochner.models._feature_blocks import FeatureBlock
+from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import (
     NAMES,

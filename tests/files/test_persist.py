@@ -38,7 +38,7 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist import FORMAT, files, values
 from bochner.persist.known import ESTIMATORS, KNOWN, NAMES

@@ -19,8 +19,8 @@ from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
 from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
-from bochner.models import _feature_blocks
-from bochner.models._alike import fold_numbers
+from bochner.models import _rows
+from bochner.models._rows import fold_numbers
 from bochner.models.convex import classification
 from bochner.models.convex.calibration import agreeing, calibrate
 from bochner.solvers.convex.optimum import Convergence
@@ -278,7 +278,7 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
 def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
-    monkeypatch.setattr(_feature_blocks, "free_bytes", lambda: 0)
+    monkeypatch.setattr(_rows, "free_bytes", lambda: 0)
     swept = []
     monkeypatch.setattr(classification, "moments_of", lambda *_: swept.append(1))
     bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
@@ -288,7 +288,7 @@ def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
 def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):
     X, y = table(K=3)
     kept = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
-    monkeypatch.setattr(_feature_blocks, "free_bytes", lambda: 0)
+    monkeypatch.setattr(_rows, "free_bytes", lambda: 0)
     made = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
     np.testing.assert_allclose(made.coef_, kept.coef_, atol=1e-6)
 

@@ -17,8 +17,8 @@ from bochner.kernels import Gaussian, Linear, Matern
 from bochner.models.ridge.exact import gather, prepare
 from bochner.solvers.ridge.path import kfold_errors
 from bochner.solvers.ridge.solution import Outcome
-from bochner.sums.folds import fold_numbers
 from bochner.sums.moments import Moments
+from bochner.sums.rows import fold_numbers
 
 KERNEL = Gaussian(lengthscale=0.8)
 

@@ -5,9 +5,8 @@ import pytest
 
 import bochner as bo
 from bochner import Blocks
-from bochner.data.sample import Keeper
 from bochner.kernels import Gaussian
-from bochner.models._feature_blocks import Features
+from bochner.models._rows import Features
 
 RNG = np.random.default_rng(0)
 X, Y, W = RNG.standard_normal((700, 2)), RNG.standard_normal(700), RNG.uniform(1, 2, 700)
@@ -48,14 +47,6 @@ def test_kept_features_are_those_made_anew(phi, dtype, room, kept):
     assert source.passes - before == (1 if kept else 2)
     assert features.n_rows == 700
     assert [start for *_, start in first] == [0, 256, 512]
-
-
-def test_the_keeper_sees_every_row_once(phi):
-    keeper = Keeper(0)
-    features = Features(phi, Blocks.from_arrays(X, Y, W), "float32", keeper)
-    for _ in range(2):
-        list(features)
-    assert len(keeper.sample) == 700
 
 
 def test_a_pass_that_is_left_keeps_nothing(phi):

@@ -15,7 +15,7 @@ from tolerance import assert_close, bar
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
-from bochner.models.gaussian_process import cross, fit, regressor
+from bochner.models.gaussian_process import fit, intervals, regressor
 from bochner.models.gaussian_process.adaptation import left_out
 from bochner.models.gaussian_process.intervals import Conformal
 
@@ -396,8 +396,8 @@ def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypat
     """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
-    taken, usual = [], cross._fold
-    monkeypatch.setattr(cross, "_fold", lambda *a: taken.append(a[2:]) or usual(*a))
+    taken, usual = [], intervals._fold
+    monkeypatch.setattr(intervals, "_fold", lambda *a: taken.append(a[2:]) or usual(*a))
     ours = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
     mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))

@@ -14,7 +14,7 @@ from tolerance import ALARM, assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace
-from bochner.models._feature_blocks import FeatureBlock
+from bochner.models._rows import FeatureBlock
 from bochner.models.unsupervised.clustering import matrix_error
 from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, lloyd
 

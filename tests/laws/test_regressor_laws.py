@@ -21,7 +21,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.models._alike import left_out
+from bochner.models._rows import left_out
 from bochner.solvers.convex.losses import Absolute, Huber, Quantile
 
 KERNEL = Gaussian(lengthscale=0.8)

@@ -29,7 +29,7 @@ from bochner.features.sketch.polysketch import Node, PolySketchMap
 from bochner.features.sketch.powers import Weights
 from bochner.features.sketch.tensorsketch import CountSketch, TensorSketchMap
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
-from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.persist import load, save
 
 MAPS = SKETCHED

@@ -8,14 +8,13 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.kernels import Gaussian
+from bochner.models._rows import SumOnFeatures
 from bochner.models.unsupervised.base import DiagonalOf
 from bochner.models.unsupervised.cca import CorrelationsOf
-from bochner.selection.descent import OnFeatures
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.executor import Local, Together
-from bochner.sums.folds import FoldsOf
 from bochner.sums.moments import MomentsOf
-from bochner.sums.sample import SampleOf
+from bochner.sums.rows import FoldsOf, SampleOf
 
 rng = np.random.default_rng(0)
 N, D = 300, 16
@@ -45,7 +44,7 @@ PAIR = bo.KernelCCA(2, Gaussian(1.0), method="orthogonal", n_features=8, random_
 SIDES = CorrelationsOf(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
 SUMMANDS = {
     "diagonal": (DiagonalOf(Gaussian(1.0).diag), np.array),
-    "clusters": (OnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
+    "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
     "moments": (MomentsOf(PHI, "float64"), lambda total: numbers(MomentsOf.moments(total))),
     "folds": (FoldsOf(PHI, "float64", 7), lambda total: of_folds(FoldsOf.moments(total))),
@@ -77,6 +76,14 @@ def test_parts_are_merged_into_the_sum_of_all_rows(name):
         total = one if part[0] == 0 else summand.merge(total, one)
     whole = result(Local().sum(summand, blocks(slice(None), N)))
     assert_close(result(total), whole, factor=1e3)
+
+
+@every_summand
+def test_a_part_without_rows_changes_nothing(name):
+    summand, result = SUMMANDS[name]
+    whole = Local().sum(summand, blocks(slice(None), 50))
+    first = summand.merge(summand.zero(), Local().sum(summand, blocks(slice(None), 50)))
+    assert_close(result(summand.merge(first, summand.zero())), result(whole), factor=1e3)
 
 
 def test_several_sums_are_made_in_one_pass():

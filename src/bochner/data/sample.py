@@ -150,6 +150,11 @@ class Keeper:
         self._sample = sample
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no sample, because no block was seen."""
+        return self._sample is None
+
+    @property
     def sample(self) -> RowSample:
         """The sample of all rows that were seen."""
         if self._sample is None:

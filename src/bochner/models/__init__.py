@@ -11,10 +11,9 @@ from bochner.models.prediction_displays import (
     ResidualDisplay,
     WidthDisplay,
 )
-from bochner.models.ridge.classifier import KernelRidgeClassifier
 from bochner.models.ridge.double_descent import DoubleDescent, double_descent
+from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.ridge.exact import ExactKernel
-from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.strategies import SgdTask, StrategyCost, StrategyPlan
 from bochner.models.tune import tune

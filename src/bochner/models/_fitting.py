@@ -30,7 +30,7 @@ from bochner.selection.search import as_kernel, choose_lengthscale
 from bochner.selection.width import Tolerance, as_tolerance, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision, require_room_for
-from bochner.sums.sample import SampleOf
+from bochner.sums.rows import SampleOf
 
 #: Finds a kernel from what is asked for and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]

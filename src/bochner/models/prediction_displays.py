@@ -25,9 +25,8 @@ from bochner.features.rules import draw_map
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.ridge.classifier import KernelRidgeClassifier
+from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.ridge.exact import ExactKernel
-from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.steps import DUAL, EXACT
 from bochner.models.unsupervised.pca import KernelPCA

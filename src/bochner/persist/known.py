@@ -25,13 +25,8 @@ from bochner.kernels import dotproduct
 from bochner.models import _base, _fitting
 from bochner.models.convex.calibration import Calibration
 from bochner.models.convex.fit import ConvexFit
-from bochner.models.gaussian_process import (
-    cross,
-    intervals,
-    posterior,
-    predictive,
-)
 from bochner.models.gaussian_process import fit as process
+from bochner.models.gaussian_process import intervals, posterior
 from bochner.models.ridge import exact, fit, sums
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
@@ -153,8 +148,8 @@ _FITTED: dict[str, type] = {
     "moments": Moments,
     "row-sample": RowSample,
     "schema": Schema,
-    "cross-conformal": cross.CrossConformal,
-    "cross-conformal-fold": cross.Fold,
+    "cross-conformal": intervals.CrossConformal,
+    "cross-conformal-fold": intervals.Fold,
     "evidence": evidence.Evidence,
     "evidence-outcome": evidence.EvidenceOutcome,
     "conformal": intervals.Conformal,
@@ -169,8 +164,8 @@ _FITTED: dict[str, type] = {
     "smoothed": optimum.Smoothed,
     "held-out-path": penalty_path.HeldOutPath,
     "posterior": posterior.Posterior,
-    "left-out-predictions": predictive.LeftOut,
-    "predictive": predictive.Predictive,
+    "left-out-predictions": posterior.LeftOut,
+    "predictive": posterior.Predictive,
     "sgd-walk": sgd.Walk,
     "sgd-fit": descent.SgdFit,
     "sgd-features": steps.FeatureStrategy,

@@ -19,8 +19,8 @@ from bochner.features import Method
 from bochner.features.draw import as_method
 from bochner.kernels import Kernel
 from bochner.models._fitting import count_rows, sampled
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel
-from bochner.models.ridge.regressor import KernelRidge
 from bochner.planner.choice import (
     Budget,
     PlannedFit,

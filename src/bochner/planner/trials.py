@@ -38,8 +38,8 @@ from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
 from bochner.models._fitting import feature_precision
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel
-from bochner.models.ridge.regressor import KernelRidge
 from bochner.planner.choice import PlannedFit
 from bochner.solvers.cg import KEPT
 from bochner.solvers.factorisations import TOLERANCE

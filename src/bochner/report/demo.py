@@ -23,7 +23,7 @@ from bochner.errors import DataFileError
 from bochner.features import IID, QMC, Auto, Fourier, MercerHarmonic, Method, Nystrom, Orthogonal
 from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
-from bochner.models.ridge.regressor import KernelRidge
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
 from bochner.report.render import require
 

@@ -94,9 +94,6 @@ NAMED: dict[str, Family] = {
     "linear": lambda _: Linear(),
 }
 
-#: A record by the name it had.
-LengthscaleSearch = Tuning
-
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
 COORDINATEWISE = ("laplace", "cauchy")
 

@@ -27,9 +27,7 @@ from bochner.features import IID, FeatureMap, Fourier, Orthogonal
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels import Kernel
-from bochner.models._alike import N_FOLDS, fold_numbers, row_marks
 from bochner.models._base import Inputs
-from bochner.models._feature_blocks import FeatureBlock, Features, Kept, weights_of
 from bochner.models._fitting import (
     Chosen,
     FeatureSpec,
@@ -38,6 +36,15 @@ from bochner.models._fitting import (
     indicators,
     moments_of,
     sampled,
+)
+from bochner.models._rows import (
+    N_FOLDS,
+    FeatureBlock,
+    Features,
+    Kept,
+    fold_numbers,
+    row_marks,
+    weights_of,
 )
 from bochner.models.convex.calibration import Calibration, calibrate
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, in_units, warned

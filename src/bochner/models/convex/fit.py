@@ -12,8 +12,8 @@ from bochner._core.checks import integer, positive, warn_user
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.models._base import Inputs, KernelEstimator, require_switch, required_targets
-from bochner.models._feature_blocks import Features, weights_of
 from bochner.models._fitting import Chosen, FeatureSpec, choose
+from bochner.models._rows import Features, weights_of
 from bochner.models.convex.calibration import Calibration
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum

@@ -16,8 +16,8 @@ from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models._base import Inputs
-from bochner.models._feature_blocks import weights_of
 from bochner.models._fitting import joined
+from bochner.models._rows import weights_of
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.width import Tolerance
 from bochner.solvers.convex.driver import solve

@@ -9,10 +9,9 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.models._alike import N_FOLDS, left_out, row_marks
 from bochner.models._base import Inputs
-from bochner.models._feature_blocks import FeatureBlock, Kept
 from bochner.models._fitting import Chosen, sampled
+from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, left_out, row_marks
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,

@@ -16,13 +16,15 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models.gaussian_process.posterior import (
+    EXPLAINED,
     MOST_ROWS,
+    LeftOut,
+    Predictive,
     of_all_rows,
     of_some_rows,
     posterior_of,
     told_apart,
 )
-from bochner.models.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
 from bochner.models.ridge.sums import Summed
 from bochner.solvers.ridge.evidence import maximise_evidence
 

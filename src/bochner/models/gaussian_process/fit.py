@@ -18,9 +18,8 @@ from bochner.kernels import Kernel
 from bochner.models._base import Inputs
 from bochner.models._fitting import Chosen, FeatureSpec, Search, choose
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
-from bochner.models.gaussian_process.cross import CrossConformal, cross_conformal
-from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.predictive import Predictive
+from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
+from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import Pass, Summed, merged
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning

@@ -27,7 +27,7 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.rules import draw_map
 from bochner.models._fitting import Chosen, joined
-from bochner.models.gaussian_process.predictive import EXPLAINED, LeftOut, Predictive
+from bochner.models.gaussian_process.posterior import EXPLAINED, LeftOut, Predictive
 from bochner.models.ridge.sums import Summed
 
 #: Fourier features of each prior function.

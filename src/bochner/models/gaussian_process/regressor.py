@@ -21,11 +21,10 @@ from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models._base import KernelEstimator, require_switch
 from bochner.models._fitting import joined
-from bochner.models.gaussian_process.cross import CrossConformal
 from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned
 from bochner.models.gaussian_process.functions import Functions, draw_functions
-from bochner.models.gaussian_process.intervals import Conformal, as_coverage
-from bochner.models.gaussian_process.predictive import Predictive
+from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
+from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.width import Tolerance
 from bochner.solvers.ridge.evidence import Evidence

@@ -50,8 +50,8 @@ from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.path import kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.folds import N_FOLDS, fold_numbers
 from bochner.sums.moments import Accumulator, Moments, Precision
+from bochner.sums.rows import N_FOLDS, fold_numbers
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192

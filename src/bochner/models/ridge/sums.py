@@ -21,9 +21,14 @@ from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompos
 from bochner.solvers.ridge.leave_one_out import limited
 from bochner.solvers.ridge.path import Alpha, kfold_errors, least_alpha
 from bochner.sums.executor import Executor, Local, Together
-from bochner.sums.folds import Folds, FoldsOf, added, total_of
 from bochner.sums.moments import Moments, MomentsOf, Precision
-from bochner.sums.sample import SampleOf
+from bochner.sums.rows import (
+    Folds,
+    FoldsOf,
+    SampleOf,
+    added,
+    total_of,
+)
 
 #: A penalty this many times above what float32 resolves is taken to stay above it.
 SURE = 30.0

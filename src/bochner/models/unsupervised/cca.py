@@ -16,9 +16,9 @@ from bochner.data.sources import Block, Piece, part
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models._alike import row_marks
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined, sampled
+from bochner.models._rows import row_marks
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.search import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations

@@ -17,10 +17,9 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models._alike import row_marks
 from bochner.models._base import Inputs, learned
-from bochner.models._feature_blocks import Features
 from bochner.models._fitting import Chosen, FeatureSpec, joined, sampled
+from bochner.models._rows import Features, row_marks
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
@@ -46,7 +45,7 @@ from bochner.solvers.lloyd import (
     lloyd,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.sample import SampleOf
+from bochner.sums.rows import SampleOf
 
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20

@@ -19,8 +19,8 @@ from bochner.features import Method
 from bochner.kernels import Kernel
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined
+from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import RidgeFit, RidgeSpec, fit_ridge
-from bochner.models.ridge.regressor import KernelRidge
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
@@ -30,7 +30,7 @@ from bochner.models.unsupervised.base import (
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.sample import SampleOf
+from bochner.sums.rows import SampleOf
 
 #: Eigenvalues below this share of the largest are rounding: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}

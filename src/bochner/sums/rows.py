@@ -1,4 +1,4 @@
-"""Moments of each fold: what is left out again is taken from the moments of all rows."""
+"""Sums that keep rows apart: moments of each fold, and a random sample of rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array
+from bochner.data.sample import Keeper, RowSample
 from bochner.data.sources import Block
 from bochner.sums.moments import Accumulator, Moments, Precision
 
@@ -85,3 +86,30 @@ def _sum(moments: Iterable[Moments | None]) -> Moments | None:
         if one is not None:
             total = one if total is None else total + one
     return total
+
+
+# --- A random sample of rows as a sum: that of two parts is made of their samples ----------------
+
+
+@dataclass(frozen=True, eq=False)
+class SampleOf:
+    """The summand of a :class:`RowSample`, after ``before``, of rows that count from ``start``."""
+
+    seed: int
+    before: RowSample | None = None
+    start: int = 0
+
+    def zero(self) -> Keeper:
+        """Return a keeper of the rows before."""
+        return Keeper(self.seed, self.before, self.start)
+
+    def add(self, total: Keeper, block: Block) -> Keeper:
+        """Consider the rows of a block."""
+        total.see(block)
+        return total
+
+    def merge(self, a: Keeper, b: Keeper) -> Keeper:
+        """Return the sample of the rows of both; either may have seen none."""
+        if a.is_empty or b.is_empty:
+            return b if a.is_empty else a
+        return Keeper(self.seed, a.sample.merge(b.sample), self.start)

@@ -1,9 +1,106 @@
-"""The relief of the Earth, and latitude and longitude as points of the sphere."""
+"""Small tables for tests, examples and pages: the Earth's relief, the strength of concrete."""
+
+from dataclasses import dataclass
+from importlib import resources
 
 import numpy as np
 
-from bochner.datasets.dataset import Dataset, stored
 from bochner.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A regression table with its names, units, source and licence.
+
+    Attributes
+    ----------
+    X : (n, d) float32
+        Inputs.
+    y : (n,) float32
+        Target.
+    feature_names : tuple of str
+        d names.
+    target_name : str
+        Name of the target, with its unit.
+    description : str
+        What the rows are, where they come from and under which licence.
+    latitude, longitude : (n,) float32 or None
+        Degrees north and east, for data on the Earth.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    feature_names: tuple[str, ...]
+    target_name: str
+    description: str
+    latitude: np.ndarray | None = None
+    longitude: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        n, d = self.X.shape
+        return f"Dataset(n={n}, d={d}, target={self.target_name!r})"
+
+
+def stored(name: str) -> dict[str, np.ndarray]:
+    """Return the arrays of one of the package's .npz files."""
+    place = resources.files("bochner.datasets").joinpath(name)
+    with place.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+# --- The compressive strength of concrete: a small table for tests and docs ----------------------
+
+_NAMES = (
+    "cement",
+    "blast_furnace_slag",
+    "fly_ash",
+    "water",
+    "superplasticizer",
+    "coarse_aggregate",
+    "fine_aggregate",
+    "age",
+)
+
+_CONCRETE = """\
+Compressive strength (MPa) of 1,030 samples of concrete, from seven ingredients (kg in a cubic
+metre) and the age (days). Inputs and target are centred: the mean of each column is zero.
+
+Source: I-Cheng Yeh, Modeling of strength of high-performance concrete using artificial neural
+networks, Cement and Concrete Research 28 (1998) 1797-1808; UCI Machine Learning Repository,
+Concrete Compressive Strength (data set 165); centred copy from the GitHub repository
+treforevans/uci_datasets.
+
+Licence: the UCI repository gives the data under CC BY 4.0; the copy is under the MIT licence,
+copyright (c) 2022 Trefor Evans.
+"""
+
+
+def load_concrete() -> Dataset:
+    """Return the strength of concrete: 1,030 samples, eight columns, centred.
+
+    Returns
+    -------
+    Dataset
+        ``X`` (1030, 8) float32, kg/m³ and days about their means; ``y`` (1030,) float32, MPa
+        about the mean.
+
+    Notes
+    -----
+    Source: I-Cheng Yeh (1998), UCI Machine Learning Repository (CC BY 4.0), in the copy of
+    treforevans/uci_datasets (MIT).
+
+    Examples
+    --------
+    >>> from bochner.datasets import load_concrete
+    >>> load_concrete()
+    Dataset(n=1030, d=8, target='strength (MPa)')
+    """
+    arrays = stored("concrete.npz")
+    return Dataset(arrays["X"], arrays["y"], _NAMES, "strength (MPa)", _CONCRETE)
+
+
+# --- The relief of the Earth, and latitude and longitude as points of the sphere -----------------
 
 _EARTH = """\
 Relief of the Earth: height of the land above and depth of the sea floor below sea level, in

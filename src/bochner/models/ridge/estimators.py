@@ -1,0 +1,646 @@
+"""Kernel ridge regression and classification at any number of rows."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+
+from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float, Tabular
+from bochner.certificates import Certificate
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.sources import Block
+from bochner.errors import InvalidInput
+from bochner.features import Method
+from bochner.kernels import Kernel
+from bochner.models._base import Inputs, KernelEstimator, require_switch
+from bochner.models._fitting import indicators, joined
+from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.ridge.exact import ExactFit, ExactKernel, as_exact, fit_exact
+from bochner.models.ridge.fit import (
+    RidgeFit,
+    RidgeSpec,
+    fit_ridge,
+    solved_again,
+    with_rows_of,
+)
+from bochner.selection.width import Tolerance
+from bochner.solvers.ridge.solution import Solution
+from bochner.sums.moments import Moments, Precision
+from bochner.sums.rows import Folds
+
+
+def takes_pieces(model: "RidgeEstimator") -> bool:
+    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
+    if as_exact(model.method) is not None:
+        raise AttributeError(
+            f'{type(model).__name__}.partial_fit: method="exact" needs all rows at once; call fit, '
+            "or take features, whose moments add up."
+        )
+    return True
+
+
+class RidgeEstimator(KernelEstimator):
+    """An estimator whose ``fit_`` is a :class:`RidgeFit` or an :class:`ExactFit`."""
+
+    method: Any
+    alpha: Any
+    alpha_per_target: bool
+    fit_intercept: bool
+    precision: str
+
+    def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
+        centred = require_switch(type(self).__name__, self.fit_intercept)
+        features = self._feature_spec(self.method if exact is None else exact.preconditioner)
+        return RidgeSpec.of(features, self.alpha, self.alpha_per_target, centred)
+
+    def _fit(
+        self, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
+    ) -> RidgeFit | ExactFit:
+        exact = as_exact(self.method)
+        spec = self._spec(exact)
+        if exact is not None:
+            return fit_exact(spec, exact, blocks, inputs)
+        return fit_ridge(spec, blocks, inputs, precision=precision)
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit:
+        """Fit in one precision: rows do not come again."""
+        single = self.precision == "float32"
+        return self._fit(blocks, inputs, "float32" if single else "float64")
+
+    def _more(self, blocks: Blocks) -> RidgeFit:
+        return with_rows_of(self.fit_, self._spec(None), blocks)
+
+    def solve_again(self) -> Self:
+        """Solve anew from the moments and the sample of rows as they are now."""
+        fit = self._fitted
+        if isinstance(fit, ExactFit):
+            raise InvalidInput(
+                f"{type(self).__name__}.solve_again: an exact fit keeps no moments that could be "
+                "solved again. Call fit."
+            )
+        self.fit_ = solved_again(fit, self._spec(None))
+        return self
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def _has_sums(self) -> bool:
+        """Whether there are moments that further rows can be added to."""
+        return self.__sklearn_is_fitted__() and isinstance(self.fit_, RidgeFit)
+
+    def _sums(self, name: str) -> RidgeFit:
+        fit = self._fitted
+        if isinstance(fit, ExactFit):
+            raise AttributeError(f"{name}: an exact fit has no features.")  # noqa: TRY004
+        return fit
+
+    def _exact(self, name: str) -> ExactFit:
+        fit = self._fitted
+        if isinstance(fit, RidgeFit):
+            raise AttributeError(  # noqa: TRY004  as hasattr() asks
+                f'{name}: only a fit with method="exact" has them; see coef_.'
+            )
+        return fit
+
+    def _coef(self, instead: str) -> Float[Array, "D t"]:
+        fit = self._fitted
+        if isinstance(fit, ExactFit):
+            raise AttributeError(  # noqa: TRY004
+                f"coef_: an exact fit has no features; {instead}."
+            )
+        return fit.solution.coef
+
+    @property
+    @abstractmethod
+    def coef_(self) -> Any:
+        """β."""
+
+    @property
+    def target_shape_(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self._fitted.target_shape
+
+    @property
+    def solution_(self) -> Solution:
+        """Coefficients, outcome, and criteria along the path of alpha."""
+        return self._fitted.solution
+
+    @property
+    def alpha_(self) -> Any:
+        """The penalty used, or that of each target."""
+        return self.solution_.alpha
+
+    @property
+    def moments_(self) -> Moments:
+        """What further rows, or other models, are added to."""
+        return self._sums("moments_").summed.moments
+
+    @property
+    def folds_(self) -> Folds:
+        """Moments of each fold, with ``alpha="kfold"``."""
+        return self._sums("folds_").summed.folds
+
+    @property
+    def rows_seen_(self) -> int:
+        """Rows that were read."""
+        fit = self._fitted
+        return fit.rows if isinstance(fit, ExactFit) else fit.summed.rows
+
+    @property
+    def sample_(self) -> RowSample:
+        """Rows kept for leave-one-out errors and the certificate."""
+        return self._sums("sample_").summed.sample
+
+    @property
+    def X_fit_(self) -> Any:
+        """The rows of an exact fit, (n, d)."""
+        return self._exact("X_fit_").X
+
+    @property
+    def certificate_(self) -> Certificate:
+        """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
+        fit = self._fitted
+        if isinstance(fit, ExactFit):
+            raise AttributeError(  # noqa: TRY004
+                "certificate_: an exact fit has the kernel itself, and nothing to certify."
+            )
+        return fit.certificate
+
+    def certify(self, X: Tabular) -> Certificate:
+        """Return the certificate of this map, kernel and penalty on other rows.
+
+        The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
+        """
+        return self.certify_blocks(self._rows_to_predict(X))
+
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+        return self.certify_blocks(blocks) if other else self.certificate_
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.min(self.alpha_))
+
+    @property
+    def _path(self) -> Any:
+        return self.solution_.path
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        fit = self._fitted
+        return None if isinstance(fit, ExactFit) else fit.summed.seen
+
+    def certify_blocks(self, blocks: Blocks) -> Certificate:
+        """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
+        fit = self._fitted
+        if isinstance(fit, ExactFit):
+            raise InvalidInput(
+                f"{type(self).__name__}.certify: an exact fit has the kernel itself, and nothing "
+                'to certify; fit with features, e.g. method="auto", for a certificate.'
+            )
+        return fit.certified(blocks)
+
+    def plot_path(self, ax: Any = None) -> Any:
+        """Draw the criteria along the path of alpha, on new axes or those given."""
+        return PathDisplay.from_estimator(self).plot(ax)
+
+    def plot_spectrum(self, ax: Any = None) -> Any:
+        """Draw the eigenvalues of the features' Gram matrix, and the penalty."""
+        return SpectrumDisplay.from_estimator(self).plot(ax)
+
+
+# --- Kernel ridge regression at any number of rows -----------------------------------------------
+
+
+class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
+    """Kernel ridge regression through features, in one pass over the rows.
+
+    Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
+    regression with the kernel φ(x)·φ(y), for any number of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
+        "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
+        with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
+        family, lengthscales and smoothness are tuned on a sample; see :func:`bochner.tune`.
+    method : Method or str, default "auto"
+        How features are made; see :func:`bochner.draw`. "auto" measures the candidates on a
+        sample of rows and says in ``choice_`` what it took and why. "exact" takes no features but
+        the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
+        in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
+        the exact ones.
+    n_features : int, "auto" or Tolerance, default 1024
+        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
+        bring ε of the certificate to 0.1 at the penalty that is forecast; see
+        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned first, by the average outer product of the
+        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
+        tables whose columns matter unequally.
+    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
+        The penalty, or one for each target, or how to choose it: by leave-one-out errors
+        (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
+        residuals of all), generalised cross-validation, marginal likelihood, or five folds, whose
+        moments are taken out of the total one by one (memory 5 D²; folds go by row number,
+        whatever the blocks). With "exact" it is chosen on the features of the preconditioner. 0 is
+        the solution of least norm.
+    alpha_per_target : bool, default False
+        Whether each target has the penalty that is best for it alone; one factorisation serves
+        all. ``alpha_`` is then (t,).
+    precision : {"auto", "float32", "float64"}, default "auto"
+        "auto": float32 features and products, float64 sums and solution; all in float64 where
+        the fit is small, and products again in float64 where float32 would limit the answer.
+        "float32" never sweeps again, and the outcome says if it should. "float64" throughout.
+    fit_intercept : bool, default True
+        Whether b is fitted (unpenalised) or zero.
+    random_state : int, Generator, RandomState or None, default None
+        Seed of features and samples. The same seed gives the same model for any block size.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with its numbers.
+    map_ : FeatureMap
+        φ.
+    choice_ : Choice
+        Method taken, what it was compared with, and the reason.
+    search_ : Tuning
+        Lengthscales tried and their errors.
+    moments_ : Moments
+        What further rows, or other models, are added to.
+    solution_ : Solution
+        Coefficients, outcome, and criteria along the whole path of alpha.
+    alpha_ : float or (t,)
+    coef_ : (D,) or (t, D)
+    dual_coef_ : (n,) or (n, t)
+        Of the kernel and each row of ``X_fit_``: only with ``method="exact"``, and then there are
+        no ``coef_``, ``moments_`` and ``certificate_``.
+    intercept_ : float or (t,)
+    certificate_ : Certificate
+        How far φ(x)·φ(y) is from k on the rows of the fit; measured when first asked for.
+    schema_ : Schema or None
+        What the columns of a table mean.
+    sample_ : RowSample
+        Rows kept for leave-one-out errors and the certificate.
+    n_features_in_ : int
+    feature_names_in_ : (d,) of str
+        Where the rows had names.
+
+    Notes
+    -----
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n.
+
+    **alpha = 0.** Of the coefficients that fit best, those of least norm: the interpolant where
+    D ≥ n, least squares where D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
+    sweep, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
+    largest. After ``partial_fit`` or a merge of more than 8192 rows there are only moments, and
+    directions below √D·1.5e-8 are dropped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import KernelRidge
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> model = KernelRidge(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        method: Method | str = "auto",
+        n_features: int | str | Tolerance = 1024,
+        metric: str | None = None,
+        alpha: float | Sequence[float] | str = "loo",
+        alpha_per_target: bool = False,
+        precision: str = "auto",
+        fit_intercept: bool = True,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.method = method
+        self.n_features = n_features
+        self.metric = metric
+        self.alpha = alpha
+        self.alpha_per_target = alpha_per_target
+        self.precision = precision
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table; text columns of a table become one column of zeros
+            and ones for each category.
+        y : (n,) or (n, t)
+        sample_weight : (n,), optional
+            Finite, not negative. A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        blocks, inputs = self._blocks_of(X, y, sample_weight)
+        self.fit_ = self._fit(blocks, inputs)
+        return self
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again.
+
+        One pass makes the features. A pass before it, without features, is made where the
+        lengthscale or the method is chosen from rows, and one more in float64 where float32 would
+        limit the answer.
+        """
+        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
+        return self
+
+    @available_if(takes_pieces)
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Add rows to those seen so far, and solve again.
+
+        The first call draws the map (and chooses lengthscale and method from its rows, where
+        those are open); later calls add to the moments. All is float64 unless
+        ``precision="float32"``, because rows do not come again; all calls together equal one
+        ``fit`` with the same map.
+        """
+        first = not self._has_sums
+        blocks, inputs = self._blocks_of(X, y, sample_weight, first=first)
+        self.fit_ = self._first_piece(blocks, inputs) if first else self._more(blocks)
+        return self
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def predict(self, X: Tabular) -> Array:
+        """Return φ(X) β + b, (n,) or (n, t), in the array library of X and float64."""
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the predictions of one block of rows after the other."""
+        fit = self._fitted
+        for X, fitted in fit.predictions(blocks):
+            yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def coef_(self) -> Float[Array, " D"]:
+        """β, (D,) or (t, D)."""
+        coef = self._coef("see dual_coef_ and X_fit_").T
+        return coef if self.target_shape_ else coef[0]
+
+    @property
+    def dual_coef_(self) -> Float[Array, " n *t"]:
+        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
+        dual = self._exact("dual_coef_").solution.coef
+        return dual if self.target_shape_ else dual[:, 0]
+
+    @property
+    def intercept_(self) -> Any:
+        """b, a number or (t,)."""
+        intercept = self.solution_.intercept
+        return intercept if self.target_shape_ else float(intercept[0])
+
+
+# --- Kernel ridge classification: ridge regression of ±1, one target for each class --------------
+
+
+class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
+    """Classification by kernel ridge regression of ±1, in one pass over the rows.
+
+    Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
+    :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
+    scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
+    one sweep. Values are not probabilities, and none are offered.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
+    method : Method or str, default "auto"
+        How features are made, or "exact" for the kernel itself.
+    n_features : int, "auto" or Tolerance, default 1024
+        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
+        bring ε of the certificate to 0.1 at the penalty that is forecast; see
+        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned first, by the average outer product of the
+        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
+        tables whose columns matter unequally.
+    alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
+        The penalty, or how to choose it: the squared error of ±1 decides.
+    alpha_per_target : bool, default False
+        Whether each class has the penalty that is best for its target.
+    class_weight : None, "balanced" or dict, default None
+        Factors of the rows' weights by class; "balanced": n/(K n_k), all classes weigh alike.
+    precision : {"auto", "float32", "float64"}, default "auto"
+    fit_intercept : bool, default True
+    random_state : int, Generator, RandomState or None, default None
+        As in :class:`KernelRidge`.
+
+    Attributes
+    ----------
+    classes_ : (K,)
+        Labels, sorted.
+    kernel_, map_, choice_, search_, moments_, sample_, solution_, certificate_, schema_
+        As in :class:`KernelRidge`; targets are ±1.
+    alpha_ : float or (K,)
+    coef_ : (K, D), (1, D) for two classes
+    intercept_ : (K,), (1,) for two classes
+    n_features_in_ : int
+    feature_names_in_ : (d,) of str
+        Where the rows had names.
+
+    Notes
+    -----
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n and K. "balanced" in
+    ``partial_fit`` weighs the rows of each call by themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import KernelRidgeClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+    >>> y = np.where((X**2).sum(axis=1) < 0.5, "in", "out")
+    >>> KernelRidgeClassifier(random_state=0).fit(X, y).predict([[0.0, 0.0], [0.9, 0.9]]).tolist()
+    ['in', 'out']
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian",
+        *,
+        method: Method | str = "auto",
+        n_features: int | str | Tolerance = 1024,
+        metric: str | None = None,
+        alpha: float | str = "loo",
+        alpha_per_target: bool = False,
+        class_weight: Any = None,
+        precision: str = "auto",
+        fit_intercept: bool = True,
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.method = method
+        self.n_features = n_features
+        self.metric = metric
+        self.alpha = alpha
+        self.alpha_per_target = alpha_per_target
+        self.class_weight = class_weight
+        self.precision = precision
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table, as in :meth:`KernelRidge.fit`.
+        y : (n,)
+            Labels: numbers, text or truth values; two classes at least.
+        sample_weight : (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        blocks, inputs = self._class_blocks_of(X, y, sample_weight)
+        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
+        return self
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks whose target holds labels, numbers or text; one pass finds the classes."""
+        blocks, inputs = self._class_blocks(blocks)
+        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
+        return self
+
+    @available_if(takes_pieces)
+    def partial_fit(
+        self,
+        X: Tabular,
+        y: Array,
+        classes: Any = None,
+        sample_weight: Array | None = None,
+    ) -> Self:
+        """Add rows to those seen so far, and solve again; see :meth:`KernelRidge.partial_fit`.
+
+        Parameters
+        ----------
+        X : (n, d)
+        y : (n,)
+        classes : (K,), optional
+            All labels that will ever come: in the first call, unless its y has them all.
+        sample_weight : (n,), optional
+        """
+        first = not self._has_sums
+        blocks, inputs = self._class_blocks_of(X, y, sample_weight, first, classes)
+        signs = self._signs(blocks, inputs)
+        self.fit_ = self._first_piece(signs, inputs) if first else self._more(signs)
+        return self
+
+    def _signs(self, blocks: Blocks, inputs: Inputs) -> Any:
+        return _Indicators(blocks, len(inputs.classes), self._unit(inputs))
+
+    def _unit(self, inputs: Inputs) -> float:
+        """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
+
+        A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
+        of a class does not. In units of the largest, rows are left out whole, and what is best in
+        proportion to the weights stays so.
+        """
+        given = self.class_weight
+        if not isinstance(self.alpha, str) or not isinstance(given, Mapping):
+            return 1.0
+        return max(float(given.get(label, 1.0)) for label in inputs.classes.tolist()) or 1.0
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def decision_function(self, X: Tabular) -> Array:
+        """Return the fitted ±1 of each class, (n, K); (n,) of the second class of two."""
+        values = joined(list(self._values(self._rows_to_predict(X))))
+        return values[:, 0] if len(self.classes_) == 2 else values
+
+    def predict(self, X: Tabular) -> Array:
+        """Return the label of the largest value, (n,)."""
+        return np.concatenate(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the labels of one block of rows after the other."""
+        for values in self._values(blocks):
+            two = len(self.classes_) == 2
+            yield self.classes_[(values[:, 0] > 0).astype(int) if two else values.argmax(axis=1)]
+
+    def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
+        return (fitted for _, fitted in self._fitted.predictions(blocks))
+
+    # --- what was learned ------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> Array:
+        """Labels, sorted, (K,)."""
+        return self._inputs.classes
+
+    @property
+    def coef_(self) -> Float[Array, "K D"]:
+        """β of each class, or of the second of two."""
+        return self._coef("see solution_ and X_fit_").T
+
+    @property
+    def intercept_(self) -> Float[Array, " K"]:
+        """Intercept of each class, or of the second of two."""
+        return self.solution_.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class _Indicators:
+    """Blocks whose codes of classes have become ±1, (b, K) or (b, 1), of weights over ``unit``."""
+
+    blocks: Blocks
+    n_classes: int
+    unit: float
+
+    @property
+    def n_rows(self) -> int | None:
+        return self.blocks.n_rows
+
+    @property
+    def n_columns(self) -> int:
+        return self.blocks.n_columns
+
+    def with_rows(self, block_rows: int) -> "_Indicators":
+        return replace(self, blocks=self.blocks.with_rows(block_rows))
+
+    def __iter__(self) -> Iterator[Block]:
+        for block in self.blocks:
+            w = None if block.w is None else to_numpy(block.w) / self.unit
+            yield block._replace(y=indicators(to_numpy(block.y), self.n_classes), w=w)
