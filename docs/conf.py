@@ -26,6 +26,8 @@ extensions = [
 exclude_patterns = ["_build", "api/templates", "auto_examples/**/*.ipynb", "examples"]
 highlight_language = "none"  # an indented formula is not Python
 nitpicky = False
+# Learners inherit properties, so that one attribute name has a page of each class that defines it.
+suppress_warnings = ["ref.python"]
 
 # ---- pages
 
