@@ -1,4 +1,7 @@
-"""How many dimensions a kernel matrix has at a penalty, and which rows they hang on."""
+"""Row by row: effective dimension, leverage scores, split halves, what the features leave out.
+
+How many dimensions a kernel matrix has at a penalty, and which rows they hang on.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""What features cost a ridge regression: its risk on its rows, split in three.
+"""What features cost a ridge regression, clusters and principal components.
+
+What features cost a ridge regression: its risk on its rows, split in three.
 
 With fixed rows, y = f + noise of variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared
 distance of the fit to f is in expectation

@@ -1,4 +1,7 @@
-"""The error that theory expects of a method's features, before any are made."""
+"""Auto: the choice of a method by what is measured, within what theory expects.
+
+The error that theory expects of a method's features, before any are made.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

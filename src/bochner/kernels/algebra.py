@@ -1,4 +1,7 @@
-"""Kernels of transformed inputs: some columns only, another metric, any function of the rows."""
+"""Kernels made of one kernel: of transformed inputs, exponentials, modulated, normalised, bilinear.
+
+Kernels of transformed inputs: some columns only, another metric, any function of the rows.
+"""
 
 import abc
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Power series of kernels of the inner product."""
+"""Kernels of the inner product, and their power series.
+
+Power series of kernels of the inner product.
+"""
 
 import abc
 import math

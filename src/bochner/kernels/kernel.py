@@ -1,4 +1,6 @@
-"""Numbers of a nested value by path, and replacement.
+"""Kernels as values, and their sums, products, multiples and powers.
+
+Numbers of a nested value by path, and replacement.
 
 ``left__lengthscale`` is the field ``lengthscale`` of the field ``left``: the paths of
 scikit-learn's ``get_params``, for values that never change.

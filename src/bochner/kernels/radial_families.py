@@ -1,4 +1,7 @@
-"""The kind of a kernel's radial kernels; what they are and where they come from: `radial`."""
+"""Radial kernels of ⟨x, y⟩ and of |x − y|, and where they come from: `radial`.
+
+The kind of a kernel's radial kernels; what they are and where they come from: `radial`.
+"""
 
 import abc
 import math

@@ -1,4 +1,7 @@
-"""The Matérn kernel of any smoothness: closed forms, Bessel function, and Debye's expansion."""
+"""Stationary families with a shape: Matérn, exponential power, periodic, spectral mixture.
+
+The Matérn kernel of any smoothness: closed forms, Bessel function, and Debye's expansion.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Gegenbauer polynomials and their series: functions of the angle on a sphere of any dimension.
+"""Kernels of the angle between rows, and the Gegenbauer polynomials that they are series of.
+
+Gegenbauer polynomials and their series: functions of the angle on a sphere of any dimension.
 
 P_l is the Gegenbauer polynomial of degree l **in dimension d**, P_l(1) = 1; α_l the number of
 independent harmonics of degree l; p_l = √α_l P_l, orthonormal for t = ⟨u, w⟩, w uniform on the

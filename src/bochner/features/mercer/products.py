@@ -1,4 +1,6 @@
-"""Products of one-dimensional functions: the best D of them, and their values without waste.
+"""Products of one-dimensional functions: explicit features, and eigenfunctions of the Laplacian.
+
+Products of one-dimensional functions: the best D of them, and their values without waste.
 
 A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so that the D best
 products are those of the largest sums of logarithms. Their values are found by halves: all

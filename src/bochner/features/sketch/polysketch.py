@@ -1,4 +1,6 @@
-"""What a tree of sketches is made of: steps, and the blocks of features that are read off them.
+"""PolySketch: a tree of sketches, and the blocks of features that are read off it.
+
+What a tree of sketches is made of: steps, and the blocks of features that are read off them.
 
 A step gives H D v of a value v of its own, not normalised, from the rows or from earlier steps:
 H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
