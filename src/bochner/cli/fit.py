@@ -24,6 +24,7 @@ from bochner.models import (
     KernelRidgeClassifier,
     LogisticRegression,
 )
+from bochner.models._base import KernelEstimator
 from bochner.models.prediction_displays import SGD
 from bochner.persist import save
 from bochner.report.model import CRITERIA
@@ -88,7 +89,7 @@ def run_fit(
     terminal.show(facts, lines)
 
 
-def _facts(model: Any, blocks: Blocks) -> dict[str, Any]:
+def _facts(model: KernelEstimator, blocks: Blocks) -> dict[str, Any]:
     given = not isinstance(model.kernel, str) or model.kernel == "linear"
     common = {
         "rows": blocks.n_rows,
@@ -122,7 +123,7 @@ def _ridge(model: KernelRidge) -> dict[str, Any]:
     }
 
 
-def _other(model: Any) -> dict[str, Any]:
+def _other(model: KernelEstimator) -> dict[str, Any]:
     """Return how other learners came to their end."""
     solved = not isinstance(model, (GaussianProcessRegressor, KernelKMeans, KernelPCA, *SGD))
     direct = (KernelRidgeClassifier, GaussianProcessRegressor, KernelPCA)
@@ -136,7 +137,7 @@ def _other(model: Any) -> dict[str, Any]:
     }
 
 
-def _penalty(model: Any) -> str | None:
+def _penalty(model: KernelEstimator) -> str | None:
     """Return the penalty used, and what it was compared with."""
     if not isinstance(model, (SVC, SVR, LogisticRegression, KernelRegressor)):
         return None

@@ -20,6 +20,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.kernels import Kernel
 from bochner.models import GaussianProcessRegressor, KernelFeatures, KernelRegressor
+from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.persist import load
 from bochner.report.quality import kind_of
@@ -74,7 +75,7 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
 Output = Callable[[Blocks], dict[str, np.ndarray]]
 
 
-def outputs(model: Any, coverage: float | None = None) -> Output:
+def outputs(model: KernelEstimator, coverage: float | None = None) -> Output:
     """Return what gives the columns of predictions of a few rows.
 
     ``coverage`` is that of intervals, of learners that have them; 0.9 if not given.
@@ -103,7 +104,7 @@ def outputs(model: Any, coverage: float | None = None) -> Output:
     return lambda rows: _named(model, "prediction", model.predict(rows))
 
 
-def _classes(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
+def _classes(model: KernelEstimator, rows: Blocks) -> dict[str, np.ndarray]:
     found = {"prediction": to_numpy(model.predict(rows))}
     if hasattr(model, "predict_proba"):
         shares = to_numpy(model.predict_proba(rows)).T
@@ -111,7 +112,7 @@ def _classes(model: Any, rows: Blocks) -> dict[str, np.ndarray]:
     return found
 
 
-def intervals_of(model: Any, coverage: float | None = None) -> str | None:
+def intervals_of(model: KernelEstimator, coverage: float | None = None) -> str | None:
     """Return what holds of a model's intervals, in a sentence; None if it has none."""
     if not isinstance(model, GaussianProcessRegressor):
         return None
@@ -146,7 +147,7 @@ def _process(model: GaussianProcessRegressor, coverage: float) -> Output:
     return columns
 
 
-def _named(model: Any, what: str, values: Any) -> dict[str, np.ndarray]:
+def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarray]:
     """Return one column for each target or quantile, by its name where it has one."""
     values = to_numpy(values)
     if values.ndim == 1:
@@ -175,7 +176,7 @@ def open_model(path: str) -> Any:
     return model
 
 
-def _is_fitted(model: Any) -> bool:
+def _is_fitted(model: KernelEstimator) -> bool:
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -183,7 +184,9 @@ def _is_fitted(model: Any) -> bool:
     return True
 
 
-def open_rows(model: Any, files: Sequence[Path], separator: str | None, truth: bool) -> Blocks:
+def open_rows(
+    model: KernelEstimator, files: Sequence[Path], separator: str | None, truth: bool
+) -> Blocks:
     """Return the rows of the files as the model reads them, with the target if ``truth``."""
     schema = model.schema_
     if schema is None:
@@ -195,7 +198,9 @@ def open_rows(model: Any, files: Sequence[Path], separator: str | None, truth: b
     return Blocks.from_files(files, schema=wanted, separator=separator)
 
 
-def certified(model: Any, blocks: Blocks, other: bool = False) -> tuple[dict[str, Any] | None, str]:
+def certified(
+    model: KernelEstimator, blocks: Blocks, other: bool = False
+) -> tuple[dict[str, Any] | None, str]:
     """Return the certificate as numbers and words; why, if there is none.
 
     On the rows of the fit, or on ``other`` rows. A model without a certificate (alpha = 0, very few

@@ -14,6 +14,7 @@ from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
 from bochner.data.writers import write_table
+from bochner.models._base import KernelEstimator
 from bochner.models.prediction_displays import has_features
 from bochner.report import report_model
 from bochner.report.quality import coded, errors_of, kind_of, look
@@ -52,7 +53,7 @@ def run_predict(
 
 
 def _chunks(
-    model: Any, blocks: Blocks, columns: Output, names: dict[str, None]
+    model: KernelEstimator, blocks: Blocks, columns: Output, names: dict[str, None]
 ) -> Iterator[dict[str, np.ndarray]]:
     """Give the predictions of one block after the other, and note the columns' names."""
     width = model.map_.n_features if has_features(model) else 1024

@@ -32,6 +32,7 @@ from bochner.models import (
     KernelRegressor,
     OneClassSVM,
 )
+from bochner.models._base import KernelEstimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.prediction_displays import (
     RIDGE,
@@ -109,7 +110,7 @@ class FitFacts:
     code: str
 
 
-def fit_facts(model: Any, n_inputs: int, columns: Any) -> FitFacts:
+def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
     """Return what is known of a fitted learner; ``columns`` are names of what the kernel sees."""
     schema, kind, choice = model.schema_, kind_of(model), choice_of(model)
     # scikit-learn sets this attribute only where columns have names
@@ -136,14 +137,14 @@ def fit_facts(model: Any, n_inputs: int, columns: Any) -> FitFacts:
     )
 
 
-def _rows(model: Any) -> int | None:
+def _rows(model: KernelEstimator) -> int | None:
     moments = moments_of(model)
     if moments is not None:
         return moments.rows
     return model.rows_seen_ if isinstance(model, (*RIDGE, KernelCCA)) else None
 
 
-def _penalty(model: Any) -> str:
+def _penalty(model: KernelEstimator) -> str:
     """Return the penalty, and how it was chosen."""
     asked = model.get_params(deep=False)
     if isinstance(model, GaussianProcessRegressor):
@@ -166,7 +167,7 @@ def _numbers(values: Any) -> str:
     return ", ".join(f"{value:.4g}".replace("-", "−") for value in np.atleast_1d(values))
 
 
-def _outcome(model: Any) -> str:
+def _outcome(model: KernelEstimator) -> str:
     """Return how the solver ended, of learners that have one."""
     if isinstance(model, GaussianProcessRegressor):
         return str(model.evidence_.outcome)
@@ -175,7 +176,7 @@ def _outcome(model: Any) -> str:
     return "" if isinstance(model, (KernelPCA, KernelCCA)) else str(model.solution_.outcome)
 
 
-def _more(model: Any) -> Iterator[tuple[str, str]]:
+def _more(model: KernelEstimator) -> Iterator[tuple[str, str]]:
     """Give what this learner alone has to say."""
     if isinstance(model, KernelPCA):
         shares = ", ".join(f"{100 * s:.3g} %" for s in model.explained_variance_ratio_[:12])
@@ -190,7 +191,7 @@ def _more(model: Any) -> Iterator[tuple[str, str]]:
         yield "intervals", model.calibration_.guarantee
 
 
-def _code(model: Any) -> str:
+def _code(model: KernelEstimator) -> str:
     """Return Python that gives the same learner on the same rows, and what it chose from them."""
     defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
     asked = model.get_params(deep=False) | {"random_state": model.seed_}
@@ -208,7 +209,7 @@ def _code(model: Any) -> str:
     return "\n".join([*imports, "", made, *_chosen(model)])
 
 
-def _chosen(model: Any) -> Iterator[str]:
+def _chosen(model: KernelEstimator) -> Iterator[str]:
     """Give what was left open and found, as comments."""
     if isinstance(model.kernel, str):
         yield f"# kernel found: {model.kernel_!r}"
@@ -317,7 +318,7 @@ def _arrays(display: Any) -> dict[str, Any] | None:
 
 
 def report_model(
-    model: Any,
+    model: KernelEstimator,
     X: Any,
     y: Array | None = None,
     sample_weight: Array | None = None,
@@ -414,7 +415,7 @@ def report_model(
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _blocks(model: Any, X: Any, y: Any, w: Any) -> Blocks:
+def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) == "classification":
         if isinstance(X, Blocks):
@@ -436,7 +437,7 @@ def _dense(sample: Sample) -> Sample:
     return Sample(sample.X if X is None else X, y, np.ones(m) if w is None else w, sample.index)
 
 
-def _same_rows(model: Any, seen: Seen) -> bool | None:
+def _same_rows(model: KernelEstimator, seen: Seen) -> bool | None:
     """Whether these rows are those of the fit, as far as sums of the target tell."""
     fitted = moments_of(model)
     if fitted is None or not len(fitted.target_mean):
@@ -460,7 +461,7 @@ def _same_rows(model: Any, seen: Seen) -> bool | None:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _decomposed(model: Any) -> tuple[Eigen | None, RowLeverage | None]:
+def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | None]:
     """Return G decomposed and the leverage of rows, of learners that keep G."""
     moments = moments_of(model)
     if moments is None:
@@ -471,7 +472,9 @@ def _decomposed(model: Any) -> tuple[Eigen | None, RowLeverage | None]:
     return eigen, None if components else RowLeverage.of(model, moments, eigen)
 
 
-def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certificate | None, str]:
+def _certified(
+    model: KernelEstimator, blocks: Blocks, same: bool | None
+) -> tuple[Certificate | None, str]:
     if not has_features(model):
         return None, "None: the fit has the kernel itself, and nothing to certify."
     try:
@@ -481,7 +484,9 @@ def _certified(model: Any, blocks: Blocks, same: bool | None) -> tuple[Certifica
     return found, str(found)
 
 
-def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> SpectrumDisplay | None:
+def _spectrum(
+    model: KernelEstimator, eigen: Eigen | None, sample: Sample, n: int
+) -> SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not has_features(model):
         return None
@@ -496,7 +501,7 @@ def _spectrum(model: Any, eigen: Eigen | None, sample: Sample, n: int) -> Spectr
 
 
 def _widths(
-    model: Any, sample: Sample, quality: Quality, widths: Any, exact: bool, seed: int
+    model: KernelEstimator, sample: Sample, quality: Quality, widths: Any, exact: bool, seed: int
 ) -> tuple[WidthDisplay | None, str]:
     try:
         found = WidthDisplay.from_estimator(
@@ -532,7 +537,7 @@ def _peak_bytes() -> int | None:
     return int(peak) * (1 if sys.platform == "darwin" else 1024)
 
 
-def _least(model: Any, rows: Any, n: int) -> float:
+def _least(model: KernelEstimator, rows: Any, n: int) -> float:
     """Return alpha of the ridge regression that n rows of this learner amount to."""
     return model._least_penalty(
         None if rows is None else next(iter(model._rows_to_predict(rows))).X, n

@@ -17,6 +17,7 @@ from bochner.data.sample import Sample
 from bochner.data.sources import Block
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models import GaussianProcessRegressor, KernelPCA
+from bochner.models._base import KernelEstimator
 from bochner.models._fitting import indicators
 from bochner.models.prediction_displays import (
     RIDGE,
@@ -41,7 +42,7 @@ MISSED = "Rows with the largest errors"
 # --- What a fitted learner does ------------------------------------------------------------------
 
 
-def kind_of(model: Any) -> str:
+def kind_of(model: KernelEstimator) -> str:
     """Return what the learner does."""
     kinds = {
         "classification": is_classifier,
@@ -52,34 +53,34 @@ def kind_of(model: Any) -> str:
     return next((name for name, holds in kinds.items() if holds(model)), "features")
 
 
-def moments_of(model: Any) -> Moments | None:
+def moments_of(model: KernelEstimator) -> Moments | None:
     """Return the moments of the rows of its fit, of learners that keep them."""
     keeps = isinstance(model, (*RIDGE, KernelPCA)) and has_features(model)
     return model.moments_ if keeps else None
 
 
-def coded(model: Any, blocks: Blocks) -> Blocks:
+def coded(model: KernelEstimator, blocks: Blocks) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) != "classification":
         return blocks
     return unweighted(model)._class_blocks(blocks, first=False)[0]
 
 
-def unweighted(model: Any) -> Any:
+def unweighted(model: KernelEstimator) -> Any:
     """Return the classifier as one that counts every row by its own weight."""
     plain = copy(model)
     plain.class_weight = None
     return plain
 
 
-def features(model: Any, X: Array) -> Float[Array, "b D"]:
+def features(model: KernelEstimator, X: Array) -> Float[Array, "b D"]:
     """Return φ(X) as the model rounds it, in float64; no columns where there is no map."""
     if not has_features(model):
         return np.zeros((X.shape[0], 0))
     return to_numpy(Rounded(model.kernel_, model.map_, model.feature_dtype_)(X)).astype(np.float64)
 
 
-def predictions(model: Any, X: Array) -> Array | None:
+def predictions(model: KernelEstimator, X: Array) -> Array | None:
     """Return what the learner predicts for rows as its map reads them; None if nothing."""
     if kind_of(model) == "features":
         return None
@@ -140,7 +141,7 @@ class Seen:
     fingerprint: str
 
 
-def look(model: Any, blocks: Blocks, rankings: Sequence[Ranking]) -> Seen:
+def look(model: KernelEstimator, blocks: Blocks, rankings: Sequence[Ranking]) -> Seen:
     """Read all rows once."""
     seen = _Pass(model, rankings)
     width = model.map_.n_features if has_features(model) else 1024
@@ -152,7 +153,7 @@ def look(model: Any, blocks: Blocks, rankings: Sequence[Ranking]) -> Seen:
 class _Pass:
     """What has been seen so far."""
 
-    def __init__(self, model: Any, rankings: Sequence[Ranking]) -> None:
+    def __init__(self, model: KernelEstimator, rankings: Sequence[Ranking]) -> None:
         self.model, self.rankings, self.kind = model, rankings, kind_of(model)
         self.n_rows, self.sums = 0, Accumulator()
         self.hashes = {name: hashlib.sha256() for name in ("X", "places", "lengths", "y", "w")}
@@ -232,7 +233,7 @@ def _hash(parts: dict[str, Any], X: Any, y: Array | None, w: Array | None) -> No
 
 
 def rankings_for(
-    model: Any, reference: Array, leverage: "RowLeverage | None"
+    model: KernelEstimator, reference: Array, leverage: "RowLeverage | None"
 ) -> tuple[Ranking, ...]:
     """Return what the rows of this learner are listed by.
 
@@ -248,7 +249,7 @@ def rankings_for(
     return tuple(one for one in found if one is not None)
 
 
-def _off(model: Any, reference: Array) -> Ranking | None:
+def _off(model: KernelEstimator, reference: Array) -> Ranking | None:
     """Rank rows by how far their features are from the kernel."""
     if not has_features(model):
         return None
@@ -280,7 +281,7 @@ def _off(model: Any, reference: Array) -> Ranking | None:
     return Ranking(RowList(OFF, "kernel error", words), off)
 
 
-def _unsure(model: Any, leverage: "RowLeverage | None") -> Ranking | None:
+def _unsure(model: KernelEstimator, leverage: "RowLeverage | None") -> Ranking | None:
     """Rank rows by how uncertain their prediction is, in the terms of the learner."""
     kind = kind_of(model)
     if kind == "classification":
@@ -311,7 +312,7 @@ def _unsure(model: Any, leverage: "RowLeverage | None") -> Ranking | None:
     return None
 
 
-def _doubtful(model: Any) -> Ranking:
+def _doubtful(model: KernelEstimator) -> Ranking:
     if hasattr(model, "predict_proba"):
         words = "1 − the probability of the label predicted."
         return Ranking(
@@ -328,7 +329,7 @@ def _doubtful(model: Any) -> Ranking:
     return Ranking(RowList(UNSURE, "−margin", words), margin)
 
 
-def _between(model: Any, X: Array) -> Array:
+def _between(model: KernelEstimator, X: Array) -> Array:
     distances = np.sort(to_numpy(model.transform(Blocks.from_arrays(X))), axis=1)
     if distances.shape[1] < 2:
         return np.zeros(len(distances))
@@ -336,7 +337,7 @@ def _between(model: Any, X: Array) -> Array:
     return np.divide(distances[:, 0], distances[:, 1], out=ratio, where=distances[:, 1] > 0)
 
 
-def _missed(model: Any) -> Ranking | None:
+def _missed(model: KernelEstimator) -> Ranking | None:
     """Rank rows by their error: of a Gaussian process, in deviations of a new observation."""
     none = -np.inf  # a value that is never listed
     if isinstance(model, GaussianProcessRegressor):
@@ -370,7 +371,7 @@ class RowLeverage:
     deviations: Float[Array, " t"]
 
     @staticmethod
-    def of(model: Any, moments: Moments, eigen: Eigen) -> "RowLeverage | None":
+    def of(model: KernelEstimator, moments: Moments, eigen: Eigen) -> "RowLeverage | None":
         """Return that of a ridge regression or Gaussian process; None where h tells nothing.
 
         Without a penalty every row that can be fitted exactly is, and h is 1.
@@ -437,7 +438,9 @@ class Quality:
     labels: Any = None
 
 
-def quality_of(model: Any, sample: Sample, seen: Seen, leverage: RowLeverage | None) -> Quality:
+def quality_of(
+    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+) -> Quality:
     """Judge the predictions; with ``leverage``, of rows of the fit left out one by one.
 
     Where rounding hides what leaving out a row does, rows stay in.
@@ -452,7 +455,7 @@ def quality_of(model: Any, sample: Sample, seen: Seen, leverage: RowLeverage | N
     return _regressed(model, sample, seen, leverage)
 
 
-def errors_of(model: Any, seen: Seen) -> dict[str, dict[str, float]]:
+def errors_of(model: KernelEstimator, seen: Seen) -> dict[str, dict[str, float]]:
     """Return the errors of each target on all rows; none without targets or a single prediction."""
     if seen.confusion is not None:
         return {_names(model, 1)[0]: {"accuracy": _accuracy(seen.confusion)}}
@@ -463,7 +466,7 @@ def errors_of(model: Any, seen: Seen) -> dict[str, dict[str, float]]:
     return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(_names(model, t))}
 
 
-def _names(model: Any, t: int) -> tuple[str, ...]:
+def _names(model: KernelEstimator, t: int) -> tuple[str, ...]:
     names = () if model.schema_ is None else model.schema_.target_names or ()
     if len(names) == t:
         return names
@@ -475,7 +478,9 @@ def _pair(squared: float, variance: float) -> dict[str, float]:
     return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
 
 
-def _regressed(model: Any, sample: Sample, seen: Seen, leverage: RowLeverage | None) -> Quality:
+def _regressed(
+    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+) -> Quality:
     y = to_numpy(sample.y).astype(np.float64)
     rows, columns, w = Blocks.from_arrays(sample.X), y.reshape(len(y), -1), sample.w
     found = predictions(model, sample.X)
@@ -500,7 +505,9 @@ def _regressed(model: Any, sample: Sample, seen: Seen, leverage: RowLeverage | N
     return Quality(errors, leverage is not None, shown, calibration, labels=y)
 
 
-def _classified(model: Any, sample: Sample, seen: Seen, leverage: RowLeverage | None) -> Quality:
+def _classified(
+    model: KernelEstimator, sample: Sample, seen: Seen, leverage: RowLeverage | None
+) -> Quality:
     codes = to_numpy(sample.y).astype(int)
     labels, confusion = model.classes_[codes], seen.confusion
     errors = errors_of(model, seen)
@@ -521,7 +528,7 @@ def _accuracy(confusion: Any) -> float:
 
 
 def _left_out(
-    model: Any, sample: Sample, codes: Array, leverage: RowLeverage
+    model: KernelEstimator, sample: Sample, codes: Array, leverage: RowLeverage
 ) -> tuple[Array, Array]:
     """Return confusion tables of the sample: as fitted, and each row by a fit without it."""
     K, Z = len(model.classes_), features(model, sample.X)
