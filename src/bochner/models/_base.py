@@ -215,9 +215,11 @@ class KernelEstimator(BaseEstimator):
         """
         return WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X[:SEARCHED])))
 
-    def _least_penalty(self, X: Any, n: int) -> float:
+    def _least_penalty(self, rows: Any, n: int) -> float:
         """Return the same, the least of all targets; 0 where neither a penalty nor rows tell."""
-        return 0.0 if X is None else self._ridge_penalty(X, n)
+        if rows is None:
+            return 0.0
+        return self._ridge_penalty(next(iter(self._rows_to_predict(rows))).X, n)
 
     @property
     def _path(self) -> Any:
@@ -427,6 +429,18 @@ class KernelEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         return tags
+
+
+class PenalisedByAlpha:
+    """A mixin: ``alpha_`` is the penalty of the ridge regression that the learner is judged as."""
+
+    alpha_: Any
+
+    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.max(self.alpha_))
+
+    def _least_penalty(self, rows: Any, n: int) -> float:  # noqa: ARG002
+        return float(np.min(self.alpha_))
 
 
 def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool:

@@ -173,8 +173,7 @@ class SpectrumDisplay:
         if moments is None:
             moments = _moments(model, X)
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
-        rows = None if X is None else next(iter(model._rows_to_predict(X))).X
-        alpha = model._least_penalty(rows, moments.rows)
+        alpha = model._least_penalty(X, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
 
     def plot(self, ax: Any = None) -> Any:

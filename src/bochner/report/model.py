@@ -493,11 +493,11 @@ def _spectrum(
     rows = Blocks.from_arrays(sample.X)
     if eigen is not None:
         fitted = int(model.moments_.rows)
-        alpha = _least(model, rows, fitted)
+        alpha = model._least_penalty(rows, fitted)
         return SpectrumDisplay(eigen.values[::-1], alpha, fitted)
     found = SpectrumDisplay.from_estimator(model, rows)
     values = found.eigenvalues * n / len(sample.index)
-    return replace(found, eigenvalues=values, alpha=_least(model, rows, n), n_rows=n)
+    return replace(found, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
 
 
 def _widths(
@@ -535,10 +535,3 @@ def _peak_bytes() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)
-
-
-def _least(model: KernelEstimator, rows: Any, n: int) -> float:
-    """Return alpha of the ridge regression that n rows of this learner amount to."""
-    return model._least_penalty(
-        None if rows is None else next(iter(model._rows_to_predict(rows))).X, n
-    )

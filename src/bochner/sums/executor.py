@@ -33,6 +33,12 @@ class Executor(Protocol):
         """Return the sum of all blocks."""
         ...
 
+    def sum_unless(
+        self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
+    ) -> S | None:
+        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
+        ...
+
 
 @dataclass(frozen=True)
 class Local:

@@ -14,7 +14,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models._base import Inputs
+from bochner.models._base import Inputs, PenalisedByAlpha
 from bochner.models._fitting import joined
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
@@ -228,7 +228,7 @@ def _number(given: Any, name: str) -> Any:
     return given
 
 
-class KernelRegressor(ConvexRegressor):
+class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
 
     Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y).
@@ -376,12 +376,6 @@ class KernelRegressor(ConvexRegressor):
     def loss_(self) -> Loss:
         """The loss as a value, with its numbers."""
         return self._fitted.loss
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.max(self.alpha_))
-
-    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.min(self.alpha_))
 
     @property
     def alpha_(self) -> Any:

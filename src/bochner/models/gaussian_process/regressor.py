@@ -19,7 +19,7 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models._base import KernelEstimator, require_switch
+from bochner.models._base import KernelEstimator, PenalisedByAlpha, require_switch
 from bochner.models._fitting import joined
 from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned
 from bochner.models.gaussian_process.functions import Functions, draw_functions
@@ -35,7 +35,7 @@ from bochner.sums.moments import Moments, Precision
 MOST_ROWS = 20_000
 
 
-class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
+class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlpha, KernelEstimator):
     """Gaussian process regression through features, in one pass over the rows.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
@@ -395,12 +395,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator
     def alpha_(self) -> Any:
         """σ²/a² of the fit: the penalty of the ridge regression with the same mean."""
         return self._by_target(self.evidence_.alpha)
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.max(self.alpha_))
-
-    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.min(self.alpha_))
 
     @property
     def _kept_moments(self) -> Moments | None:

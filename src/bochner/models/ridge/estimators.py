@@ -19,7 +19,7 @@ from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.features import Method
 from bochner.kernels import Kernel
-from bochner.models._base import Inputs, KernelEstimator, require_switch
+from bochner.models._base import Inputs, KernelEstimator, PenalisedByAlpha, require_switch
 from bochner.models._fitting import indicators, joined
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.ridge.exact import ExactFit, ExactKernel, as_exact, fit_exact
@@ -46,7 +46,7 @@ def takes_pieces(model: "RidgeEstimator") -> bool:
     return True
 
 
-class RidgeEstimator(KernelEstimator):
+class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     """An estimator whose ``fit_`` is a :class:`RidgeFit` or an :class:`ExactFit`."""
 
     method: Any
@@ -182,12 +182,6 @@ class RidgeEstimator(KernelEstimator):
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         return self.certify_blocks(blocks) if other else self.certificate_
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.max(self.alpha_))
-
-    def _least_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
-        return float(np.min(self.alpha_))
 
     @property
     def _path(self) -> Any:

@@ -20,7 +20,7 @@ from bochner.models._fitting import Chosen, FeatureMoments, count_rows, feature_
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
 from bochner.solvers.ridge.leave_one_out import limited
 from bochner.solvers.ridge.path import Alpha, kfold_errors, least_alpha
-from bochner.sums.executor import Executor, Local, Together
+from bochner.sums.executor import Executor, Together
 from bochner.sums.moments import Moments, MomentsOf, Precision
 from bochner.sums.rows import (
     Folds,
@@ -76,7 +76,8 @@ class Summed:
     @property
     def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
         """Means of features and targets that the solution is taken about."""
-        return self.seen.feature_mean, self.seen.target_mean
+        moments = self.seen
+        return moments.feature_mean, moments.target_mean
 
     @property
     def keeps_all(self) -> bool:
@@ -253,7 +254,7 @@ class Pass:
         many = n is not None and long_sweep(n, chosen.n_features) and not self.by_folds
         if self.forecasts and self.precision == "auto" and coarse and asks is not False and many:
             if asks is None:
-                found = self._unless_limited(empty, blocks, dtype, keeper)
+                found = self._unless_limited(empty, blocks, dtype, keeper, where)
                 if found is not None:
                     return found.checked()
             dtype, empty = "float64", replace(empty, chosen=_with_jitter(chosen, None))
@@ -289,7 +290,12 @@ class Pass:
         return penalty < FLOAT32_FLOOR
 
     def _unless_limited(
-        self, empty: Summed, blocks: Blocks, precision: Precision, keeper: SampleOf
+        self,
+        empty: Summed,
+        blocks: Blocks,
+        precision: Precision,
+        keeper: SampleOf,
+        where: Executor,
     ) -> Summed | None:
         """Sum up all rows; None if a quarter of them shows that float32 will limit the answer."""
         how, alpha, n = FeatureMoments.of(empty.chosen), least_alpha(self.alpha), count_rows(blocks)
@@ -303,7 +309,7 @@ class Pass:
 
         summands = Together((MomentsOf(how.features, precision), keeper))
         sized = blocks.with_rows(empty.chosen.block_rows)
-        total = Local().sum_unless(stop, summands, sized, -(-n // 4))
+        total = where.sum_unless(stop, summands, sized, -(-n // 4))
         if total is None:
             return None
         moments = how.finished(MomentsOf.moments(total[0]))
