@@ -15,7 +15,7 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 #: Rows that are looked at: eigenvalues of their matrix take milliseconds.
 ROWS = 200

@@ -13,24 +13,21 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import (
-    IID,
-    Fourier,
-    Gegenbauer,
-    Maclaurin,
-    Method,
-    Nystrom,
-    PolySketch,
-    Positive,
-    TensorSketch,
-)
 from bochner.features.auto import contenders, predicted_error, relative_error, width_of
 from bochner.features.draw import as_method
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
-from bochner.features.method import Request
+from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.random.gegenbauer import Gegenbauer
+from bochner.features.random.positive import Positive
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.features.sketch.maclaurin import Maclaurin
+from bochner.features.sketch.polysketch import PolySketch
+from bochner.features.sketch.tensorsketch import TensorSketch
+from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from bochner.certificates.sample import kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 #: Rows whose kernel matrix is decomposed densely: 800 MB, minutes.
 DENSE = 10_000

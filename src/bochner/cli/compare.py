@@ -20,11 +20,11 @@ from bochner.data.files import find_files
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._fitting import sampled
 from bochner.models.ridge.double_descent import double_descent
 from bochner.planner.plans import plan
-from bochner.report import run_demo as write_page
+from bochner.report.demo import run_demo as write_page
 from bochner.report.render import require
 from bochner.selection.search import choose_lengthscale
 

@@ -13,20 +13,15 @@ from bochner.cli.models import certified, intervals_of, kernel_of, learner, need
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
-from bochner.models import (
-    SVC,
-    SVR,
-    GaussianProcessRegressor,
-    KernelKMeans,
-    KernelPCA,
-    KernelRegressor,
-    KernelRidge,
-    KernelRidgeClassifier,
-    LogisticRegression,
-)
 from bochner.models._base import KernelEstimator
+from bochner.models.convex.classifiers import SVC, LogisticRegression
+from bochner.models.convex.regressors import SVR, KernelRegressor
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import SGD
-from bochner.persist import save
+from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
+from bochner.models.unsupervised.kmeans import KernelKMeans
+from bochner.models.unsupervised.pca import KernelPCA
+from bochner.persist.files import save
 from bochner.report.model import CRITERIA
 from bochner.solvers.ridge.solution import Solution
 

@@ -18,11 +18,13 @@ from bochner._core.arrays import to_numpy
 from bochner.cli.arguments import LEARNERS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, ModelFileError
-from bochner.kernels import Kernel
-from bochner.models import GaussianProcessRegressor, KernelFeatures, KernelRegressor
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
+from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
-from bochner.persist import load
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.unsupervised.transform import KernelFeatures
+from bochner.persist.files import load
 from bochner.report.quality import kind_of
 from bochner.selection.search import NAMED
 

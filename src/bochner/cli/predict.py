@@ -16,7 +16,7 @@ from bochner.data.files import find_files
 from bochner.data.writers import write_table
 from bochner.models._base import KernelEstimator
 from bochner.models.prediction_displays import has_features
-from bochner.report import report_model
+from bochner.report.model import report_model
 from bochner.report.quality import coded, errors_of, kind_of, look
 from bochner.report.render import require
 

@@ -24,7 +24,8 @@ from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.projections import Draw
 from bochner.features.random.networks import NeuralTangentFeatures, ReLU, Sign
-from bochner.kernels import Gaussian, Kernel, Stationary
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Gaussian, Stationary
 
 #: Pairs of rows that stand for all where there is no formula.
 PAIRS = 1000

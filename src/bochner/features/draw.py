@@ -18,7 +18,7 @@ from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.features.sketch.powers import MOST_EXACT, Expanded
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 #: Names that stand for methods wherever a method is asked for.
 NAMED: dict[str, Method] = {

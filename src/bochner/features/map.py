@@ -22,16 +22,16 @@ from bochner._core.arrays import (
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int, Tabular
 from bochner.errors import InvalidInput
-from bochner.kernels import (
+from bochner.kernels.algebra import (
     Bilinear,
     Columns,
-    Kernel,
     Mahalanobis,
     Modulated,
     Normalised,
-    SkewedChi2,
+    Transformed,
 )
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.histogram import SkewedChi2
+from bochner.kernels.kernel import Kernel
 
 
 class FeatureMap(ABC):

@@ -16,7 +16,9 @@ from bochner.features.map import FeatureMap, Wrapped, left_over, with_far_rows
 from bochner.features.mercer.radial import axes_of_rows, principal_axes, some_rows
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
-from bochner.kernels import Columns, CoordinateWise, Kernel, Power, Product, Scaled, Stationary, Sum
+from bochner.kernels.algebra import Columns
+from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import CoordinateWise, Stationary
 
 #: ``draw_map`` of the rules: the map of a kernel by a method.
 Draw = Callable[[Method, Kernel, Request], FeatureMap]

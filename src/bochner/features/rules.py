@@ -76,31 +76,13 @@ from bochner.features.widths import (
     shares,
     wide_factor_widths,
 )
-from bochner.kernels import (
-    NNGP,
-    Additive,
-    Angular,
-    Basis,
-    Bilinear,
-    Brownian,
-    BrownianBridge,
-    Constant,
-    DotExponential,
-    Exp,
-    Gaussian,
-    Kernel,
-    Linear,
-    Modulated,
-    NeuralTangent,
-    Normalised,
-    Power,
-    Product,
-    Scaled,
-    SkewedChi2,
-    Stationary,
-    Sum,
-)
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised, Transformed
+from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.dotproduct import DotExponential, Linear
+from bochner.kernels.histogram import Additive, SkewedChi2
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Gaussian, Stationary
+from bochner.kernels.zonal import NNGP, Angular, NeuralTangent
 
 Rule = Callable[[Any, Any, Request], FeatureMap]
 Serves = type[Kernel] | UnionType | Callable[[Kernel], bool]

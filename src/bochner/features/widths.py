@@ -8,23 +8,11 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 from bochner.features.method import Method, Request
-from bochner.kernels import (
-    Basis,
-    Bilinear,
-    Columns,
-    Constant,
-    Exp,
-    Kernel,
-    Linear,
-    Mahalanobis,
-    Modulated,
-    Normalised,
-    Power,
-    Product,
-    Scaled,
-    Stationary,
-    Sum,
-)
+from bochner.kernels.algebra import Bilinear, Columns, Exp, Mahalanobis, Modulated, Normalised
+from bochner.kernels.basis import Basis
+from bochner.kernels.dotproduct import Linear
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Stationary
 
 #: A product with exact factors is written out if that leaves the others so many features: measured,
 #: it is then up to twice as accurate as a sketch, whose noise grows with all norms.

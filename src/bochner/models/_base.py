@@ -36,14 +36,14 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.shapes import Array, Float
-from bochner.certificates import Certificate, certify
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Schema, listed, repeated
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import FeatureMap
 from bochner.features.auto import Choice
+from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._fitting import (
     SEARCHED,
     WITHOUT_TARGET,

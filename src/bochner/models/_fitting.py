@@ -14,16 +14,16 @@ from bochner._core.sizes import SMALL, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features import Auto, FeatureMap, Fourier, Method
-from bochner.features.auto import Choice
+from bochner.features.auto import Auto, Choice
 from bochner.features.draw import as_method
-from bochner.features.fourier.fourier import require_real
+from bochner.features.fourier.fourier import Fourier, require_real
 from bochner.features.judging import Targets
-from bochner.features.method import Request
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.selection.metric import LearnedMetric, learn_metric
 from bochner.selection.record import Tuning
 from bochner.selection.search import as_kernel, choose_lengthscale

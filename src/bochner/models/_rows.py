@@ -14,7 +14,7 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
-from bochner.features import FeatureMap
+from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.sums.executor import LOCAL, Executor
 

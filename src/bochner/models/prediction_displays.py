@@ -17,10 +17,11 @@ from bochner._core.text import axes_for
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.auto import Choice
-from bochner.features.method import Request
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
+from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor

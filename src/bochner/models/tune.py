@@ -16,7 +16,7 @@ from bochner._core.random import seed_of
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.draw import as_method
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._fitting import SEARCHED, sampled
 from bochner.selection.record import Tuning

@@ -22,9 +22,10 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
 from bochner.errors import BochnerError
-from bochner.features import FeatureMap
+from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
-from bochner.kernels import Kernel, Monomials
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.zonal import Monomials
 from bochner.models.sgd.steps import KernelStrategy
 from bochner.persist.known import MAPS, SHAPED
 from bochner.solvers.convex.optimum import Optimum

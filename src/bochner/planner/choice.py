@@ -8,7 +8,7 @@ from typing import Any
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.text import columns
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Method
+from bochner.features.method import Method
 
 #: How a fit comes to its coefficients.
 SOLVERS = ("moments float32", "moments float64", "exact")

@@ -15,9 +15,9 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features import Method
 from bochner.features.draw import as_method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._fitting import count_rows, sampled
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel

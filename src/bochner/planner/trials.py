@@ -30,13 +30,15 @@ from bochner._core.sizes import SMALL, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
-from bochner.features import FeatureMap, Fourier, Method, Nystrom, Orthogonal
 from bochner.features.auto import contenders, predicted_error, width_of
-from bochner.features.method import Request
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import Orthogonal
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
-from bochner.features.nystrom.nystrom import NystromMap, Rounded
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._fitting import feature_precision
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel

@@ -18,11 +18,16 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.files import reason_of
 from bochner.data.writers import atomic
-from bochner.datasets import load_earth
+from bochner.datasets.loaders import load_earth
 from bochner.errors import DataFileError
-from bochner.features import IID, QMC, Auto, Fourier, MercerHarmonic, Method, Nystrom, Orthogonal
+from bochner.features.auto import Auto
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID, QMC, Orthogonal
+from bochner.features.mercer.harmonic import MercerHarmonic
+from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import RPCholesky
-from bochner.kernels import Gaussian
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.kernels.stationary import Gaussian
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
 from bochner.report.render import require

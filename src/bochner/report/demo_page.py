@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner import landmarks
 from bochner._core.shapes import Array, Float
-from bochner.datasets import load_earth
+from bochner.datasets.loaders import load_earth
 from bochner.report.render import number, page, picture
 
 #: Colours of maps from low to zero and from zero to high. Along each side the lightness that the

@@ -24,16 +24,11 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
-from bochner.models import (
-    GaussianProcessRegressor,
-    KernelCCA,
-    KernelKMeans,
-    KernelPCA,
-    KernelRegressor,
-    OneClassSVM,
-)
 from bochner.models._base import KernelEstimator
+from bochner.models.convex.one_class import OneClassSVM
+from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import (
     RIDGE,
     SGD,
@@ -42,6 +37,9 @@ from bochner.models.prediction_displays import (
     has_features,
     method_of,
 )
+from bochner.models.unsupervised.cca import KernelCCA
+from bochner.models.unsupervised.kmeans import KernelKMeans
+from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
     Quality,

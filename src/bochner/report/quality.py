@@ -16,9 +16,9 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
 from bochner.data.sources import Block
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.models import GaussianProcessRegressor, KernelPCA
 from bochner.models._base import KernelEstimator
 from bochner.models._fitting import indicators
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import (
     RIDGE,
     CalibrationDisplay,
@@ -26,6 +26,7 @@ from bochner.models.prediction_displays import (
     has_features,
     scores_of,
 )
+from bochner.models.unsupervised.pca import KernelPCA
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments

@@ -27,8 +27,10 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.fourier.placements import IID, Orthogonal
-from bochner.kernels import Kernel, Matern, Radial, RationalQuadratic, Stationary
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import GaussianMixture, One
+from bochner.kernels.stationary import Radial, RationalQuadratic, Stationary
+from bochner.kernels.stationary_families import Matern
 from bochner.selection.rows import Scale, TuningRows, significant
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 

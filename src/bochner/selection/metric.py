@@ -23,8 +23,10 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import Method
-from bochner.kernels import Kernel, Mahalanobis, Radial
+from bochner.features.method import Method
+from bochner.kernels.algebra import Mahalanobis
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     Evaluated,
     Hyperparameters,

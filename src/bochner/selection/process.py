@@ -16,8 +16,8 @@ import numpy as np
 from bochner._core.arrays import dense, is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.kernels import Kernel
 from bochner.kernels.distances import squared
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     Descended,

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner._core.text import axes_for, columns
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.selection.descent import Note, TimeBudget
 from bochner.selection.rows import Scale
 from bochner.selection.trials import Trial

@@ -23,23 +23,24 @@ from bochner._core.checks import one_of, positive
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, Auto, Fourier, Method, Orthogonal
-from bochner.features.fourier.fourier import FourierMap
+from bochner.features.auto import Auto
+from bochner.features.fourier.fourier import Fourier, FourierMap
+from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.features.judging import left_out
-from bochner.features.method import Request
+from bochner.features.method import Method, Request
 from bochner.features.rules import draw_map
-from bochner.kernels import (
+from bochner.kernels.dotproduct import Linear
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import (
     Cauchy,
     CoordinateWise,
     Exponential,
     Gaussian,
-    Kernel,
     Laplace,
-    Linear,
-    Matern,
     Radial,
     RationalQuadratic,
 )
+from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import (
     SIXTEENTH,
     Evaluated,

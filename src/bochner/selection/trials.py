@@ -14,7 +14,8 @@ from scipy.linalg import LinAlgError, cho_solve
 from bochner._core.blas import cho_factor
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.kernels import Kernel, Radial
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     LOWEST,
     Rescaled,

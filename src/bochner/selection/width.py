@@ -24,7 +24,7 @@ from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge.solution import SAME, best_of
 
 #: Width that the search starts from, and that method="auto" is decided at.

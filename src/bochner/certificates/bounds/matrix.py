@@ -26,7 +26,7 @@ from bochner.certificates.bounds.pairwise import (
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import monomials, radial_kernels
 from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import alpha as harmonics

@@ -25,7 +25,9 @@ from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.widths import is_stationary
-from bochner.kernels import Columns, Constant, Kernel, Power, Product, Scaled, Stationary, Sum
+from bochner.kernels.algebra import Columns
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Stationary
 
 FORMS = ("pair", "phase")
 

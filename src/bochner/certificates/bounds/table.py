@@ -24,11 +24,13 @@ from bochner.certificates.bounds.pairwise import (
 )
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.features import IID, Fourier, Gegenbauer, Method
-from bochner.features.method import Request
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
+from bochner.features.method import Method, Request
+from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.rules import draw_map
 from bochner.features.widths import is_stationary
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)

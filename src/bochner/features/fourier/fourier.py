@@ -30,23 +30,10 @@ from bochner.features.fourier.placements import (
 )
 from bochner.features.map import FeatureMap, OnInputs, parts_of, reach_of, with_far_rows
 from bochner.features.method import Method, Request
-from bochner.kernels import (
-    Additive,
-    Columns,
-    Constant,
-    Exp,
-    Kernel,
-    Mahalanobis,
-    Normalised,
-    Power,
-    Product,
-    Scaled,
-    SkewedChi2,
-    Stationary,
-    Sum,
-)
-from bochner.kernels.histogram import require_above
-from bochner.kernels.stationary import refuse_sparse
+from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
+from bochner.kernels.histogram import Additive, SkewedChi2, require_above
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import Stationary, refuse_sparse
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, norms, with_far_rows
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure, One
 
 

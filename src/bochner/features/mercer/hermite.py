@@ -37,16 +37,9 @@ from bochner.features.mercer.radial import (
     some_rows,
 )
 from bochner.features.method import Method, Request
-from bochner.kernels import (
-    Columns,
-    Constant,
-    CoordinateWise,
-    Gaussian,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-)
+from bochner.kernels.algebra import Columns
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
+from bochner.kernels.stationary import CoordinateWise, Gaussian
 
 #: Eigenvalues below this share of the largest are rounding.
 SMALLEST = 1e-12

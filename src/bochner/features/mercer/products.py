@@ -26,9 +26,10 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
 from bochner.features.mercer.radial import dense_blocks, some_rows
 from bochner.features.method import Method, Request
-from bochner.kernels import Kernel, Scaled, Stationary, Sum
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.kernel import Kernel, Scaled, Sum
 from bochner.kernels.spectral import Independent, Measure
+from bochner.kernels.stationary import Stationary
 
 #: Numbers that are worked on at a time: they stay in a core's own cache.
 CACHED = 1 << 18

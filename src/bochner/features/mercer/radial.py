@@ -13,7 +13,7 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, moved, to_num
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import isotropic, monomials, radial_kernels
 from bochner.kernels.radial_families import RadialKernels
 from bochner.kernels.zonal import alpha

@@ -14,7 +14,7 @@ from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
 from bochner._core.shapes import Array, Bool, Float, Tabular
 from bochner.errors import InvalidInput
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, lloyd
 

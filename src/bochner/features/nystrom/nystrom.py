@@ -44,7 +44,7 @@ from bochner.features.nystrom.landmarks import (
     lengthscales,
     leverage_rows,
 )
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import accept
 
 

@@ -27,7 +27,7 @@ from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.fourier.placements import Orthogonal, Placement, unit_directions
 from bochner.features.map import FeatureMap, in_rounds
 from bochner.features.method import Method, Request
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, directions
 
 

@@ -21,7 +21,9 @@ from bochner.errors import InvalidInput
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Placement
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.kernels import DotExponential, Gaussian, Kernel
+from bochner.kernels.dotproduct import DotExponential
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Gaussian
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from bochner.features.sketch.powers import (
     random_signs,
     split_off,
 )
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from bochner.features.sketch.powers import (
     shares,
     split_off,
 )
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.products import Halves, factored, products_of_rows
 from bochner.features.method import Method, Request
-from bochner.kernels import Constant, Gaussian, Kernel, Scaled, Sum
 from bochner.kernels.dotproduct import (
     Coefficients,
     DotProductKernel,
@@ -33,6 +32,8 @@ from bochner.kernels.dotproduct import (
     SummedSeries,
     WeightedSeries,
 )
+from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
+from bochner.kernels.stationary import Gaussian
 
 TERMS = 1 << 14
 """Terms after which the energies of a series count as divergent at this radius."""

@@ -29,7 +29,8 @@ from bochner.features.sketch.powers import (
     shares,
     split_off,
 )
-from bochner.kernels import Kernel, Polynomial
+from bochner.kernels.dotproduct import Polynomial
+from bochner.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,12 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, FeatureMap, Fourier, Orthogonal
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID, Orthogonal
+from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs
 from bochner.models._fitting import (
     Chosen,

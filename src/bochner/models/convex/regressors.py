@@ -12,8 +12,8 @@ from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, PenalisedByAlpha
 from bochner.models._fitting import joined
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of

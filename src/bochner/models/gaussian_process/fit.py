@@ -13,8 +13,8 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features import FeatureMap
-from bochner.kernels import Kernel
+from bochner.features.map import FeatureMap
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs
 from bochner.models._fitting import Chosen, FeatureSpec, Search, choose
 from bochner.models.gaussian_process.adaptation import left_out, solve_process

@@ -22,9 +22,11 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import UnsupportedKernel
-from bochner.features import IID, FeatureMap, Fourier, Nystrom
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
+from bochner.features.map import FeatureMap
 from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.models._fitting import Chosen, joined
 from bochner.models.gaussian_process.posterior import EXPLAINED, LeftOut, Predictive

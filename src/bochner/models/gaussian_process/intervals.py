@@ -19,7 +19,7 @@ from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features import FeatureMap
+from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models.gaussian_process.posterior import Predictive
 

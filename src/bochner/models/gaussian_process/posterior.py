@@ -13,11 +13,11 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
-from bochner.features import FeatureMap, Nystrom
+from bochner.features.map import FeatureMap
 from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge.eigen import FLOAT32_GRAM, Eigen
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.leave_one_out import dual_slacks, resolved_slacks

@@ -17,8 +17,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, require_switch
 from bochner.models._fitting import joined
 from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned

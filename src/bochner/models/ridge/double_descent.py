@@ -15,11 +15,14 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.features import IID, Fourier, Method, ReLU
 from bochner.features.draw import as_method
-from bochner.features.method import Request
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
+from bochner.features.method import Method, Request
+from bochner.features.random.networks import ReLU
 from bochner.features.rules import draw_map
-from bochner.kernels import ArcCosine, Kernel
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.zonal import ArcCosine
 from bochner.models._fitting import sampled
 from bochner.selection.search import as_kernel, choose_lengthscale
 

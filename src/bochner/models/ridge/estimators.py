@@ -12,13 +12,13 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
-from bochner.certificates import Certificate
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, KernelEstimator, PenalisedByAlpha, require_switch
 from bochner.models._fitting import indicators, joined
 from bochner.models.displays import PathDisplay, SpectrumDisplay

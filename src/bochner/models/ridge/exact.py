@@ -17,22 +17,14 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import chosen_rows
 from bochner.data.sources import Piece, join, part
 from bochner.errors import InvalidInput
-from bochner.features import FeatureMap, Method, Nystrom
 from bochner.features.auto import Choice
 from bochner.features.draw import as_method
-from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels import (
-    Constant,
-    CoordinateWise,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Stationary,
-    Sum,
-)
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method
+from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.kernels.distances import overflow
-from bochner.kernels.stationary import Radial
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._base import Inputs
 from bochner.models._fitting import Chosen, choose, count_rows
 from bochner.models.ridge.fit import RidgeSpec, warned

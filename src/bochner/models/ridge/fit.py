@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
-from bochner.certificates import Certificate, certify
+from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks
 from bochner.models._base import Inputs
 from bochner.models._fitting import Chosen, FeatureSpec, choose, count_rows, sampled

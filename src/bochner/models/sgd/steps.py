@@ -10,10 +10,10 @@ import scipy.sparse
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
-from bochner.features import FeatureMap
 from bochner.features.auto import Choice
+from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.solvers.sgd import Descent, Walk
 from bochner.sums.moments import Precision
 

@@ -22,9 +22,9 @@ from bochner._core.text import columns
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import FeatureMap
 from bochner.features.draw import exact_map
-from bochner.kernels import Kernel
+from bochner.features.map import FeatureMap
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, require_switch
 from bochner.models._fitting import FeatureSpec, choice_of, sampled, some
 from bochner.models.sgd.steps import (

@@ -14,9 +14,13 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features import Auto, Fourier, HermiteMercer, MercerHarmonic, Method, Nystrom
-from bochner.features.auto import contenders
+from bochner.features.auto import Auto, contenders
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.mercer.harmonic import MercerHarmonic
+from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
+from bochner.features.nystrom.nystrom import Nystrom
 from bochner.models._base import Inputs, KernelEstimator
 from bochner.models._fitting import Chosen, FeatureSpec, choose_from, sampled
 from bochner.sums.executor import Executor

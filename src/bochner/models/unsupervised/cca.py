@@ -14,8 +14,8 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block, Piece, part
 from bochner.errors import InvalidInput
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined, sampled
 from bochner.models._rows import row_marks

@@ -14,7 +14,7 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.kernels import Kernel
+from bochner.kernels.kernel import Kernel
 from bochner.models._fitting import Chosen
 from bochner.solvers.lloyd import Clusters
 

@@ -15,8 +15,8 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, joined, sampled
 from bochner.models._rows import Features, row_marks

@@ -15,8 +15,8 @@ from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined
 from bochner.models.ridge.estimators import KernelRidge

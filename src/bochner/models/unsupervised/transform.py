@@ -9,8 +9,8 @@ from sklearn.utils import Tags
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
-from bochner.features import Method
-from bochner.kernels import Kernel
+from bochner.features.method import Method
+from bochner.kernels.kernel import Kernel
 from bochner.models._base import Inputs, learned
 from bochner.models._fitting import Chosen, FeatureSpec, choose, joined
 from bochner.models.unsupervised.base import KernelTransformer
