@@ -14,15 +14,15 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw, rules
-from bochner.features.map import (
+from bochner.features.composed import (
     Concatenate,
     LinearMap,
     ModulatedMap,
     SketchedProduct,
     TensorProduct,
-    same_arrays,
     sketched,
 )
+from bochner.features.map import same_arrays
 from bochner.features.nystrom.nystrom import JITTER
 from bochner.kernels import (
     Angular,

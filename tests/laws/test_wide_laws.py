@@ -18,7 +18,7 @@ from bochner.features import (
     draw,
 )
 from bochner.features.mercer import radial
-from bochner.features.mercer.radial import axes_of_rows
+from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
 from bochner.selection.rows import TuningRows, rows_of

@@ -13,7 +13,7 @@ from bochner._core.checks import check_fields, counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, Wrapped, left_over, with_far_rows
-from bochner.features.mercer.radial import axes_of_rows, principal_axes, some_rows
+from bochner.features.mercer.axes import axes_of_rows, principal_axes, some_rows
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import Columns

@@ -20,6 +20,16 @@ import numpy as np
 from bochner._core.checks import require_room
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, best_candidate
+from bochner.features.composed import (
+    Concatenate,
+    ConstantMap,
+    LinearMap,
+    ModulatedMap,
+    OnInputs,
+    ScaledMap,
+    TensorProduct,
+    sketched,
+)
 from bochner.features.fourier.fourier import (
     Fourier,
     HistogramSampling,
@@ -29,17 +39,7 @@ from bochner.features.fourier.fourier import (
     draw_stationary,
 )
 from bochner.features.judging import Targets
-from bochner.features.map import (
-    Concatenate,
-    ConstantMap,
-    FeatureMap,
-    LinearMap,
-    ModulatedMap,
-    OnInputs,
-    ScaledMap,
-    TensorProduct,
-    sketched,
-)
+from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
 from bochner.features.mercer.hermite import HermiteMercer, draw_columnwise, draw_hermite
 from bochner.features.mercer.products import (

@@ -9,17 +9,20 @@ P_l the Gegenbauer polynomial in dimension d, each R_l a positive semi-definite 
 |x|^p |y|^p K(cos) is one; sums and positive multiples are again. Han et al. (2022), definition 3.
 """
 
+import abc
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from typing import final
 
 import numpy as np
+from scipy.special import gammaln, ive
 
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
-from bochner.errors import NotPositive, UnsupportedKernel
+from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.dotproduct import (
+    TERMS,
     Coefficients,
     DotProductKernel,
     ExponentialSeries,
@@ -29,15 +32,295 @@ from bochner.kernels.dotproduct import (
     WeightedSeries,
 )
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.radial_families import (
-    DistanceRadial,
-    PowerRadial,
-    RadialKernels,
-    log_weights,
-    one_lengthscale,
+from bochner.kernels.stationary import Gaussian, Radial, Stationary
+from bochner.kernels.zonal import (
+    GeneralizedZonal,
+    Homogeneous,
+    Zonal,
+    angles,
+    log_alpha,
+    n_nodes,
+    orthonormals,
 )
-from bochner.kernels.stationary import Gaussian, Radial
-from bochner.kernels.zonal import GeneralizedZonal, Homogeneous, Zonal, log_alpha
+
+
+class RadialKernels(abc.ABC):
+    """The radial kernels of one kernel in one dimension."""
+
+    @property
+    @abc.abstractmethod
+    def n_inputs(self) -> int:
+        """Dimension d of the sphere's space."""
+
+    @abc.abstractmethod
+    def matrix(
+        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
+    ) -> Float[np.ndarray, "a b"]:
+        """Return R_l(r_i, s_j), l = ``degree``, for radii zero or above; α_l is inside."""
+
+    def matrices(
+        self, degree: int, r: Float[np.ndarray, " a"], s: Float[np.ndarray, " b"]
+    ) -> Float[np.ndarray, "q a b"]:
+        """Return R_0, ..., R_degree at once: for kernels of |x − y| as cheap as one of them."""
+        return np.stack([self.matrix(l, r, s) for l in range(degree + 1)])
+
+    @property
+    def zonal(self) -> bool:
+        """Whether R_l(r, s) = c_l (r s)^p: one radial function for each degree."""
+        return False
+
+    @property
+    def power_series(self) -> PowerSeries | None:
+        """κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`."""
+        return None
+
+    @property
+    def decay(self) -> float:
+        """Rate of the envelope of `power_series`: 1/ℓ² for the Gaussian, else zero."""
+        return 0.0
+
+
+# --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
+
+
+@final
+@dataclass(frozen=True)
+class PowerRadial(RadialKernels):
+    """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
+
+    series: PowerSeries
+    d: int
+    envelope: float = 0.0
+
+    @property
+    def n_inputs(self) -> int:
+        return self.d
+
+    @property
+    def power_series(self) -> PowerSeries:
+        return self.series
+
+    @property
+    def decay(self) -> float:
+        return self.envelope
+
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
+        r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
+        z = r[:, None] * s[None, :]
+        scale, weight = _exponential(self.series)
+        if scale is None:
+            return np.exp(_log_series(self.series, self.d, degree, z) - self._fall(r, s))
+        # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
+        square = 0.5 * self.envelope * (r[:, None] - s[None, :]) ** 2
+        logs = _log_bessel(degree, self.d, scale * z) - square + (scale - self.envelope) * z
+        with np.errstate(over="ignore"):
+            return _finite(np.exp(math.log(weight) + logs))
+
+    def _fall(self, r: np.ndarray, s: np.ndarray) -> np.ndarray:
+        return 0.5 * self.envelope * (r[:, None] ** 2 + s[None, :] ** 2)
+
+
+def _exponential(series: PowerSeries) -> tuple[float | None, float]:
+    """Return the rate and weight of weight·exp(rate t); a rate of None for other series."""
+    if isinstance(series, WeightedSeries):
+        rate, weight = _exponential(series.series)
+        return rate, series.weight * weight
+    return (series.scale, 1.0) if isinstance(series, ExponentialSeries) else (None, 1.0)
+
+
+def _finite(R: np.ndarray) -> np.ndarray:
+    if not bool(np.isfinite(R).all()):
+        raise InvalidInput(
+            "Radial kernels of exp(scale·⟨x, y⟩): scale·|x|·|y| must be below 700; got an "
+            "overflow. Rescale X."
+        )
+    return R
+
+
+def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
+    """Return log(α_l Γ(ν + 1) (2/z)^ν I_{l+ν}(z) e^{−z}), ν = d/2 − 1; z ≥ 0.
+
+    As log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν: by its
+    series, all terms positive, where that is short; else by SciPy's scaled Bessel function.
+    """
+    mu = l + 0.5 * d - 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = np.where(l == 0, 0.0, l * np.log(0.5 * z))
+    peak = 0.5 * (np.hypot(mu, z) - mu)
+    short = peak <= 200.0
+    log_lambda = np.empty_like(z)
+    log_lambda[short] = _log_lambda(mu, z[short]) - z[short]
+    log_lambda[~short] = _log_scaled(mu, z[~short])
+    return log_alpha(l, d) - _log_sum(0.5 * d, l)[l] + power + log_lambda
+
+
+def _log_lambda(mu: float, z: np.ndarray) -> np.ndarray:
+    """Return log Σ_i (z²/4)^i/(i! (μ + 1)_i) by nested sums, from the last term inwards."""
+    x, total = 0.25 * z * z, np.ones_like(z)
+    peak = 0.5 * float((np.hypot(mu, z) - mu).max(initial=0.0))
+    for i in range(int(peak + 10.0 * math.sqrt(peak + 1.0)) + 20, 0, -1):
+        total = 1.0 + x / (i * (mu + i)) * total
+    return np.log(total)
+
+
+def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
+    """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z.
+
+    By an expansion where the function underflows (then μ is above 700) or refuses z above 1e9.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(ive(mu, z))
+    fails = ~np.isfinite(logs)
+    logs[fails] = (_debye if mu > 50 else _hankel)(mu, z[fails])
+    return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
+
+
+def _debye(mu: float, z: np.ndarray) -> np.ndarray:
+    """Return log(I_μ(z) e^{−z}) for large μ [DLMF 10.41.3]."""
+    w = np.hypot(mu, z)
+    p = mu / w
+    u = 1.0 + (3 * p - 5 * p**3) / (24 * mu)
+    u += (81 * p**2 - 462 * p**4 + 385 * p**6) / (1152 * mu**2)
+    # w − z, without its cancellation.
+    grows = mu * (mu / (w + z)) - mu * np.arcsinh(mu / z)
+    return grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
+
+
+def _hankel(mu: float, z: np.ndarray) -> np.ndarray:
+    """Return log(I_μ(z) e^{−z}) for z far above μ² [DLMF 10.40.1]."""
+    return -0.5 * np.log(2 * math.pi * z) + np.log1p(-(4 * mu * mu - 1) / (8 * z))
+
+
+def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarray:
+    """Return log Σ_i exp(weights_i) (z/2)^(l+2i), as many terms as matter; z ≥ 0."""
+    order = _order(series, d, l, float(z.max(initial=0.0)))
+    if order == 0:
+        return np.full(z.shape, -math.inf)
+    n = l + 2 * np.arange(order)
+    weights = log_weights(series, d, l, order)[l]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_z = np.log(0.5 * z)
+        total = np.full(z.shape, -math.inf)
+        for power, weight in zip(n.tolist(), weights.tolist(), strict=True):
+            total = np.logaddexp(total, weight + (power * log_z if power else 0.0))
+    return total
+
+
+def _order(series: PowerSeries, d: int, l: int, z: float) -> int:
+    """Return how many terms of R_l matter at r s = z."""
+    if series.degree is not None:
+        return max((series.degree - l) // 2 + 1, 0)
+    order, log_z = 32, math.log(max(0.5 * z, 1e-300))
+    while order <= TERMS:
+        logs = log_weights(series, d, l, order)[l] + (l + 2 * np.arange(order)) * log_z
+        if logs[-order // 4 :].max() < logs.max() - 40.0 or not np.isfinite(logs.max()):
+            return order
+        order *= 2
+    raise InvalidInput(
+        f"Radial kernels: the power series must converge at |x|·|y|; at {z:.3g} it has not after "
+        f"{TERMS} terms. Rescale X."
+    )
+
+
+def log_weights(series: PowerSeries, d: int, degree: int, order: int) -> np.ndarray:
+    """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), (degree + 1, order)."""
+    l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
+    counts = np.array([log_alpha(int(v), d) for v in l[:, 0]])[:, None]
+    logs = counts + series.log_derivative(l + 2 * i) - _log_sum(1.0, order)[:order]
+    return logs - _log_sum(d / 2, degree + order)[l + i]
+
+
+def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
+    """Return log Γ(a + j)/Γ(a) for j = 0..n: sums, which keep digits that two gammas lose."""
+    return np.concatenate([[0.0], np.cumsum(np.log(a + np.arange(n)))])
+
+
+# --- Radial kernels of |x − y|, by integrals over the angle --------------------------------------
+
+PAIRS = 4096
+"""Pairs of radii at a time, where each needs an integral over angles."""
+
+
+@final
+@dataclass(frozen=True)
+class DistanceRadial(RadialKernels):
+    """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
+
+    θ = πu², 400 + 2l nodes or more: they gather at θ = 0, where k need not be smooth. The error
+    is about √α_l eps, absolute.
+    """
+
+    kernel: Radial
+    d: int
+
+    @property
+    def n_inputs(self) -> int:
+        return self.d
+
+    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
+        return self._integrals(degree, r, s, slice(degree, degree + 1))[0]
+
+    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
+        return self._integrals(degree, r, s, slice(None))
+
+    def _integrals(self, degree: int, r: np.ndarray, s: np.ndarray, which: slice) -> np.ndarray:
+        """Return the chosen degrees, (chosen, a, b), a bounded number of pairs at a time."""
+        r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
+        theta, w = angles(self.d, n_nodes(self.d, degree), towards_zero=True)
+        p = np.stack(orthonormals(degree, self.d, np.cos(theta))[which]) * w
+        chord = 4.0 * np.sin(0.5 * theta) ** 2
+        i, j = _pairs(r, s)
+        values = np.empty((len(p), len(i)))
+        scale = one_lengthscale(self.kernel) ** 2
+        for start in range(0, len(i), PAIRS):
+            some = slice(start, start + PAIRS)
+            a, b = r[i[some], None], s[j[some], None]
+            k = self.kernel.profile(((a - b) ** 2 + a * b * chord) / scale)
+            values[:, some] = p @ k.T
+        R = np.empty((len(p), len(r), len(s)))
+        R[:, i, j] = values
+        if len(i) < R[0].size:
+            R[:, j, i] = values
+        return _signal(R, self.d, np.arange(degree + 1)[which], r, s)
+
+
+def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of all pairs of radii; of equal lists, each unordered pair once."""
+    if len(r) == len(s) and bool((r == s).all()):
+        return np.triu_indices(len(r))
+    i, j = np.indices((len(r), len(s)))
+    return i.reshape(-1), j.reshape(-1)
+
+
+def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return √α_l times the means R; zero where they are rounding, and R_l(0, ·) for l ≥ 1.
+
+    A mean of k p_l, |k| ≤ 1, is right to about eps; what is nowhere above ten of them is noise,
+    which √α_l would blow up to any size.
+    """
+    heard = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
+    R *= np.where(heard, np.exp([0.5 * log_alpha(l, d) for l in degrees.tolist()]), 0.0)[
+        :, None, None
+    ]
+    there = (r > 0)[:, None] & (s > 0)[None, :]
+    R *= there | (degrees == 0)[:, None, None]
+    return R
+
+
+def one_lengthscale(kernel: Stationary) -> float:
+    """Return the kernel's lengthscale, or refuse it where columns differ."""
+    scale = kernel.lengthscale
+    if isinstance(scale, tuple):
+        if len(set(scale)) > 1:
+            raise UnsupportedKernel(
+                "Radial kernels require one lengthscale for all columns; got "
+                f"{kernel!r}. Divide the columns of X by their lengthscales first: isotropic()."
+            )
+        return scale[0]
+    return scale
+
+
+# --- From a kernel to its radial kernels ---------------------------------------------------------
 
 
 def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:

@@ -14,8 +14,7 @@ from bochner import features, kernels, landmarks, models
 from bochner.certificates.certificate import Certificate
 from bochner.data.sample import RowSample
 from bochner.data.schema import Schema
-from bochner.features import auto, projections
-from bochner.features import map as maps
+from bochner.features import auto, composed, projections
 from bochner.features.fourier import fourier, placements
 from bochner.features.mercer import harmonic, hermite, products, radial
 from bochner.features.nystrom import nystrom
@@ -62,8 +61,8 @@ _MAPS: dict[str, type] = {
     "relu-map": networks.ReLUMap,
     "sign-map": networks.SignMap,
     "columnwise-map": hermite.ColumnwiseMap,
-    "modulated-map": maps.ModulatedMap,
-    "sketched-product-map": maps.SketchedProduct,
+    "modulated-map": composed.ModulatedMap,
+    "sketched-product-map": composed.SketchedProduct,
     "compressed-map": projections.CompressedMap,
     "basis-map": products.BasisMap,
     "fourier-complex-map": fourier.FourierComplexMap,
@@ -75,12 +74,12 @@ _MAPS: dict[str, type] = {
     "histogram-map": fourier.HistogramMap,
     "sine-map": products.SineMap,
     "maclaurin-map": maclaurin.MaclaurinMap,
-    "concatenated-map": maps.Concatenate,
-    "constant-map": maps.ConstantMap,
-    "linear-map": maps.LinearMap,
-    "map-on-inputs": maps.OnInputs,
-    "scaled-map": maps.ScaledMap,
-    "tensor-product-map": maps.TensorProduct,
+    "concatenated-map": composed.Concatenate,
+    "constant-map": composed.ConstantMap,
+    "linear-map": composed.LinearMap,
+    "map-on-inputs": composed.OnInputs,
+    "scaled-map": composed.ScaledMap,
+    "tensor-product-map": composed.TensorProduct,
     "mercer-harmonic-map": harmonic.MercerHarmonicMap,
     "monomial-map": powers.MonomialMap,
     "neural-map": networks.NeuralMap,

@@ -27,8 +27,7 @@ from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import monomials, radial_kernels
-from bochner.kernels.radial_families import RadialKernels
+from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
 from bochner.kernels.zonal import alpha as harmonics
 
 #: The cost of every projection is kept to so many times the spectral and the trace error.

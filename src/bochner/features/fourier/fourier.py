@@ -19,6 +19,7 @@ from bochner._core.arrays import array_namespace, is_numpy, moved
 from bochner._core.checks import check_fields, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.composed import OnInputs
 from bochner.features.fourier.placements import (
     IID,
     Grid,
@@ -28,7 +29,7 @@ from bochner.features.fourier.placements import (
     chains_of,
     worthwhile,
 )
-from bochner.features.map import FeatureMap, OnInputs, parts_of, reach_of, with_far_rows
+from bochner.features.map import FeatureMap, parts_of, reach_of, with_far_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above

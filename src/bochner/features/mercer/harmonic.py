@@ -26,6 +26,7 @@ from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap
+from bochner.features.mercer.axes import require_squares
 from bochner.features.mercer.radial import (
     REACH,
     Nodes,
@@ -36,14 +37,12 @@ from bochner.features.mercer.radial import (
     on_axis,
     polar_of,
     quantiles,
-    require_squares,
     spectrum,
 )
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import radial_kernels
-from bochner.kernels.radial_families import RadialKernels
+from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import alpha, recurrence
 
 

@@ -22,6 +22,12 @@ from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
+from bochner.features.mercer.axes import (
+    mean_and_covariance,
+    principal_axes,
+    require_squares,
+    some_rows,
+)
 from bochner.features.mercer.products import (
     Halves,
     Products,
@@ -29,12 +35,6 @@ from bochner.features.mercer.products import (
     best_products,
     factored,
     products_of_rows,
-)
-from bochner.features.mercer.radial import (
-    mean_and_covariance,
-    principal_axes,
-    require_squares,
-    some_rows,
 )
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns

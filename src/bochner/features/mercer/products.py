@@ -24,7 +24,7 @@ from bochner._core.checks import check_fields, finite, optional, positive, unpac
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
-from bochner.features.mercer.radial import dense_blocks, some_rows
+from bochner.features.mercer.axes import dense_blocks, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.kernel import Kernel, Scaled, Sum

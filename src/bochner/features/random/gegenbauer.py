@@ -41,8 +41,7 @@ from bochner.features.mercer.radial import (
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import monomials, radial_kernels
-from bochner.kernels.radial_families import RadialKernels
+from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
 from bochner.kernels.zonal import gegenbauers, log_alpha, recurrence
 
 

@@ -1,0 +1,265 @@
+"""Maps made of maps: sums, products, multiples, and features of other inputs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precision, taken
+from bochner._core.native import power_of_two, signed_walsh
+from bochner._core.shapes import Array, Float, Int
+from bochner.features.map import FeatureMap, Wrapped, in_rounds, with_far_rows
+from bochner.kernels.algebra import (
+    Bilinear,
+    Columns,
+    Mahalanobis,
+    Modulated,
+    Normalised,
+    Transformed,
+)
+from bochner.kernels.histogram import SkewedChi2
+from bochner.kernels.kernel import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantMap(FeatureMap):
+    """The one feature √c of the constant kernel c. Exact."""
+
+    kernel: Kernel
+    value: float
+    inputs: int
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def n_features(self) -> int:
+        return 1
+
+    below_kernel = True  # exact, so below
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n 1"]:
+        column = np.full((X.shape[0], 1), self.value**0.5)
+        return moved(column, like=X)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap(FeatureMap):
+    """The d columns of X themselves: the linear kernel ⟨x, y⟩. Exact."""
+
+    kernel: Kernel
+    inputs: int
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.inputs
+
+    below_kernel = True  # exact, so below
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return dense(X)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledMap(Wrapped):
+    """√c φ: features of c·k."""
+
+    kernel: Kernel
+    scale: float
+    inner: FeatureMap
+
+    @property
+    def reach(self) -> float:
+        return self.inner.reach
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        return self.scale**0.5 * self.inner.features(X)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        inner = self.inner.left_out(X)
+        return None if inner is None else self.scale * inner
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate(FeatureMap):
+    """[φ₁(x), φ₂(x), …]: features of a sum of kernels."""
+
+    kernel: Kernel
+    parts: tuple[FeatureMap, ...]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.parts[0].n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return sum(part.n_features for part in self.parts)
+
+    @property
+    def reach(self) -> float:
+        return max(part.reach for part in self.parts)
+
+    @property
+    def below_kernel(self) -> bool:
+        return all(part.below_kernel for part in self.parts)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        columns = [part.features(X) for part in self.parts]
+        return array_namespace(columns[0]).concat(columns, axis=1)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        parts = [part.left_out(X) for part in self.parts]
+        known = [part for part in parts if part is not None]
+        return np.sum(known, axis=0) if len(known) == len(parts) else None
+
+
+@dataclass(frozen=True, eq=False)
+class TensorProduct(FeatureMap):
+    """φ₁(x) ⊗ φ₂(x): features of a product of kernels, D₁·D₂ of them."""
+
+    kernel: Kernel
+    left: FeatureMap
+    right: FeatureMap
+
+    @property
+    def n_inputs(self) -> int:
+        return self.left.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.left.n_features * self.right.n_features
+
+    @property
+    def reach(self) -> float:
+        return max(self.left.reach, self.right.reach)
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.left.below_kernel and self.right.below_kernel
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        left, right = self.left.features(X), self.right.features(X)
+        product = left[:, :, None] * right[:, None, :]
+        return array_namespace(product).reshape(product, (X.shape[0], self.n_features))
+
+
+@dataclass(frozen=True, eq=False)
+class OnInputs(Wrapped):
+    """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
+
+    kernel: Transformed | Bilinear | SkewedChi2
+    inner: FeatureMap
+    inputs: int
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    @cached_property
+    def reach(self) -> float:
+        return self.inner.reach * _stretch(self.kernel)
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        turned = lambda X: self.inner.features(self.kernel.inputs(X))
+        return with_far_rows(X, self.reach, turned)
+
+    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+        return self.inner.left_out(self.kernel.inputs(X))
+
+
+def _stretch(kernel: Kernel) -> float:
+    """Return how much longer a step can be for the kernel within; 0 where steps are not kept."""
+    if isinstance(kernel, Mahalanobis | Bilinear):
+        return float(np.linalg.norm(kernel.root, 2))
+    return 1.0 if isinstance(kernel, Columns) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ModulatedMap(Wrapped):
+    """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
+
+    kernel: Modulated | Normalised
+    inner: FeatureMap
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if not isinstance(self.kernel, Normalised):
+            return self.kernel.factor(X)[:, None] * self.inner.features(X)
+        U = self.kernel.rows(X)
+        return _rounded(self.kernel.factor(U)[:, None] * self.inner.features(U), X)
+
+
+def _rounded(Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    """Return Z, real or complex, in the precision of X."""
+    xp, single = array_namespace(Z), precision(X) == np.float32
+    if xp.isdtype(Z.dtype, "complex floating"):
+        return xp.astype(Z, xp.complex64 if single else xp.complex128, copy=False)
+    return xp.astype(Z, xp.float32 if single else xp.float64, copy=False)
+
+
+#: Rows that are sketched together: they stay in a core's own cache.
+BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedProduct(FeatureMap):
+    """D random numbers of φ₁(x) ⊗ φ₂(x): a product of kernels at any width.
+
+    z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with H the Hadamard matrix of
+    signs, random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
+
+    Notes
+    -----
+    Unbiased for φ₁ · φ₁ times φ₂ · φ₂; the variance of an entry is about
+    (|u|²|u'|² + 2⟨u, u'⟩²)(|v|²|v'|² + 2⟨v, v'⟩²)/D − ⟨u, u'⟩²⟨v, v'⟩²/D, at most 9/D on the
+    diagonal of a kernel with k(x, x) = 1. Cost beyond φ₁ and φ₂: O(n (P log P + D)), P the larger
+    of the padded widths; no D₁ D₂ anywhere.
+    """
+
+    kernel: Kernel
+    left: FeatureMap  # φ₁, padded with zeros to a power of two
+    right: FeatureMap  # φ₂, as well
+    left_signs: Int[Array, " D1"]  # s₁, int8
+    right_signs: Int[Array, " D2"]  # s₂
+    rows: Int[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
+
+    @property
+    def n_inputs(self) -> int:
+        return self.left.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return self.rows.shape[1]
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        left, right = self.left.features(X), self.right.features(X)
+        if not is_numpy(left):
+            return self._sampled(left, right)
+        Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
+        for start in range(0, X.shape[0], BLOCK):
+            rows = slice(start, start + BLOCK)
+            Z[rows] = self._sampled(left[rows], right[rows])
+        return Z
+
+    def _sampled(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
+        first = taken(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
+        first *= self.n_features**-0.5
+        first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
+        return first
+
+
+def sketched(
+    kernel: Kernel, left: FeatureMap, right: FeatureMap, width: int, rng: np.random.Generator
+) -> SketchedProduct:
+    """Draw a sketch of this width of the product of two maps.
+
+    The first half of a wider one has the same rows and signs, but for its factor.
+    """
+    sizes = left.n_features, right.n_features
+    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
+    rows = np.stack([in_rounds(power_of_two(size), width, rng.spawn(1)[0]) for size in sizes])
+    return SketchedProduct(kernel, left, right, first, second, rows)

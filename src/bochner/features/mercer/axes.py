@@ -1,0 +1,97 @@
+"""Rows along their principal axes: means, covariances, and the axes themselves."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bochner._core.arrays import dense
+from bochner._core.shapes import Array, Float
+from bochner.errors import UnsupportedKernel
+
+#: Cells of a block of rows that is made dense, in float64.
+CELLS = 1 << 22
+
+
+#: Columns whose covariance is made; of more, axes are those of as many rows at most.
+MOST_COLUMNS = 2048
+
+
+#: Numbers up to this can be squared and summed.
+LARGEST = 1e150
+
+
+def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
+    """Yield the rows as dense float64 blocks."""
+    step = max(1, CELLS // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        yield dense(X[start : start + step]).astype(np.float64, copy=False)
+
+
+def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+    """Return at most this many different rows at random, dense, in float64."""
+    n = X.shape[0]
+    chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
+    return dense(X[chosen]).astype(np.float64, copy=False)
+
+
+def mean_and_covariance(
+    X: Float[Array, "n d"], scales: Float[Array, " d"] | float = 1.0
+) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    """Return the mean of X and the covariance of scales · X, in one pass over blocks.
+
+    Blocks are merged as Chan et al. (1979) merge them.
+    """
+    d = X.shape[1]
+    n, mean, scatter = 0, np.zeros(d), np.zeros((d, d))
+    for rows in dense_blocks(X):
+        m, centre = len(rows), rows.mean(axis=0)
+        shift, about = centre - mean, (rows - centre) * scales
+        scatter += about.T @ about
+        scatter += np.outer(shift * scales, shift * scales) * (n * m / (n + m))
+        mean = mean + shift * (m / (n + m))
+        n += m
+    return mean, scatter / n
+
+
+def axes_of_rows(
+    X: Float[Array, "n d"], scales: Float[Array, " d"], centred: bool, count: int
+) -> Float[Array, "d c"]:
+    """Return at most ``count`` principal axes of the rows of scales · X, the largest first.
+
+    Of their second moments where not ``centred``. Of more than 2048 columns, from the inner
+    products of at most as many rows, which span no more axes: O(2048 n d), no (d, d) matrix.
+    """
+    n, d = X.shape
+    if d <= MOST_COLUMNS:
+        mean, moments = mean_and_covariance(X)
+        if not centred:
+            moments = moments + np.outer(mean, mean)
+        return principal_axes(moments * np.outer(scales, scales))[1][:, :count]
+    rows = dense(X[:: -(-n // MOST_COLUMNS)]).astype(np.float64) * scales
+    rows -= rows.mean(axis=0) if centred else 0.0
+    values, vectors = principal_axes(rows @ rows.T)
+    kept = min(count, int((values > values[0] * len(rows) * np.finfo(float).eps).sum()) or 1)
+    axes = np.linalg.qr(rows.T @ vectors[:, :kept])[0]
+    return axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
+
+
+def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
+    """Refuse rows so far away, in lengthscales, that their squares are no numbers."""
+    largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
+    if not largest <= LARGEST:
+        raise UnsupportedKernel(
+            f"{who} requires rows up to {LARGEST:g} lengthscales, for squares to be numbers; got "
+            f"{largest:.3g}. Take a larger lengthscale, or another method."
+        )
+
+
+def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+    """Return eigenvalues, none below zero, from the largest, and eigenvectors as columns.
+
+    The largest entry of each vector is positive, so that LAPACK's choice of signs is no matter.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(len(values))])
+    return np.maximum(values, 0.0), vectors * signs
