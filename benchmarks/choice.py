@@ -11,7 +11,8 @@ import bochner as bo
 from benchmarks.harness import Options, Row, each, judged
 from benchmarks.tables import standardised
 from bochner.errors import UnsupportedKernel
-from bochner.features.auto import contenders, relative_error, width_of
+from bochner.features.auto import relative_error, width_of
+from bochner.features.rules import contenders
 from bochner.kernels import Gaussian, Kernel, Matern
 
 __all__ = ["run"]

@@ -15,8 +15,9 @@ import bochner as bo
 from benchmarks.development import NAMES, development, scored
 from benchmarks.harness import Options, Row, compared, each, interleaved
 from bochner.data.blocks import Blocks
-from bochner.models._fitting import sampled
 from bochner.selection.metric import learn_metric
+from bochner.selection.search import tune_kernel
+from bochner.sums.rows import sampled
 
 __all__ = ["compare", "run"]
 
@@ -59,7 +60,8 @@ class Learned:
     def fit(self, X: np.ndarray, y: np.ndarray) -> bo.KernelRidge:
         """Learn the metric, then fit once."""
         sample = sampled(Blocks.from_arrays(X, y), self._seed)
-        kernel = learn_metric("auto", sample, self._width, self._seed).kernel
+        start = tune_kernel("auto", sample, self._width, self._seed, euclidean=True).kernel
+        kernel = learn_metric(start, sample, self._width, self._seed).kernel
         return bo.KernelRidge(kernel, n_features=self._width, random_state=self._seed).fit(X, y)
 
 

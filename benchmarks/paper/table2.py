@@ -19,7 +19,8 @@ from benchmarks.paper.ridge import fit_and_predict, two_fold_error
 from bochner.data.blocks import Blocks
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian
-from bochner.models._fitting import FeatureSpec, choose
+from bochner.selection.choose import choose
+from bochner.selection.chosen import FeatureSpec
 
 __all__ = ["run"]
 

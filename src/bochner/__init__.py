@@ -71,8 +71,10 @@ if TYPE_CHECKING:
     from bochner.persist import load, save
     from bochner.planner.plans import Plan, plan
     from bochner.report import ModelReport, report_model
+    from bochner.selection.choose import draw
     from bochner.selection.record import Tuning
-    from bochner.selection.width import Tolerance, draw, required_features
+    from bochner.selection.spec import Tolerance
+    from bochner.selection.width import required_features
     from bochner.solvers.convex.losses import CustomLoss, Huber
     from bochner.sums.moments import Moments
 
@@ -217,7 +219,9 @@ _NAMES = {
         "split_half_error",
         "approximation_residual",
     ),
-    "bochner.selection.width": ("Tolerance", "draw", "required_features"),
+    "bochner.selection.choose": ("draw",),
+    "bochner.selection.spec": ("Tolerance",),
+    "bochner.selection.width": ("required_features",),
     "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

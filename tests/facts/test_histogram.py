@@ -11,12 +11,7 @@ from tolerance import assert_close, bernstein_bar, of
 
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import IID, QMC, Fourier, HistogramSampling, draw
-from bochner.features.fourier.fourier import (
-    FARTHEST,
-    HistogramMap,
-    best_step,
-    sampling_error,
-)
+from bochner.features.fourier.histogram import FARTHEST, HistogramMap, best_step, sampling_error
 from bochner.kernels import (
     AdditiveChi2,
     Gaussian,

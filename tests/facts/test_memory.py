@@ -93,7 +93,7 @@ def test_sums_of_products_larger_than_the_memory_are_refused(model, monkeypatch)
 
 
 def test_a_search_for_the_width_stays_within_the_memory(monkeypatch):
-    monkeypatch.setattr("bochner.selection.width.free_bytes", lambda: 32 * 500**2)
+    monkeypatch.setattr("bochner.selection.spec.free_bytes", lambda: 32 * 500**2)
     assert bo.Tolerance(bytes=10**18).most_features == 500
 
 

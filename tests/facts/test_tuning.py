@@ -24,7 +24,6 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.models._fitting import sampled
 from bochner.models.tune import tune
 from bochner.selection.descent import (
     LOWEST,
@@ -48,6 +47,7 @@ from bochner.solvers.ridge.criteria import (
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.path import path_of
 from bochner.sums.moments import Moments
+from bochner.sums.rows import sampled
 
 FAMILIES = [
     Gaussian(),

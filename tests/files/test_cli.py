@@ -26,10 +26,10 @@ from bochner.cli.running import run
 from bochner.cli.show import Passes, bar_for
 from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
-from bochner.features.draw import NAMED as NAMED_METHODS
+from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
-from bochner.selection.search import NAMED
+from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.path import CRITERIA as FOR_RIDGE
 
 N = 300

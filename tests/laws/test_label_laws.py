@@ -20,7 +20,9 @@ from bochner import (
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models._base import KernelEstimator
-from bochner.models._fitting import FeatureSpec, choose, indicators
+from bochner.selection.choose import choose
+from bochner.selection.chosen import FeatureSpec
+from bochner.sums.rows import indicators
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))

@@ -20,7 +20,7 @@ from bochner.datasets import load_concrete, load_earth
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.models.ridge import sums
-from bochner.selection.search import NAMED
+from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.path import path_of
 from bochner.solvers.ridge.solution import Outcome

@@ -7,8 +7,8 @@ from sklearn.base import clone
 
 import bochner as bo
 from bochner.data.blocks import Blocks
-from bochner.models._fitting import sampled
 from bochner.selection.rows import TuningRows, column_means, column_spread
+from bochner.sums.rows import sampled
 
 RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])

@@ -22,7 +22,8 @@ from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
 from bochner.selection.rows import TuningRows, rows_of
-from bochner.selection.search import NAMED, KernelWalk
+from bochner.selection.search import KernelWalk
+from bochner.selection.spec import NAMED
 from bochner.selection.trials import (
     APART,
     HeldOutTrials,

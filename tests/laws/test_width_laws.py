@@ -8,7 +8,8 @@ from bochner.errors import InvalidInput
 from bochner.features.draw import draw as draw_width
 from bochner.kernels import Gaussian
 from bochner.selection import width
-from bochner.selection.width import Tolerance, least_exact_error, penalty_for, required_features
+from bochner.selection.spec import Tolerance
+from bochner.selection.width import least_exact_error, penalty_for, required_features
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)

@@ -211,3 +211,8 @@ def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
         if width >= X.shape[1] or not (leading[1:] == leading[:-1]).all(axis=1).any():
             return order
         width *= 2
+
+
+def joined(parts: list[Array]) -> Array:
+    """Put arrays of one library one below the other."""
+    return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)

@@ -12,6 +12,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 
 #: Targets and weights above this overflow when they are squared and summed.
@@ -249,3 +251,10 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
+
+
+def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool:
+    """Refuse a switch that is neither on nor off."""
+    if not isinstance(given, bool | np.bool_):
+        raise InvalidType(f"{who}: {name} must be True or False; got {given!r}.")
+    return bool(given)

@@ -13,8 +13,7 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.auto import contenders, predicted_error, relative_error, width_of
-from bochner.features.draw import as_method
+from bochner.features.auto import predicted_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
@@ -23,7 +22,7 @@ from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.positive import Positive
-from bochner.features.rules import draw_map
+from bochner.features.rules import as_method, contenders, draw_map
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch

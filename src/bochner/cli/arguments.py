@@ -14,13 +14,13 @@ import click
 CRITERIA = ("loo", "gcv", "evidence", "kfold")
 
 # fmt: off
-#: The names of ``bochner.selection.lengthscale.NAMED``.
+#: The names of ``bochner.selection.spec.NAMED``.
 KERNELS = (
     "auto", "gaussian", "laplace", "exponential", "matern12", "matern32", "matern52", "cauchy",
     "rational_quadratic", "linear",
 )
 
-#: The names of ``bochner.features.draw.NAMED``.
+#: The names of ``bochner.features.rules.NAMED``.
 METHODS = (
     "auto", "fourier", "iid", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom",
     "uniform",

@@ -21,12 +21,12 @@ from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._fitting import sampled
 from bochner.models.ridge.double_descent import double_descent
 from bochner.planner.plans import plan
 from bochner.report.demo import run_demo as write_page
 from bochner.report.render import require
 from bochner.selection.search import choose_lengthscale
+from bochner.sums.rows import sampled
 
 #: Rows to test double descent on, at most.
 TEST_ROWS = 5000

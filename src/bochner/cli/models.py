@@ -26,7 +26,7 @@ from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist.files import load
 from bochner.report.quality import kind_of
-from bochner.selection.search import NAMED
+from bochner.selection.spec import NAMED
 
 #: Share of new observations that intervals hold.
 COVERAGE = 0.9

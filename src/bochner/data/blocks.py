@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bochner._core.arrays import array_namespace
+from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner.data.files import Paths, find_files
@@ -329,3 +329,15 @@ def _raw(schema: Schema) -> str:
 def default_rows(n_columns: int) -> int:
     """Return 4096 rows, or fewer (not under 256) so that a float64 block stays within 32 MB."""
     return max(256, min(4096, _MOST_CELLS // max(1, n_columns)))
+
+
+def count_rows(blocks: Blocks) -> int:
+    """Return the number of rows of blocks that were read to their end."""
+    return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
+
+
+def total_weight(blocks: Blocks) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return count_rows(blocks)
+    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0

@@ -219,3 +219,29 @@ def require_known(types: Types, known: Iterable[str], label: str) -> None:
             f"Blocks: dtypes must name columns of {label}; got {listed(absent)}, which it does "
             f"not use; it uses {listed(known)}."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What the rows of a fit were.
+
+    Attributes
+    ----------
+    n_features_in : int
+    names : tuple of str or None
+        Of the columns, where they had names.
+    schema : Schema or None
+        What the columns of a table mean.
+    classes : (K,) or None
+        Labels, sorted.
+    """
+
+    n_features_in: int
+    names: tuple[str, ...] | None = None
+    schema: Schema | None = None
+    classes: Any = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of numbers, once text columns have become some each."""
+        return self.n_features_in if self.schema is None else len(self.schema.feature_names)

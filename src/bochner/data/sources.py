@@ -18,6 +18,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.checks import LARGEST
+from bochner._core.shapes import Array
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
@@ -326,3 +327,13 @@ def _form(piece: Piece) -> str:
     targets = "no y" if y is None else f"y of shape {('n', *y.shape[1:])} ({y.dtype})"
     weights = "no weights" if w is None else f"weights ({w.dtype})"
     return f"{kind}, {targets}, {weights}"
+
+
+def required_targets(who: str, y: Array | None) -> Array:
+    """Return the targets of a block, which must be there."""
+    if y is None:
+        raise InvalidInput(
+            f"{who}: requires y to be passed, but the target y is None; name it with target=... "
+            "where the blocks are made."
+        )
+    return y

@@ -2,7 +2,8 @@
 
 from bochner.features.auto import Auto
 from bochner.features.draw import draw
-from bochner.features.fourier.fourier import Fourier, HistogramSampling
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.histogram import HistogramSampling
 from bochner.features.fourier.placements import IID, QMC, Fastfood, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic

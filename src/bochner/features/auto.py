@@ -13,17 +13,13 @@ from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.fourier.fourier import Fourier, HistogramSampling
-from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.features.judging import Targets, judge
-from bochner.features.map import FeatureMap
-from bochner.features.mercer.harmonic import MercerHarmonic
-from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.map import Draw, FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
-from bochner.features.projections import Draw
-from bochner.features.random.networks import NeuralTangentFeatures, ReLU, Sign
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
 
@@ -103,16 +99,6 @@ def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
 #
 # All candidates have the same width, and none may cost much more than the cheapest.
 
-#: Above this many columns Sobol points are behind orthogonal ones, and not tried.
-QMC_COLUMNS = 20
-
-#: Above this many columns principal axes are not looked for: what is made along them is not tried,
-#: nor independent frequencies, which are then as good as orthogonal.
-AXES_COLUMNS = 2048
-
-#: From this many columns on, structured frequencies can be cheaper than dense ones.
-STRUCTURED_COLUMNS = 128
-
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 
@@ -160,7 +146,7 @@ class Auto(Method):
     Parameters
     ----------
     candidates : tuple of Method, optional
-        Default: all that :func:`contenders` names and that serve the kernel.
+        Default: all that :func:`bochner.features.rules.contenders` names and that serve the kernel.
     budget : float, default 4
         A candidate may cost at most this many times the cheapest one in multiplications of the
         fit's sweep (features and moments).
@@ -233,9 +219,14 @@ Row = tuple[Candidate, FeatureMap]
 
 
 def best_candidate(
-    method: Auto, kernel: Kernel, ask: Request, draw: Draw, targets: Targets | None
+    method: Auto,
+    kernel: Kernel,
+    ask: Request,
+    draw: Draw,
+    targets: Targets | None,
+    usual: tuple[Method, ...],
 ) -> Choice:
-    """Pick among the candidates of ``method``; see :class:`Auto`.
+    """Pick among the candidates of ``method``, or the usual ones; see :class:`Auto`.
 
     ``targets`` are those of the rows of ``ask``.
     """
@@ -252,8 +243,9 @@ def best_candidate(
         )
         return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
     if targets is not None and ask.X.shape[0] // 2 >= _fewest(ask.n_features):
-        return _by_targets(method, kernel, ask, ask.X, draw, targets)
-    return _by_kernel(method, kernel, ask, ask.X, draw)
+        options = method.candidates or (*usual, CENTRES)
+        return _by_targets(method, options, kernel, ask, ask.X, draw, targets)
+    return _by_kernel(method, method.candidates or usual, kernel, ask, ask.X, draw)
 
 
 def _fewest(width: int) -> int:
@@ -329,10 +321,12 @@ def _told(error: float | None) -> float:
 # --- by the kernel matrix ------------------------------------------------------------------------
 
 
-def _by_kernel(method: Auto, kernel: Kernel, ask: Request, X: Array, draw: Draw) -> Choice:
+def _by_kernel(
+    method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, X: Array, draw: Draw
+) -> Choice:
     """Pick the cheapest of those whose kernel matrices are about as good as the best."""
     kept, others = _split(ask, X.shape[0], max(2, min(method.sample, X.shape[0] // 4)))
-    options, asked = method.candidates or contenders(ask.n_inputs), replace(ask, X=X[others])
+    asked = replace(ask, X=X[others])
     rows, most = _all_drawn(draw, options, method.budget, kernel, asked, X[kept])
     rows = _measured(rows, most, X[kept], kernel)
     measured = [row for row in rows if row[0].error is not None]
@@ -375,14 +369,19 @@ def _reason(best: Candidate, rows: list[Row], m: int) -> str:
 
 
 def _by_targets(
-    method: Auto, kernel: Kernel, ask: Request, X: Array, draw: Draw, targets: Targets
+    method: Auto,
+    options: tuple[Method, ...],
+    kernel: Kernel,
+    ask: Request,
+    X: Array,
+    draw: Draw,
+    targets: Targets,
 ) -> Choice:
     """Pick the cheapest of those whose extrapolated error is about the least.
 
     All are drawn no wider than the rows allow; only the one that is kept at the whole width.
     """
     kept, others = _split(ask, X.shape[0], X.shape[0] // 2)
-    options = method.candidates or (*contenders(ask.n_inputs), CENTRES)
     whole = ROWS_A_FEATURE * ask.n_features <= len(kept)
     width = ask.n_features if whole else int(NARROWED * ask.n_features)
     some = kept[:: max(1, len(kept) // method.sample)]
@@ -432,26 +431,6 @@ def _reason_by_targets(best: Candidate, rows: list[Row], m: int, n: int) -> str:
         f"extrapolated from leave-one-out errors of {m:,}"
         + (f", against {others}; the cheapest within 2 % of the least" if others else "")
         + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
-    )
-
-
-def contenders(d: int) -> tuple[Method, ...]:
-    """Return the methods that can be best for some kernel of d columns."""
-    axes = (MercerHarmonic(), HermiteMercer()) if d <= AXES_COLUMNS else ()
-    sobol = (Fourier(QMC()),) if d <= QMC_COLUMNS else (Fourier(IID()),)
-    structured = (Fourier(Structured()),) if d >= STRUCTURED_COLUMNS else ()
-    return (
-        *axes,
-        Fourier(Orthogonal()),
-        *structured,
-        *(sobol if axes else ()),
-        Sign(),
-        ReLU(0),
-        ReLU(1),
-        ReLU(2),
-        NeuralTangentFeatures(),
-        HistogramSampling(),
-        Nystrom(),
     )
 
 

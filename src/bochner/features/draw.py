@@ -7,43 +7,11 @@ from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.auto import Auto
-from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.map import FeatureMap
-from bochner.features.mercer.harmonic import MercerHarmonic
-from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import Uniform
-from bochner.features.nystrom.nystrom import Nystrom
-from bochner.features.rules import draw_map
+from bochner.features.rules import as_method, draw_map
 from bochner.features.sketch.powers import MOST_EXACT, Expanded
 from bochner.kernels.kernel import Kernel
-
-#: Names that stand for methods wherever a method is asked for.
-NAMED: dict[str, Method] = {
-    "auto": Auto(),
-    "fourier": Fourier(Orthogonal()),
-    "iid": Fourier(IID()),
-    "orthogonal": Fourier(Orthogonal()),
-    "qmc": Fourier(QMC()),
-    "structured": Fourier(Structured()),
-    "mercer": MercerHarmonic(),
-    "hermite": HermiteMercer(),
-    "nystrom": Nystrom(),
-    "uniform": Nystrom(Uniform()),
-}
-
-
-def as_method(method: Method | str) -> Method:
-    """Return the method, or the one that a name stands for."""
-    found = NAMED.get(method) if isinstance(method, str) else method
-    if not isinstance(found, Method):
-        raise InvalidInput(
-            "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
-            f"of {', '.join(map(repr, NAMED))}; got {method!r}."
-        )
-    return found
 
 
 def draw(

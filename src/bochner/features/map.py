@@ -17,6 +17,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput
+from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 
 
@@ -246,3 +247,7 @@ def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
     """Return ``count`` numbers below ``size``: random permutations of all, one after the other."""
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([np.empty(0, np.int64), *rounds])[:count]
+
+
+#: ``draw_map`` of the rules: the map of a kernel by a method.
+Draw = Callable[[Method, Kernel, Request], FeatureMap]

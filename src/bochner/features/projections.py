@@ -1,6 +1,5 @@
 """Fewer features and fewer columns: maps cut to their best directions, projections in front."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -12,16 +11,13 @@ from bochner._core.blas import add_gram, mirror, product
 from bochner._core.checks import check_fields, counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, Wrapped, left_over, with_far_rows
+from bochner.features.map import Draw, FeatureMap, Wrapped, left_over, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes, some_rows
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import Columns
 from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Stationary
-
-#: ``draw_map`` of the rules: the map of a kernel by a method.
-Draw = Callable[[Method, Kernel, Request], FeatureMap]
 
 # --- Compression: a wider map cut to the D directions that carry most of it ----------------------
 #

@@ -30,14 +30,14 @@ from bochner.features.composed import (
     TensorProduct,
     sketched,
 )
-from bochner.features.fourier.fourier import (
-    Fourier,
+from bochner.features.fourier.fourier import Fourier, draw_stationary
+from bochner.features.fourier.histogram import (
     HistogramSampling,
     draw_on_logarithms,
     draw_random_logarithms,
     draw_sampled_spectrum,
-    draw_stationary,
 )
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
@@ -50,6 +50,7 @@ from bochner.features.mercer.products import (
     draw_sines,
 )
 from bochner.features.method import Method, Request
+from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
 from bochner.features.projections import Compressed, Projected, draw_compressed, draw_projected
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
@@ -169,7 +170,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
 
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
     """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
-    return best_candidate(method, kernel, ask, draw_map, targets)
+    return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
 
 
 def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -305,3 +306,65 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
     left = _sketch(kernel, maps[:middle], ask.part("left", ask.n_features))
     right = _sketch(kernel, maps[middle:], ask.part("right", ask.n_features))
     return sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
+
+
+# --- Methods by name, and those that "auto" compares ---------------------------------------------
+
+
+#: Above this many columns Sobol points are behind orthogonal ones, and not tried.
+QMC_COLUMNS = 20
+
+
+#: Above this many columns principal axes are not looked for: what is made along them is not tried,
+#: nor independent frequencies, which are then as good as orthogonal.
+AXES_COLUMNS = 2048
+
+
+#: From this many columns on, structured frequencies can be cheaper than dense ones.
+STRUCTURED_COLUMNS = 128
+
+
+def contenders(d: int) -> tuple[Method, ...]:
+    """Return the methods that can be best for some kernel of d columns."""
+    axes = (MercerHarmonic(), HermiteMercer()) if d <= AXES_COLUMNS else ()
+    sobol = (Fourier(QMC()),) if d <= QMC_COLUMNS else (Fourier(IID()),)
+    structured = (Fourier(Structured()),) if d >= STRUCTURED_COLUMNS else ()
+    return (
+        *axes,
+        Fourier(Orthogonal()),
+        *structured,
+        *(sobol if axes else ()),
+        Sign(),
+        ReLU(0),
+        ReLU(1),
+        ReLU(2),
+        NeuralTangentFeatures(),
+        HistogramSampling(),
+        Nystrom(),
+    )
+
+
+#: Names that stand for methods wherever a method is asked for.
+NAMED: dict[str, Method] = {
+    "auto": Auto(),
+    "fourier": Fourier(Orthogonal()),
+    "iid": Fourier(IID()),
+    "orthogonal": Fourier(Orthogonal()),
+    "qmc": Fourier(QMC()),
+    "structured": Fourier(Structured()),
+    "mercer": MercerHarmonic(),
+    "hermite": HermiteMercer(),
+    "nystrom": Nystrom(),
+    "uniform": Nystrom(Uniform()),
+}
+
+
+def as_method(method: Method | str) -> Method:
+    """Return the method, or the one that a name stands for."""
+    found = NAMED.get(method) if isinstance(method, str) else method
+    if not isinstance(found, Method):
+        raise InvalidInput(
+            "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
+            f"of {', '.join(map(repr, NAMED))}; got {method!r}."
+        )
+    return found

@@ -8,7 +8,7 @@ was learned are properties that read ``fit_``.
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Self
 
@@ -37,24 +37,19 @@ from bochner._core.arrays import (
 )
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
-from bochner.data.blocks import Blocks
-from bochner.data.schema import Schema, listed, repeated
-from bochner.errors import InvalidInput, InvalidType
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.schema import Inputs, Schema, listed, repeated
+from bochner.data.sources import required_targets
+from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.kernel import Kernel
-from bochner.models._fitting import (
-    SEARCHED,
-    WITHOUT_TARGET,
-    Chosen,
-    FeatureSpec,
-    count_rows,
-    sampled,
-)
-from bochner.selection.metric import LearnedMetric
-from bochner.selection.search import NAMED, accepts_sparse, as_kernel
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.record import LearnedMetric
+from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
 from bochner.sums.moments import Moments
+from bochner.sums.rows import sampled
 
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000
@@ -71,32 +66,6 @@ _REGRESSORS = {
     "LogisticRegression": "KernelRegressor",
     "SVC": "SVR",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Inputs:
-    """What the rows of a fit were.
-
-    Attributes
-    ----------
-    n_features_in : int
-    names : tuple of str or None
-        Of the columns, where they had names.
-    schema : Schema or None
-        What the columns of a table mean.
-    classes : (K,) or None
-        Labels, sorted.
-    """
-
-    n_features_in: int
-    names: tuple[str, ...] | None = None
-    schema: Schema | None = None
-    classes: Any = None
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of numbers, once text columns have become some each."""
-        return self.n_features_in if self.schema is None else len(self.schema.feature_names)
 
 
 def learned(path: str, doc: str) -> Any:
@@ -443,13 +412,6 @@ class PenalisedByAlpha:
         return float(np.min(self.alpha_))
 
 
-def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool:
-    """Refuse a switch that is neither on nor off."""
-    if not isinstance(given, bool | np.bool_):
-        raise InvalidType(f"{who}: {name} must be True or False; got {given!r}.")
-    return bool(given)
-
-
 def _refuse_odd_tables(X: Any, who: str) -> None:
     """Refuse a single column of a table, and tables with a name twice."""
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
@@ -492,16 +454,6 @@ def is_foreign(X: Any) -> bool:
         return "numpy" not in array_namespace(X).__name__.split(".")
     except TypeError:
         return False
-
-
-def required_targets(who: str, y: Array | None) -> Array:
-    """Return the targets of a block, which must be there."""
-    if y is None:
-        raise InvalidInput(
-            f"{who}: requires y to be passed, but the target y is None; name it with target=... "
-            "where the blocks are made."
-        )
-    return y
 
 
 # --- Labels --------------------------------------------------------------------------------------

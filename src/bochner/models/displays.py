@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
-from bochner.models._fitting import moments_of
+from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
 from bochner.sums.moments import Moments

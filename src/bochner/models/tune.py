@@ -15,12 +15,13 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from bochner._core.random import seed_of
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.draw import as_method
+from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
-from bochner.models._fitting import SEARCHED, sampled
 from bochner.selection.record import Tuning
 from bochner.selection.search import tune_kernel
+from bochner.selection.spec import SEARCHED
+from bochner.sums.rows import sampled
 
 
 def tune(

@@ -8,29 +8,31 @@ from dataclasses import is_dataclass
 from inspect import isabstract
 from types import MappingProxyType, ModuleType
 
-from sklearn.base import BaseEstimator
-
-from bochner import features, kernels, landmarks, models
+from bochner import features, kernels, landmarks
 from bochner.certificates.certificate import Certificate
 from bochner.data.sample import RowSample
-from bochner.data.schema import Schema
+from bochner.data.schema import Inputs, Schema
 from bochner.features import auto, composed, projections
-from bochner.features.fourier import fourier, placements
+from bochner.features.fourier import fourier, histogram, placements
 from bochner.features.mercer import harmonic, hermite, products, radial
 from bochner.features.nystrom import nystrom
 from bochner.features.random import gegenbauer, networks, positive
 from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
 from bochner.kernels import dotproduct
-from bochner.models import _base, _fitting
+from bochner.models.convex import classifiers, regressors
 from bochner.models.convex.calibration import Calibration
 from bochner.models.convex.fit import ConvexFit
+from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import intervals, posterior
-from bochner.models.ridge import exact, fit, sums
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.ridge import estimators, exact, fit, sums
+from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised import cca, kmeans, pca, transform
-from bochner.selection import metric, record
+from bochner.selection import record
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
@@ -51,7 +53,7 @@ def _by_name(classes: Iterable[type]) -> dict[str, type]:
 _CHOICES: dict[str, type] = {
     "binomial-series": dotproduct.Binomial,
     "exponential-series": dotproduct.ExponentialSeries,
-    "exact-kernel": models.ExactKernel,
+    "exact-kernel": exact.ExactKernel,
     "monomial-expansion": powers.Expanded,
     "method-candidate": auto.Candidate,
     "method-choice": auto.Choice,
@@ -71,7 +73,7 @@ _MAPS: dict[str, type] = {
     "fourier-phase-map": fourier.FourierPhaseMap,
     "gegenbauer-map": gegenbauer.GegenbauerMap,
     "hermite-map": hermite.HermiteMap,
-    "histogram-map": fourier.HistogramMap,
+    "histogram-map": histogram.HistogramMap,
     "sine-map": products.SineMap,
     "maclaurin-map": maclaurin.MaclaurinMap,
     "concatenated-map": composed.Concatenate,
@@ -125,9 +127,9 @@ _FITTED: dict[str, type] = {
     "probability-calibration": Calibration,
     "certificate": Certificate,
     "convex-fit": ConvexFit,
-    "fit-inputs": _base.Inputs,
-    "chosen": _fitting.Chosen,
-    "feature-spec": _fitting.FeatureSpec,
+    "fit-inputs": Inputs,
+    "chosen": Chosen,
+    "feature-spec": FeatureSpec,
     "exact-fit": exact.ExactFit,
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,
@@ -152,8 +154,8 @@ _FITTED: dict[str, type] = {
     "evidence": evidence.Evidence,
     "evidence-outcome": evidence.EvidenceOutcome,
     "conformal": intervals.Conformal,
-    "learned-metric": metric.LearnedMetric,
-    "metric-round": metric.MetricRound,
+    "learned-metric": record.LearnedMetric,
+    "metric-round": record.MetricRound,
     "conjugate-gradients": optimum.ConjugateGradients,
     "convergence": optimum.Convergence,
     "dense": optimum.Dense,
@@ -188,7 +190,24 @@ MAPS: tuple[type, ...] = tuple(_MAPS.values())
 SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
 
 #: By their names in files: built from parameters, then given their fitted state; built from fields.
-ESTIMATORS = _by_name(cls for cls in _public(models) if issubclass(cls, BaseEstimator))
+ESTIMATORS = _by_name(
+    (
+        classifiers.LogisticRegression,
+        classifiers.SVC,
+        OneClassSVM,
+        regressors.KernelRegressor,
+        regressors.SVR,
+        GaussianProcessRegressor,
+        estimators.KernelRidge,
+        estimators.KernelRidgeClassifier,
+        learners.KernelSGDClassifier,
+        learners.KernelSGDRegressor,
+        cca.KernelCCA,
+        kmeans.KernelKMeans,
+        pca.KernelPCA,
+        transform.KernelFeatures,
+    )
+)
 KNOWN: Mapping[str, type] = MappingProxyType(
     _by_name(filter(is_dataclass, (*_public(kernels), *_public(features), *_public(landmarks))))
     | _CHOICES

@@ -11,14 +11,13 @@ from bochner._core import native
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.draw import as_method
 from bochner.features.method import Method
+from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.models._fitting import count_rows, sampled
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel
 from bochner.planner.choice import (
@@ -31,7 +30,9 @@ from bochner.planner.choice import (
     picked,
 )
 from bochner.planner.trials import Task, Timer, planned_fits, usual_widths
-from bochner.selection.search import as_kernel, choose_lengthscale
+from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import as_kernel
+from bochner.sums.rows import sampled
 
 #: Fewer rows than this say nothing.
 FEWEST = 16

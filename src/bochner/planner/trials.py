@@ -30,19 +30,19 @@ from bochner._core.sizes import SMALL, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
-from bochner.features.auto import contenders, predicted_error, width_of
+from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
-from bochner.features.rules import draw_map
+from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.models._fitting import feature_precision
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel
 from bochner.planner.choice import PlannedFit
+from bochner.selection.chosen import feature_precision
 from bochner.solvers.cg import KEPT
 from bochner.solvers.factorisations import TOLERANCE
 from bochner.solvers.ridge.eigen import decompose

@@ -17,7 +17,6 @@ from bochner.data.sample import Sample
 from bochner.data.sources import Block
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._base import KernelEstimator
-from bochner.models._fitting import indicators
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.prediction_displays import (
     RIDGE,
@@ -30,6 +29,7 @@ from bochner.models.unsupervised.pca import KernelPCA
 from bochner.solvers.ridge.eigen import Eigen
 from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments
+from bochner.sums.rows import indicators
 
 #: Rows listed.
 LISTED = 8

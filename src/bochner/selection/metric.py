@@ -23,7 +23,6 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.method import Method
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
@@ -39,8 +38,8 @@ from bochner.selection.descent import (
     in_numbers,
     on_grid,
 )
+from bochner.selection.record import LearnedMetric, MetricRound
 from bochner.selection.rows import TuningRows, rows_of, significant
-from bochner.selection.search import tune_kernel
 from bochner.selection.trials import (
     HeldOutError,
     HeldOutTrials,
@@ -65,80 +64,22 @@ KEPT = 1e-4
 GRID = 1e-7
 
 
-@dataclass(frozen=True)
-class MetricRound:
-    """One round: the kernel in its metric, the error of rows held out, and of leave-one-out.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    error : float
-        Relative squared error on rows held out: 1 is that of the mean.
-    loo : float
-        Relative leave-one-out error of the rows of the fit: the metric has seen their targets.
-    gain : float
-        By how much the error is below that of the metric that it started from.
-    deviation : float
-        Standard deviation of the gain.
-    """
-
-    kernel: Kernel
-    error: float
-    loo: float
-    gain: float = 0.0
-    deviation: float = 0.0
-
-
-@dataclass(frozen=True)
-class LearnedMetric:
-    """The metric of the best round: the start, unless another is surely better on rows held out.
-
-    Attributes
-    ----------
-    matrix : tuple of tuple of float
-        A, (d, d), of trace d in units of the columns' deviations: r² = (x − y)ᵀA(x − y)/ℓ².
-    kernel : Kernel
-        ``Mahalanobis(family at ℓ, matrix)``, or with a diagonal metric the family at one
-        lengthscale a column.
-    error : float
-        Relative squared error on rows held out, each judged by a choice made without it.
-    history : tuple of MetricRound
-        The first is the metric that it started from.
-    """
-
-    matrix: tuple[tuple[float, ...], ...]
-    kernel: Kernel
-    error: float
-    history: tuple[MetricRound, ...]
-
-    def __str__(self) -> str:
-        """Return the rounds as a table."""
-        lines = ["round   held out  leave-one-out       gain  deviation"]
-        lines += [
-            f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g} {r.gain:>10.2g} {r.deviation:>10.2g}"
-            for i, r in enumerate(self.history)
-        ]
-        return "\n".join(lines)
-
-
 def learn_metric(
-    kernel: Kernel | str,
+    kernel: Kernel,
     sample: RowSample,
     n_features: int,
     seed: int,
     *,
     rounds: int = 4,
     diagonal: bool | None = None,
-    method: Method | None = None,
 ) -> LearnedMetric:
     """Learn a metric from a sample of rows, in a few rounds of fit and average outer product.
 
     Parameters
     ----------
-    kernel : Kernel or "auto"
+    kernel : Kernel
         A kernel of the Euclidean distance (with a diagonal metric any with lengthscales); the
-        metric starts from its lengthscales. "auto": from the kernel that
-        :func:`bochner.selection.search.tune_kernel` finds.
+        metric starts from its lengthscales.
     sample : RowSample
     n_features : int
         D of the fit.
@@ -146,8 +87,6 @@ def learn_metric(
     rounds : int, default 4
     diagonal : bool, optional
         Whether columns are scaled and not turned; the default for more than 256 columns.
-    method : Method, optional
-        Of the fit, for "auto".
 
     Returns
     -------
@@ -164,24 +103,29 @@ def learn_metric(
     A round: O(n D² + n D d + d³) a step with n ≤ 3072 and D ≤ 512.
     """
     integer(rounds, "learn_metric", "rounds", least=1)
-    if is_sparse(sample.X):
-        raise InvalidInput(
-            'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '
-            "Pass X.toarray(), or tune lengthscales instead."
-        )
-    diagonal = sample.X.shape[1] > MANY_COLUMNS if diagonal is None else diagonal
-    if isinstance(kernel, Kernel):
-        start = kernel if diagonal else _euclidean(kernel)
-    else:
-        start = tune_kernel(
-            "auto", sample, n_features, seed, method=method, euclidean=not diagonal
-        ).kernel
+    require_dense(sample)
+    diagonal = is_diagonal(sample) if diagonal is None else diagonal
+    start = kernel if diagonal else _euclidean(kernel)
     family = family_of(start)
     if not np.any(np.ptp(sample.y, axis=0)):
         return LearnedMetric(_rows(np.eye(sample.X.shape[1])), start, float("nan"), ())
     rows = rows_of(sample)
     machine = _Machine(family, rows, n_features, seed, diagonal)
     return machine.run(_start(start, rows.units), rounds)
+
+
+def require_dense(sample: RowSample) -> None:
+    """Refuse sparse rows."""
+    if is_sparse(sample.X):
+        raise InvalidInput(
+            'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '
+            "Pass X.toarray(), or tune lengthscales instead."
+        )
+
+
+def is_diagonal(sample: RowSample) -> bool:
+    """Whether columns are scaled and not turned."""
+    return sample.X.shape[1] > MANY_COLUMNS
 
 
 def average_outer_product(

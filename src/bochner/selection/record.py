@@ -214,3 +214,59 @@ class Recorder:
         """Return the record."""
         steps, compared = tuple(self._steps), tuple(self._compared)
         return Tuning(kernel, share, error, self.criterion.name, steps, compared=compared)
+
+
+@dataclass(frozen=True)
+class MetricRound:
+    """One round: the kernel in its metric, the error of rows held out, and of leave-one-out.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    error : float
+        Relative squared error on rows held out: 1 is that of the mean.
+    loo : float
+        Relative leave-one-out error of the rows of the fit: the metric has seen their targets.
+    gain : float
+        By how much the error is below that of the metric that it started from.
+    deviation : float
+        Standard deviation of the gain.
+    """
+
+    kernel: Kernel
+    error: float
+    loo: float
+    gain: float = 0.0
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class LearnedMetric:
+    """The metric of the best round: the start, unless another is surely better on rows held out.
+
+    Attributes
+    ----------
+    matrix : tuple of tuple of float
+        A, (d, d), of trace d in units of the columns' deviations: r² = (x − y)ᵀA(x − y)/ℓ².
+    kernel : Kernel
+        ``Mahalanobis(family at ℓ, matrix)``, or with a diagonal metric the family at one
+        lengthscale a column.
+    error : float
+        Relative squared error on rows held out, each judged by a choice made without it.
+    history : tuple of MetricRound
+        The first is the metric that it started from.
+    """
+
+    matrix: tuple[tuple[float, ...], ...]
+    kernel: Kernel
+    error: float
+    history: tuple[MetricRound, ...]
+
+    def __str__(self) -> str:
+        """Return the rounds as a table."""
+        lines = ["round   held out  leave-one-out       gain  deviation"]
+        lines += [
+            f"{i:>5} {r.error:>10.4g} {r.loo:>14.4g} {r.gain:>10.2g} {r.deviation:>10.2g}"
+            for i, r in enumerate(self.history)
+        ]
+        return "\n".join(lines)

@@ -32,8 +32,6 @@ from bochner.features.rules import draw_map
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import (
-    Cauchy,
-    CoordinateWise,
     Exponential,
     Gaussian,
     Laplace,
@@ -65,6 +63,7 @@ from bochner.selection.rows import (
     rows_of,
     screen,
 )
+from bochner.selection.spec import NAMED, Family
 from bochner.selection.trials import (
     HeldOutError,
     HeldOutTrials,
@@ -74,26 +73,9 @@ from bochner.selection.trials import (
     first_least,
     trial_width,
 )
-from bochner.solvers.convex.penalty_path import walk
+from bochner.solvers.convex.problem import walk
 from bochner.solvers.ridge.criteria import CRITERIA, LeaveOneOutError
 from bochner.solvers.ridge.solution import NO_ERROR, SAME, best_of
-
-Family = Callable[[Scale], Kernel]
-
-#: What a name stands for: the kernel of that family at a lengthscale. "auto" is searched among
-#: families; until it has been, it is the Gaussian.
-NAMED: dict[str, Family] = {
-    "auto": Gaussian,
-    "gaussian": Gaussian,
-    "laplace": Laplace,
-    "exponential": Exponential,
-    "matern12": lambda scale: Matern(0.5, scale),
-    "matern32": lambda scale: Matern(1.5, scale),
-    "matern52": lambda scale: Matern(2.5, scale),
-    "cauchy": Cauchy,
-    "rational_quadratic": lambda scale: RationalQuadratic(1.0, scale),
-    "linear": lambda _: Linear(),
-}
 
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
 COORDINATEWISE = ("laplace", "cauchy")
@@ -106,23 +88,6 @@ FEW = 64
 
 #: Rows and features of the search.
 SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
-
-
-def as_kernel(kernel: object) -> Kernel | str:
-    """Return a kernel or a known name."""
-    if isinstance(kernel, Kernel) or (isinstance(kernel, str) and kernel in NAMED):
-        return kernel
-    raise InvalidInput(
-        "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
-        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; got {kernel!r}."
-    )
-
-
-def accepts_sparse(kernel: Kernel | str) -> bool:
-    """Whether sparse rows are served: not by kernels of a sum over coordinates."""
-    value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
-    parts = value.get_params().values() if isinstance(value, Kernel) else ()
-    return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
 # --- The walk of a named kernel ------------------------------------------------------------------

@@ -3,32 +3,31 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
-from bochner._core.checks import free_bytes, integer, positive, share
+from bochner._core.checks import positive
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import distance
 from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
-from bochner.features.draw import as_method
-from bochner.features.draw import draw as draw_width
 from bochner.features.judging import left_out
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
-from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.selection.spec import FIRST, Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
-#: Width that the search starts from, and that method="auto" is decided at.
-FIRST, DECIDED = 64, 512
+#: Width that method="auto" is decided at.
+DECIDED = 512
 
 #: Narrower maps are not looked for.
 FEWEST = 4
@@ -39,54 +38,6 @@ SAMPLE = 1024
 #: What is asked of a measurement on a sample, as a share of the tolerance: ε of all rows, and of
 #: another seed, is up to so much larger.
 MARGIN = 0.85
-
-#: Bytes of moments, decomposition and work space, in D × D matrices of float64.
-MATRICES = 4
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """``n_features=Tolerance(...)``: as many features as bring ε down to a tolerance.
-
-    Parameters
-    ----------
-    epsilon : float, default 0.1
-        Largest (ε, alpha)-spectral distance that is wanted, in (0, 1): the fit is then that of
-        the exact kernel up to a factor 1/(1 − ε) in what theory guarantees for its risk.
-    excess : float, optional
-        Instead of `epsilon`: how much the leave-one-out error may exceed that of the exact
-        kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
-        many more rows than are sampled the exact kernel gains more from them than few features.
-    seconds : float, optional
-        Stop searching after so long, and take the widest that was tried.
-    bytes : int, optional
-        Memory for moments and solution, 32 D²; default half of what is free. Not more than
-        all that is free.
-
-    Notes
-    -----
-    ``n_features="auto"`` is ``Tolerance()``.
-    """
-
-    epsilon: float = 0.1
-    excess: float | None = None
-    seconds: float | None = None
-    bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        share(self.epsilon, "Tolerance", "epsilon")
-        if self.excess is not None:
-            positive(self.excess, "Tolerance", "excess")
-        if self.seconds is not None:
-            positive(self.seconds, "Tolerance", "seconds")
-        if self.bytes is not None:
-            integer(self.bytes, "Tolerance", "bytes", MATRICES * 8 * FIRST**2)
-
-    @property
-    def most_features(self) -> int:
-        """The width whose moments fit into the memory."""
-        room = free_bytes() // 2 if self.bytes is None else min(self.bytes, free_bytes())
-        return max(FIRST, int((room / (8 * MATRICES)) ** 0.5))
 
 
 class Tried(NamedTuple):
@@ -158,19 +109,6 @@ _LIMITS = {
     "bytes": "the budget of memory, 32 D² bytes; more memory would allow more features",
     "rows": "the number of rows: the exact kernel costs no more than so many features",
 }
-
-
-def as_tolerance(n_features: Any, tolerance: float = 0.1) -> Tolerance | None:
-    """Return what is wanted where the width is open, or None where it is a number."""
-    if isinstance(n_features, Tolerance):
-        return n_features
-    if isinstance(n_features, str):
-        if n_features == "auto":
-            return Tolerance(tolerance)
-        raise InvalidInput(
-            f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
-        )
-    return None
 
 
 def required_features(
@@ -429,86 +367,3 @@ def least_error(Z: Float[Array, "m D"], y: Float[Array, "m t"]) -> tuple[float, 
     found = left_out(Z, y)
     best = best_of(found.errors, "loo")
     return float(found.errors[best]), float(found.alphas[best])
-
-
-# --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
-
-
-def draw(
-    kernel: Kernel,
-    method: Method | str = "auto",
-    *,
-    n_features: int | str | Tolerance = 1024,
-    X: Float[Array, "n d"] | None = None,
-    n_inputs: int | None = None,
-    random_state: Seed = None,
-    tolerance: float = 0.1,
-    alpha: float | None = None,
-) -> FeatureMap:
-    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
-    method : Method or str, default "auto"
-        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
-        ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
-        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform".
-    n_features : int or "auto" or Tolerance, default 1024
-        D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
-        ``tolerance``; see :func:`bochner.required_features`. Maps whose kernel needs fewer (Linear,
-        Constant, a Nyström map that has explained all) have fewer.
-    X : (n, d), optional
-        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
-        their number of columns only.
-    n_inputs : int, optional
-        d, where there is no X.
-    random_state : int, Generator, RandomState or None
-        The same seed gives the same map everywhere.
-    tolerance : float, default 0.1
-        With ``n_features="auto"``: the largest ε wanted.
-    alpha : float, optional
-        With ``n_features="auto"``: the ridge penalty of the fit, required then.
-
-    Returns
-    -------
-    FeatureMap
-        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the method cannot serve the kernel; the message names those that can.
-    InvalidInput
-        If an argument is not what was required.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bochner import draw
-    >>> from bochner.kernels import Gaussian
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
-    >>> Z = phi(X)
-    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
-    True
-    """
-    wanted = as_tolerance(n_features, tolerance)
-    if wanted is None:
-        return draw_width(
-            kernel,
-            method,
-            n_features=n_features,  # type: ignore[arg-type]
-            X=X,
-            n_inputs=n_inputs,
-            random_state=random_state,
-        )
-    if X is None or alpha is None:
-        raise InvalidInput(
-            'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
-            f"got {'no X' if X is None else 'no alpha'}."
-        )
-    return required_features(
-        kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
-    ).map

@@ -1,16 +1,18 @@
 """Sums that keep rows apart: moments of each fold, and a random sample of rows."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
 from bochner.data.sample import Keeper, RowSample
 from bochner.data.sources import Block
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
 #: K. Memory is K D² numbers.
@@ -113,3 +115,21 @@ class SampleOf:
         if a.is_empty or b.is_empty:
             return b if a.is_empty else a
         return Keeper(self.seed, a.sample.merge(b.sample), self.start)
+
+
+def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
+    """Return the sample of all rows, by one pass that makes no features.
+
+    With ``n_classes`` y holds codes of classes, and the sample their indicators.
+    """
+    sample = where.sum(SampleOf(seed), blocks).sample
+    if not (n_classes and sample.y.shape[1]):
+        return sample
+    return replace(sample, y=indicators(sample.y[:, 0], n_classes))
+
+
+def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
+    """Return −1 and +1 of classes against the rest; one column, of the second, for two classes."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)

@@ -9,7 +9,7 @@ m frequencies ω_j give
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,9 +19,7 @@ from bochner._core.arrays import array_namespace, is_numpy, moved
 from bochner._core.checks import check_fields, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.composed import OnInputs
 from bochner.features.fourier.placements import (
-    IID,
     Grid,
     Orthogonal,
     Placement,
@@ -32,9 +30,9 @@ from bochner.features.fourier.placements import (
 from bochner.features.map import FeatureMap, parts_of, reach_of, with_far_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
-from bochner.kernels.histogram import Additive, SkewedChi2, require_above
+from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.stationary import Stationary, refuse_sparse
+from bochner.kernels.stationary import Stationary
 
 
 @dataclass(frozen=True)
@@ -248,18 +246,14 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-def draw_on_logarithms(method: Fourier, kernel: SkewedChi2, ask: Request) -> OnInputs:
-    """Draw Fourier features of log(x + c), in which the kernel is stationary."""
-    return OnInputs(kernel, _stationary(method, kernel, 1.0, ask), ask.n_inputs)
-
-
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw Fourier features of a stationary kernel, of products and exponentials of such."""
     amplitude = float(kernel.diag(np.zeros((1, ask.n_inputs)))[0])
-    return _stationary(method, kernel, amplitude, ask)
+    return stationary_map(method, kernel, amplitude, ask)
 
 
-def _stationary(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
+def stationary_map(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
+    """Draw the features of a kernel of x − y that is ``amplitude`` at zero."""
     if isinstance(method.placement, Grid):
         return _grid(kernel, method.placement, amplitude, ask)
     if method.form == "complex":
@@ -349,123 +343,3 @@ def frequencies(
         case Mahalanobis():
             return kernel.root @ drawn(kernel.kernel)
     raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
-
-
-# --- Histogram kernels: spectra sampled at even steps, frequencies of logarithms -----------------
-#
-# An additive kernel Σ_j √(x_j y_j) 𝒦(log y_j/x_j) with the spectral density κ of 𝒦 has, for each
-# column x, the 2n + 1 features
-#
-#     √(x L κ(0)),  √(2 x L κ(jL)) cos(jL log x),  √(2 x L κ(jL)) sin(jL log x),  j = 1, …, n,
-#
-# and zeros where x is zero [Vedaldi & Zisserman (2012), eq. 11]. The skewed χ² kernel is stationary
-# in log(x + c) and has random Fourier features there [Li, Ionescu & Sminchisescu (2010), eq. 12].
-
-
-@dataclass(frozen=True)
-class HistogramSampling(Method):
-    """Features of histogram kernels from their spectra.
-
-    Notes
-    -----
-    Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features a
-    column with the largest odd number that n_features leaves for each; nothing is random, and the
-    error has a bound for all data: with 3, 5, 7 features a column at most 3.2, 1.3 and 0.6 % of
-    the larger number for χ². The step L is the one of the least such error. Serves `SkewedChi2`
-    by ``Fourier(IID())`` of log(x + c). Choose it for histograms and other non-negative columns
-    that act apart; :class:`Nystrom` needs fewer features where the columns depend on one another.
-    Cost of φ(X): O(n D), a logarithm a number and a sine and a cosine for two features.
-    """
-
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return n_features
-
-
-@dataclass(frozen=True, eq=False)
-class HistogramMap(FeatureMap):
-    """Sampled spectrum of an additive kernel: 2n + 1 features a column, column by column."""
-
-    kernel: Additive
-    inputs: int  # d
-    terms: int  # n
-    step: float  # L
-
-    @property
-    def n_inputs(self) -> int:
-        return self.inputs
-
-    @property
-    def n_features(self) -> int:
-        return self.inputs * (2 * self.terms + 1)
-
-    unbiased = False  # A sum in the place of an integral, nothing random
-
-    @cached_property
-    def _waves(self) -> tuple[Array, Array]:
-        """Frequencies jL and root weights, of cosines and of sines."""
-        frequencies = self.step * np.arange(self.terms + 1)
-        return frequencies, np.sqrt(_weights(self.kernel, self.terms, self.step))
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        refuse_sparse(self.kernel, X)
-        require_above(self.kernel, X, 0.0)
-        xp = array_namespace(X)
-        frequencies, roots = (moved(wave, like=X) for wave in self._waves)
-        logs = xp.log(xp.where(X > 0, X, xp.ones_like(X)))
-        angles = logs[:, :, None] * frequencies
-        sizes = xp.sqrt(X)[:, :, None] * roots
-        parts = [sizes * xp.cos(angles), (sizes * xp.sin(angles))[:, :, 1:]]
-        return xp.reshape(xp.concat(parts, axis=2), (X.shape[0], self.n_features))
-
-
-def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n"]:
-    """Return Lκ(0), 2Lκ(L), …, 2Lκ(nL)."""
-    weights = 2 * step * kernel.spectrum(step * np.arange(terms + 1.0))
-    weights[0] *= 0.5
-    return weights
-
-
-#: log y/x up to here is looked at: farther apart the terms are below a five-hundredth of the
-#: larger number, and so is their error.
-FARTHEST = 12.5
-
-
-def sampling_error(kernel: Additive, terms: int, step: float) -> float:
-    """Return the largest error of a term, as a share of the larger of x and y."""
-    t = np.linspace(0.0, FARTHEST, 500)
-    waves = np.cos(step * np.outer(t, np.arange(terms + 1.0)))
-    error = waves @ _weights(kernel, terms, step) - kernel.signature(t)
-    return float(np.abs(np.exp(-0.5 * t) * error).max())
-
-
-@cache
-def best_step(kernel: Additive, terms: int) -> float:
-    """Return the step of the least largest error, to about 0.1 %."""
-    low, high = 0.02 / (1 + terms) ** 0.5, 4.0
-    for _ in range(3):
-        steps = np.geomspace(low, high, 40)
-        errors = [sampling_error(kernel, terms, step) for step in steps]
-        best = int(np.argmin(errors))
-        low, high = steps[max(best - 1, 0)], steps[min(best + 1, 39)]
-    return float(steps[best])
-
-
-def draw_random_logarithms(
-    method: HistogramSampling, kernel: SkewedChi2, ask: Request
-) -> FeatureMap:
-    """Draw random Fourier features of log(x + c)."""
-    even = ask.part("logarithms", ask.n_features - ask.n_features % 2)
-    return draw_on_logarithms(Fourier(IID()), kernel, even)
-
-
-def draw_sampled_spectrum(
-    method: HistogramSampling, kernel: Additive, ask: Request
-) -> HistogramMap:
-    """Draw the features of a spectrum sampled at the best even steps."""
-    if ask.n_features < ask.n_inputs:
-        raise InvalidInput(
-            f"HistogramSampling requires at least one feature a column; got {ask.n_features} for "
-            f"{ask.n_inputs} columns. Ask for more features, or use Nystrom(...)."
-        )
-    terms = (ask.n_features // ask.n_inputs - 1) // 2
-    return HistogramMap(kernel, ask.n_inputs, terms, best_step(kernel, terms))

@@ -19,8 +19,9 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -29,16 +30,6 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs
-from bochner.models._fitting import (
-    Chosen,
-    FeatureSpec,
-    choose,
-    count_rows,
-    indicators,
-    moments_of,
-    sampled,
-)
 from bochner.models._rows import (
     N_FOLDS,
     FeatureBlock,
@@ -50,14 +41,18 @@ from bochner.models._rows import (
 )
 from bochner.models.convex.calibration import Calibration, calibrate
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, in_units, warned
-from bochner.selection.search import NAMED, choose_lengthscale
+from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen, FeatureSpec, moments_of
+from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import NAMED
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath, walk
-from bochner.solvers.convex.problem import forward
+from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
+from bochner.solvers.convex.problem import forward, walk
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.rows import indicators, sampled
 
 #: Below this many products n·D² a fit in float64 takes no time that anyone would notice. Decisions
 #: need no more than float32: where it would blur coefficients, features hardly move decisions.

@@ -8,18 +8,19 @@ from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.checks import one_of, positive
+from bochner._core.checks import one_of, positive, require_switch
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, require_switch
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit
-from bochner.selection.width import Tolerance
+from bochner.models.convex.estimator import ConvexEstimator
+from bochner.models.convex.fit import ConvexFit
+from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
     Hinge,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import from_numpy, to_numpy
-from bochner._core.checks import integer, positive, warn_user
+from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.models._base import Inputs, KernelEstimator, require_switch, required_targets
-from bochner.models._fitting import Chosen, FeatureSpec, choose
+from bochner.data.schema import Inputs
+from bochner.data.sources import required_targets
 from bochner.models._rows import Features, weights_of
 from bochner.models.convex.calibration import Calibration
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -56,16 +57,6 @@ class ConvexSpec:
         """The class of the learner, as messages name it."""
         return self.features.who
 
-    def chosen(self, blocks: Blocks, alpha: float | None = None, where: Executor = LOCAL) -> Chosen:
-        """Choose what is open and draw the map, of a learner of numbers.
-
-        ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width
-        are then chosen for it.
-        """
-        share = self.features.share(blocks, alpha)
-        chosen, _ = choose(self.features, blocks, share=share, where=where)
-        return chosen.in_precision(self.features.precision, blocks.n_rows)
-
 
 @dataclass(frozen=True, eq=False)
 class ConvexFit:
@@ -101,39 +92,6 @@ def warned(fit: ConvexFit) -> ConvexFit:
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
     return fit
-
-
-class ConvexEstimator(KernelEstimator):
-    """An estimator whose fitted value is a :class:`ConvexFit`."""
-
-    fit_: ConvexFit
-    fit_intercept: bool
-    tol: float
-    max_iter: int
-    method: Any
-
-    def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
-        features = self._feature_spec(self.method)
-        return ConvexSpec.of(features, loss, alpha, centred, self.tol, self.max_iter)
-
-    @property
-    def solution_(self) -> Optimum:
-        """Coefficients, objective, outcome, and what every step did."""
-        return self._fitted.solution
-
-    @property
-    def path_(self) -> HeldOutPath | None:
-        """Penalties that were compared, and what the rows left out lost."""
-        return self._fitted.path
-
-    @property
-    def _path(self) -> Any:
-        return self.path_
-
-    @property
-    def n_iter_(self) -> int:
-        """Steps taken."""
-        return self._fitted.n_iter
 
 
 # --- units ---------------------------------------------------------------------------------------

@@ -7,19 +7,20 @@ from typing import Self
 import numpy as np
 from sklearn.base import OutlierMixin
 
-from bochner._core.arrays import from_numpy
+from bochner._core.arrays import from_numpy, joined
 from bochner._core.checks import finite
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs
-from bochner.models._fitting import joined
 from bochner.models._rows import weights_of
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
-from bochner.selection.width import Tolerance
+from bochner.models.convex.estimator import ConvexEstimator
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, warned
+from bochner.selection.choose import choose_map
+from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.problem import Problem, State, optimum
@@ -169,7 +170,7 @@ def fit_one_class(
     spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
-    chosen = spec.chosen(blocks, where=where)
+    chosen = choose_map(spec.features, blocks, where=where)
     features = features_of(chosen, blocks, where)
     w = np.concatenate([weights_of(block) for block in features])[:, None]
     drift = nu * float(w.sum())

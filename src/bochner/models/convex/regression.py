@@ -8,9 +8,8 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.models._base import Inputs
-from bochner.models._fitting import Chosen, sampled
 from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, left_out, row_marks
 from bochner.models.convex.fit import (
     ConvexFit,
@@ -22,6 +21,8 @@ from bochner.models.convex.fit import (
     targets_of,
     warned,
 )
+from bochner.selection.choose import choose_map
+from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import (
     LOG_LINK,
@@ -38,6 +39,7 @@ from bochner.solvers.convex.losses import (
 from bochner.solvers.convex.penalty_path import HeldOutPath, path_of, stopped_early, take_steps
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.rows import sampled
 
 #: epsilon="auto", as a share of the mean distance of y from its median.
 AUTO_EPSILON = 0.05
@@ -79,7 +81,7 @@ def fit_svr(
     path, ridge = None, None
     if alpha is not None:
         ridge = (spread_of(rows.blocks) if loss.nonsmooth else 0.5) * float(np.mean(alpha))
-    chosen = spec.chosen(rows.blocks, ridge, where)
+    chosen = choose_map(spec.features, rows.blocks, ridge, where)
     if alpha is None:
         path, alpha = _svr_path(spec, loss, rows, chosen, where)
     features = features_of(chosen, rows.blocks, where)
@@ -141,7 +143,7 @@ def fit_regressor(
     """
     asked = spec.loss
     rows = scaled(spec.who, blocks, asked.degree)
-    chosen = spec.chosen(rows.blocks, _like_ridge(spec, stops_early, rows), where)
+    chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, stops_early, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     y, shape = _columns(spec.who, asked, y, shape, one_level)

@@ -7,18 +7,20 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 
+from bochner._core.arrays import joined
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, PenalisedByAlpha
-from bochner.models._fitting import joined
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
+from bochner.models._base import PenalisedByAlpha
+from bochner.models.convex.estimator import ConvexEstimator
+from bochner.models.convex.fit import ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
-from bochner.selection.width import Tolerance
+from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,

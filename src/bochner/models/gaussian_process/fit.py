@@ -12,15 +12,16 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs
-from bochner.models._fitting import Chosen, FeatureSpec, Search, choose
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import Pass, Summed, merged
+from bochner.selection.choose import Search, choose
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale

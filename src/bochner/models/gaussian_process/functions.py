@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
@@ -28,9 +28,9 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
-from bochner.models._fitting import Chosen, joined
 from bochner.models.gaussian_process.posterior import EXPLAINED, LeftOut, Predictive
 from bochner.models.ridge.sums import Summed
+from bochner.selection.chosen import Chosen
 
 #: Fourier features of each prior function.
 WIDTH = 1024

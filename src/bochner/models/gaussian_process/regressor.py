@@ -9,8 +9,8 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from bochner._core.arrays import from_numpy, to_numpy
-from bochner._core.checks import integer
+from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.checks import integer, require_switch
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
@@ -19,14 +19,13 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, PenalisedByAlpha, require_switch
-from bochner.models._fitting import joined
+from bochner.models._base import KernelEstimator, PenalisedByAlpha
 from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned
 from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import require_alike
-from bochner.selection.width import Tolerance
+from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import Moments, Precision

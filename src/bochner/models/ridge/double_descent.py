@@ -15,16 +15,16 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
-from bochner.features.draw import as_method
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.method import Method, Request
 from bochner.features.random.networks import ReLU
-from bochner.features.rules import draw_map
+from bochner.features.rules import as_method, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine
-from bochner.models._fitting import sampled
-from bochner.selection.search import as_kernel, choose_lengthscale
+from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import as_kernel
+from bochner.sums.rows import sampled
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)

@@ -9,31 +9,27 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.checks import require_switch
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, KernelEstimator, PenalisedByAlpha, require_switch
-from bochner.models._fitting import indicators, joined
+from bochner.models._base import KernelEstimator, PenalisedByAlpha
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.ridge.exact import ExactFit, ExactKernel, as_exact, fit_exact
-from bochner.models.ridge.fit import (
-    RidgeFit,
-    RidgeSpec,
-    fit_ridge,
-    solved_again,
-    with_rows_of,
-)
-from bochner.selection.width import Tolerance
+from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
+from bochner.models.ridge.sums import RidgeSpec
+from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import Folds
+from bochner.sums.rows import Folds, indicators
 
 
 def takes_pieces(model: "RidgeEstimator") -> bool:

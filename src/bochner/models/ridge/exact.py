@@ -13,23 +13,23 @@ from bochner._core.blas import eigh, one_thread
 from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import chosen_rows
+from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.draw import as_method
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
+from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
-from bochner.models._base import Inputs
-from bochner.models._fitting import Chosen, choose, count_rows
-from bochner.models.ridge.fit import RidgeSpec, warned
-from bochner.models.ridge.sums import target_shape
-from bochner.selection.width import Tolerance
+from bochner.models.ridge.sums import RidgeSpec, target_shape, warned
+from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen
+from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import (
     TILE,
     FeaturePreconditioner,

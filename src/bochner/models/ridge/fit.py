@@ -3,58 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.certificates.certificate import Certificate, certify
-from bochner.data.blocks import Blocks
-from bochner.models._base import Inputs
-from bochner.models._fitting import Chosen, FeatureSpec, choose, count_rows, sampled
-from bochner.models.ridge.sums import Pass, Summed, merged, triangle
-from bochner.solvers.ridge.path import Alpha, as_alpha, least_alpha, solve_ridge
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.schema import Inputs
+from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
+from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen
+from bochner.solvers.ridge.path import solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-
-#: Outcomes that a user is warned of.
-WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
-
-
-@dataclass(frozen=True)
-class RidgeSpec:
-    """What a user asks of a ridge regression, checked.
-
-    Attributes
-    ----------
-    features : FeatureSpec
-    alpha : Alpha
-        The penalty, one for each target, or how it is chosen.
-    per_target : bool
-    fit_intercept : bool
-    """
-
-    features: FeatureSpec
-    alpha: Alpha
-    per_target: bool
-    fit_intercept: bool
-
-    @staticmethod
-    def of(features: FeatureSpec, alpha: object, per_target: bool, centred: bool) -> "RidgeSpec":
-        """Check what the user passed."""
-        return RidgeSpec(features, as_alpha(alpha), per_target, centred)
-
-    def share(self, blocks: Blocks) -> float | None:
-        """Return a given penalty per row of weight one: what is open is judged at it."""
-        alpha = least_alpha(self.alpha)
-        return self.features.share(blocks, None if isinstance(alpha, str) else alpha)
-
-    @property
-    def rows(self) -> Pass:
-        """How rows are summed up."""
-        return Pass(self.features.who, self.alpha, self.fit_intercept, self.features.precision)
+from bochner.sums.rows import sampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +137,3 @@ def solve(
     if again and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution
-
-
-def warned(fit: Any) -> Any:
-    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
-    if fit.solution.outcome in WARNED:
-        warn_user(str(fit.solution.outcome))
-    return fit

@@ -3,23 +3,25 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import Block
+from bochner.data.sources import Block, required_targets
 from bochner.errors import IncompatibleModels, InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
-from bochner.models._base import required_targets
-from bochner.models._fitting import Chosen, FeatureMoments, count_rows, feature_precision
+from bochner.selection.chosen import Chosen, FeatureMoments, FeatureSpec, feature_precision
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
 from bochner.solvers.ridge.leave_one_out import limited
-from bochner.solvers.ridge.path import Alpha, kfold_errors, least_alpha
+from bochner.solvers.ridge.path import Alpha, as_alpha, kfold_errors, least_alpha
+from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import Executor, Together
 from bochner.sums.moments import Moments, MomentsOf, Precision
 from bochner.sums.rows import (
@@ -372,3 +374,48 @@ def triangle(summed: Summed, blocks: Blocks | None, where: Executor) -> Eigen:
 def merged(parts: list[Summed]) -> Summed:
     """Return the sums of all parts."""
     return reduce(Summed.merge, parts)
+
+
+#: Outcomes that a user is warned of.
+WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
+
+
+@dataclass(frozen=True)
+class RidgeSpec:
+    """What a user asks of a ridge regression, checked.
+
+    Attributes
+    ----------
+    features : FeatureSpec
+    alpha : Alpha
+        The penalty, one for each target, or how it is chosen.
+    per_target : bool
+    fit_intercept : bool
+    """
+
+    features: FeatureSpec
+    alpha: Alpha
+    per_target: bool
+    fit_intercept: bool
+
+    @staticmethod
+    def of(features: FeatureSpec, alpha: object, per_target: bool, centred: bool) -> "RidgeSpec":
+        """Check what the user passed."""
+        return RidgeSpec(features, as_alpha(alpha), per_target, centred)
+
+    def share(self, blocks: Blocks) -> float | None:
+        """Return a given penalty per row of weight one: what is open is judged at it."""
+        alpha = least_alpha(self.alpha)
+        return self.features.share(blocks, None if isinstance(alpha, str) else alpha)
+
+    @property
+    def rows(self) -> Pass:
+        """How rows are summed up."""
+        return Pass(self.features.who, self.alpha, self.fit_intercept, self.features.precision)
+
+
+def warned(fit: Any) -> Any:
+    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    if fit.solution.outcome in WARNED:
+        warn_user(str(fit.solution.outcome))
+    return fit

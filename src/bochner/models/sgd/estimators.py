@@ -13,12 +13,13 @@ from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, KernelEstimator
+from bochner.models._base import KernelEstimator
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
 from bochner.models.sgd.strategies import SgdSpec, StrategyPlan

@@ -4,36 +4,51 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.checks import warn_user
+from bochner._core.checks import free_bytes, warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows as rows_to_predict
-from bochner.data.blocks import Blocks
-from bochner.data.sources import Block
-from bochner.errors import InvalidInput
-from bochner.models._base import Inputs, required_targets
-from bochner.models._fitting import count_rows, indicators
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
+from bochner.data.sources import Block, required_targets
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.draw import exact_map
+from bochner.kernels.kernel import Kernel
 from bochner.models.sgd.steps import (
     DUAL,
+    EXACT,
+    STRATEGIES,
     FeatureStrategy,
     FeatureTable,
+    KernelStrategy,
     KernelTable,
     StepRows,
+    Strategy,
     block_rows,
 )
 from bochner.models.sgd.strategies import (
+    SIZE_ROWS,
+    USUAL_EPOCHS,
     SgdChosen,
     SgdSpec,
+    SgdTask,
     StrategyCost,
-    StrategyMaker,
     StrategyPlan,
+    plan_strategies,
 )
+from bochner.selection.choose import choice_of, some
+from bochner.selection.record import Tuning
+from bochner.selection.search import choose_lengthscale
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.moments import Precision
+from bochner.sums.rows import indicators, sampled
 
 #: Rows of a stream that are shuffled together.
 WINDOW = 8192
@@ -403,3 +418,132 @@ def _r_squared(f: Float[Array, "n t"], held: StepRows) -> float:
     about = y - np.average(y, axis=0, weights=held.w)
     left, whole = held.w @ (y - f) ** 2, held.w @ about**2
     return float(np.mean(1 - left / np.where(whole > 0, whole, 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyMaker:
+    """Makes the strategies for one kernel and table of rows."""
+
+    spec: SgdSpec
+    search: Tuning
+    size: float
+    precision: Precision
+    n_inputs: int
+    sample: RowSample | None  # rows to choose by, where something is open
+
+    @staticmethod
+    def of(
+        spec: SgdSpec, blocks: Blocks, X: Array, w: Array | None, inputs: Inputs, where: Executor
+    ) -> "StrategyMaker":
+        """Choose the kernel's lengthscale where that is open; X are some or all rows."""
+        asked, sample = spec.features, None
+        if spec.needs_rows:
+            n_classes = 0 if inputs.classes is None else len(inputs.classes)
+            sample = sampled(blocks, asked.seed, n_classes, where)
+        search = _searched(spec, sample)
+        squares = to_numpy(search.kernel.diag(X[:SIZE_ROWS]))
+        size = float(np.average(squares, weights=None if w is None else w[:SIZE_ROWS]))
+        precision: Precision = "float32" if X.dtype == np.float32 else "float64"
+        return StrategyMaker(spec, search, size, precision, blocks.n_columns, sample)
+
+    def chosen(self, strategy: Strategy, plan: StrategyPlan | None = None) -> SgdChosen:
+        """Return all that is settled, with this strategy."""
+        return SgdChosen(self.spec.features.seed, self.search, self.size, strategy, plan)
+
+    # --- one strategy
+
+    def named(self, name: str) -> Strategy:
+        """Return the strategy of this name."""
+        if name in DUAL:
+            return KernelStrategy(self.search.kernel, self.precision, name == "gram_cached")
+        return self.features(name)
+
+    def features(self, name: str) -> FeatureStrategy:
+        """Return the strategy of this name, of steps on features."""
+        found = self._exact() if name in EXACT else self._approximate()
+        return replace(found, cached=name.endswith("_cached"))
+
+    def _exact(self) -> FeatureStrategy:
+        spec = self.spec
+        try:
+            phi = exact_map(self.search.kernel, self.n_inputs)
+        except UnsupportedKernel as refused:
+            if spec.strategy == "auto":
+                raise
+            raise UnsupportedKernel(
+                f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many "
+                f"features of its own: {refused} Take strategy='gram_cached' or "
+                "'kernel_on_the_fly' for the kernel itself, 'approximate_cached' for its "
+                "approximation."
+            ) from refused
+        return FeatureStrategy(phi, None, self.precision)
+
+    def _approximate(self) -> FeatureStrategy:
+        kernel, rows = self.search.kernel, self.sample
+        choice = choice_of(self.spec.features, kernel, self.n_inputs, rows, None, None, True)
+        return FeatureStrategy(choice.map, choice, self.precision)
+
+    # --- the one for the rows
+
+    def for_rows(self, X: Array, n: int, t: int) -> SgdChosen:
+        """Choose for n rows at once, of t outputs: "auto" by the plan."""
+        if self.spec.strategy != "auto":
+            return self.chosen(self.named(self.spec.strategy))
+        plan, options = self.planned(X, n, t)
+        return self.chosen(options[plan.best], plan)
+
+    def planned(self, X: Array, n: int, t: int) -> tuple[StrategyPlan, dict[str, Strategy]]:
+        """Return the plan, and the strategies that can be run."""
+        spec, options = self.spec, {}
+        maps: list[Any] = []
+        for name, cached in zip(STRATEGIES[::2], STRATEGIES[1::2], strict=True):
+            try:
+                options[name] = self.named(name)
+                options[cached] = replace(options[name], cached=True)
+                maps.append(options[name].map)
+            except UnsupportedKernel as refused:
+                maps.append(str(refused))
+        epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
+        itemsize = np.dtype(X.dtype).itemsize
+        task = SgdTask(n, X.shape[1], t, epochs, min(spec.batch_size, n), itemsize)
+        return plan_strategies(task, X, self.search.kernel, maps[0], maps[2]), options
+
+    def for_pieces(self) -> SgdChosen:
+        """Choose for pieces without an end: "auto" keeps nothing."""
+        name = self.spec.strategy
+        return self.chosen(self._least_memory() if name == "auto" else self.named(name))
+
+    def for_stream(self, n: int) -> FeatureStrategy:
+        """Choose for n rows that are never all in memory: "auto" keeps features that fit."""
+        if self.spec.strategy != "auto":
+            return self.features(self.spec.strategy)
+        found = self._least_memory()
+        size = np.dtype(self.precision).itemsize * n * found.map.n_features
+        return replace(found, cached=size <= free_bytes() // 2)
+
+    def _least_memory(self) -> FeatureStrategy:
+        """Return the kernel's own features, if these are no more than asked for, or others."""
+        try:
+            exact = self._exact()
+        except UnsupportedKernel:
+            return self._approximate()
+        few = exact.map.n_features <= self.spec.features.width_to_search
+        return exact if few else self._approximate()
+
+
+def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
+    """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach.
+
+    Steps reach directions of eigenvalue λ of K/n after 1/(ηλ) of them, so that T steps are as a
+    penalty of 1/(ηT): a lengthscale that needs a smaller one is out of their reach. η is about ½.
+    """
+    asked = spec.features
+    if isinstance(asked.kernel, Kernel):
+        return Tuning(asked.kernel)
+    rows, v = some(sample), stream(asked.seed, "different")
+    v = v.standard_normal(rows.X.shape[1])
+    # Copies count like weights, which is to say not.
+    different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))
+    steps = max(1.0, USUAL_EPOCHS * len(different) / spec.batch_size)
+    share = max(spec.alpha, 2 / steps)
+    return choose_lengthscale(asked.kernel, rows, asked.width_to_search, asked.seed, share)

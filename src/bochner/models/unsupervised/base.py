@@ -14,17 +14,21 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features.auto import Auto, contenders
+from bochner.data.schema import Inputs
+from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.mercer.harmonic import MercerHarmonic
 from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom
-from bochner.models._base import Inputs, KernelEstimator
-from bochner.models._fitting import Chosen, FeatureSpec, choose_from, sampled
+from bochner.features.rules import contenders
+from bochner.models._base import KernelEstimator
+from bochner.selection.choose import choose_from
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.sums.executor import Executor
 from bochner.sums.moments import Precision
+from bochner.sums.rows import sampled
 
 #: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
 #: orthogonal directions for those that structured ones replace.

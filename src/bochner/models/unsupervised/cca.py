@@ -6,24 +6,26 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from bochner._core.arrays import array_namespace, as_matrix, from_numpy, is_numpy, to_numpy
+from bochner._core.arrays import array_namespace, as_matrix, from_numpy, is_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, learned
-from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined, sampled
+from bochner.models._base import learned
 from bochner.models._rows import row_marks
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
-from bochner.selection.search import as_kernel
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf
+from bochner.sums.rows import sampled
 
 #: Of mean correlations this near the best, the one of the largest penalty is taken.
 AS_GOOD = 1e-6

@@ -15,7 +15,7 @@ from bochner.certificates.sample import row_sums, sample
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._fitting import Chosen
+from bochner.selection.chosen import Chosen
 from bochner.solvers.lloyd import Clusters
 
 #: Rows whose kernel matrix is compared with that of the features, or whose silhouettes are taken.

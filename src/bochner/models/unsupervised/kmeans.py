@@ -8,17 +8,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClusterMixin
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, one_of, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, learned
-from bochner.models._fitting import Chosen, FeatureSpec, joined, sampled
+from bochner.models._base import learned
 from bochner.models._rows import Features, row_marks
 from bochner.models.unsupervised.base import (
     DiagonalOf,
@@ -35,6 +35,7 @@ from bochner.models.unsupervised.clustering import (
     kernel_cost,
     kernel_silhouette,
 )
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.lloyd import (
     CentroidsOf,
     Clusters,
@@ -45,7 +46,7 @@ from bochner.solvers.lloyd import (
     lloyd,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.rows import SampleOf
+from bochner.sums.rows import SampleOf, sampled
 
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20

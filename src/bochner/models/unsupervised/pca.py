@@ -8,25 +8,27 @@ from typing import Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, to_numpy
+from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, learned
-from bochner.models._fitting import Chosen, FeatureSpec, count_rows, joined
+from bochner.models._base import learned
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.fit import RidgeFit, RidgeSpec, fit_ridge
+from bochner.models.ridge.fit import RidgeFit, fit_ridge
+from bochner.models.ridge.sums import RidgeSpec
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
     alone,
     choose_alone,
 )
+from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, MomentsOf

@@ -6,15 +6,18 @@ from typing import Self
 import numpy as np
 from sklearn.utils import Tags
 
+from bochner._core.arrays import joined
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Inputs, learned
-from bochner.models._fitting import Chosen, FeatureSpec, choose, joined
+from bochner.models._base import learned
 from bochner.models.unsupervised.base import KernelTransformer
-from bochner.selection.width import Tolerance
+from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor
 
 

@@ -15,7 +15,6 @@ are fitted first, small ones late, so that few steps are a smooth fit; see Yao, 
 Caponnetto (2007) for plain descent.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,9 +43,6 @@ MOST, PATIENCE = 18, 3
 
 #: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
-
-#: A smaller loss than this share of the best is taken for one, on a walk.
-LOWER = 0.9999
 
 #: Steps of a descent without a lower loss of the rows left out before it is over.
 STEP_PATIENCE = 10
@@ -164,24 +160,6 @@ def largest_penalty(problem: Problem) -> float:
     curvature = float((w * smooth.curvature(y, f)).sum() / y.shape[1])
     some = np.isfinite(curvature) and curvature > 0
     return squares * (curvature if some else float(w[:, 0].sum()))
-
-
-def walk(error: Callable[[int], float], start: int, least: int, most: int, first: int = 1) -> int:
-    """Return where a function of whole numbers is least: downhill by twos, then by ones.
-
-    ``first`` is the sign of the steps that are tried first.
-    """
-    best = start
-    for step in (2 * first, first):
-        for direction in (step, -step):
-            before = best
-            while least <= best + direction <= most and (
-                error(best + direction) < LOWER * error(best)
-            ):
-                best += direction
-            if best != before:
-                break
-    return best
 
 
 # --- steps of a descent --------------------------------------------------------------------------

@@ -400,3 +400,25 @@ def best_constant(
         up = slope(middle) < 0
         low, high = np.where(up, middle, low), np.where(up, high, middle)
     return (low + high) / 2
+
+
+#: A smaller loss than this share of the best is taken for one, on a walk.
+LOWER = 0.9999
+
+
+def walk(error: Callable[[int], float], start: int, least: int, most: int, first: int = 1) -> int:
+    """Return where a function of whole numbers is least: downhill by twos, then by ones.
+
+    ``first`` is the sign of the steps that are tried first.
+    """
+    best = start
+    for step in (2 * first, first):
+        for direction in (step, -step):
+            before = best
+            while least <= best + direction <= most and (
+                error(best + direction) < LOWER * error(best)
+            ):
+                best += direction
+            if best != before:
+                break
+    return best

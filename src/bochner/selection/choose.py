@@ -1,0 +1,266 @@
+"""What all fits begin with: what is open is chosen from a sample of rows, and the map is drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput
+from bochner.features.auto import Auto, Choice
+from bochner.features.draw import draw as draw_width
+from bochner.features.fourier.fourier import require_real
+from bochner.features.judging import Targets
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method, Request
+from bochner.features.rules import choose as choose_method
+from bochner.features.rules import draw_map
+from bochner.kernels.kernel import Kernel
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.metric import is_diagonal, learn_metric, require_dense
+from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.search import choose_lengthscale, tune_kernel
+from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
+from bochner.selection.width import penalty_for, required_features
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.rows import sampled
+
+#: Finds a kernel from what is asked for and a sample of rows.
+Search = Callable[[Any, RowSample], Tuning]
+
+
+def choose(
+    spec: FeatureSpec,
+    blocks: Blocks,
+    *,
+    n_classes: int = 0,
+    share: float | None = None,
+    search: Search | None = None,
+    by_targets: bool = True,
+    where: Executor = LOCAL,
+) -> tuple[Chosen, RowSample | None]:
+    """Choose what is open and draw the map; also return the sample of rows, if one was needed.
+
+    Parameters
+    ----------
+    spec : FeatureSpec
+    blocks : Blocks
+    n_classes : int
+        Above 0, y holds codes of classes, and what is chosen is chosen for their indicators.
+    share : float, optional
+        A given penalty per row of weight one.
+    search : callable, optional
+        Finds the kernel in its own way.
+    by_targets : bool
+        False: "auto" looks for the map that is nearest to the kernel.
+    where : Executor
+    """
+    rows, n_rows = None, None
+    if spec.needs_rows or search is not None:
+        rows = sampled(blocks, spec.seed, n_classes, where)
+        n_rows = count_rows(blocks)
+    return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
+
+
+def choose_map(
+    spec: FeatureSpec, blocks: Blocks, alpha: float | None = None, where: Executor = LOCAL
+) -> Chosen:
+    """Choose what is open and draw the map, of a learner of numbers, in the precision asked for.
+
+    ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width are
+    then chosen for it.
+    """
+    chosen, _ = choose(spec, blocks, share=spec.share(blocks, alpha), where=where)
+    return chosen.in_precision(spec.precision, blocks.n_rows)
+
+
+def choose_from(
+    spec: FeatureSpec,
+    n_columns: int,
+    rows: RowSample | None,
+    n_rows: int | None = None,
+    share: float | None = None,
+    search: Search | None = None,
+    by_targets: bool = True,
+) -> Chosen:
+    """Choose what is open, and draw the map, from a sample of ``n_rows`` rows; see above."""
+    metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
+    kernel = spec.kernel if metric is None else metric.kernel
+    found = _searched(spec, kernel, rows, share) if search is None else search(kernel, some(rows))
+    choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
+    return Chosen(spec.seed, found, choice, metric)
+
+
+def _metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
+    """Learn a metric from rows; a kernel by name starts from the lengthscale chosen for it."""
+    kernel, width = spec.kernel, spec.width_to_search
+    require_dense(rows)
+    if kernel == "auto":
+        euclidean = not is_diagonal(rows)
+        kernel = tune_kernel(
+            kernel, rows, width, spec.seed, method=spec.method, euclidean=euclidean
+        ).kernel
+    elif isinstance(kernel, str):
+        kernel = choose_lengthscale(kernel, rows, width, spec.seed, share, spec.method).kernel
+    return learn_metric(kernel, rows, width, spec.seed)
+
+
+def _searched(
+    spec: FeatureSpec, kernel: Kernel | str, rows: RowSample | None, share: float | None
+) -> Tuning:
+    if isinstance(kernel, Kernel):
+        return Tuning(kernel)
+    width = spec.width_to_search
+    return choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
+
+
+def choice_of(
+    spec: FeatureSpec,
+    kernel: Kernel,
+    n_inputs: int,
+    rows: RowSample | None,
+    n_rows: int | None,
+    share: float | None,
+    by_targets: bool,
+) -> Choice:
+    """Draw the map, of the method and width that are chosen where they are open."""
+    if isinstance(spec.width, Tolerance):
+        return _wide_enough(spec, spec.width, kernel, some(rows), n_rows, share)
+    ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
+    if isinstance(spec.method, Auto):
+        targets = _targets(rows, share, n_rows) if by_targets else None
+        return choose_method(spec.method, kernel, ask, targets)
+    phi = draw_map(spec.method, kernel, ask)
+    require_real(phi, "A fit")
+    return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
+
+
+def _targets(rows: RowSample | None, share: float | None, n_rows: int | None) -> Targets | None:
+    """Return what methods are judged by, where there is something to predict."""
+    if rows is None or not np.any(np.ptp(rows.y, axis=0)):
+        return None
+    return Targets(rows.y, rows.w, len(rows) if n_rows is None else n_rows, share)
+
+
+def _wide_enough(
+    spec: FeatureSpec,
+    wanted: Tolerance,
+    kernel: Kernel,
+    rows: RowSample,
+    n_rows: int | None,
+    share: float | None,
+) -> Choice:
+    """Find the width at the penalty given, or at the one that the fit is predicted to choose."""
+    n = len(rows) if n_rows is None else n_rows
+    y = rows.y if rows.y.shape[1] else None
+    if share is not None:
+        alpha = share * n
+    elif y is not None:
+        alpha = penalty_for(kernel, rows.X, y, n, spec.seed)
+    else:
+        alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
+    found = required_features(
+        kernel,
+        spec.method,
+        rows.X,
+        alpha=alpha,
+        wanted=wanted,
+        y=y,
+        n_rows=n,
+        random_state=spec.seed,
+    )
+    require_real(found.map, "A fit")
+    return Choice(found.map, found.method, (), str(found))
+
+
+def some(rows: RowSample | None) -> RowSample:
+    """Return the sample, which must be there."""
+    if rows is None:
+        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+    return rows
+
+
+# --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
+
+
+def draw(
+    kernel: Kernel,
+    method: Method | str = "auto",
+    *,
+    n_features: int | str | Tolerance = 1024,
+    X: Float[Array, "n d"] | None = None,
+    n_inputs: int | None = None,
+    random_state: Seed = None,
+    tolerance: float = 0.1,
+    alpha: float | None = None,
+) -> FeatureMap:
+    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
+    method : Method or str, default "auto"
+        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
+        ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
+        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform".
+    n_features : int or "auto" or Tolerance, default 1024
+        D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
+        ``tolerance``; see :func:`bochner.required_features`. Maps whose kernel needs fewer (Linear,
+        Constant, a Nyström map that has explained all) have fewer.
+    X : (n, d), optional
+        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
+        their number of columns only.
+    n_inputs : int, optional
+        d, where there is no X.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same map everywhere.
+    tolerance : float, default 0.1
+        With ``n_features="auto"``: the largest ε wanted.
+    alpha : float, optional
+        With ``n_features="auto"``: the ridge penalty of the fit, required then.
+
+    Returns
+    -------
+    FeatureMap
+        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the method cannot serve the kernel; the message names those that can.
+    InvalidInput
+        If an argument is not what was required.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import draw
+    >>> from bochner.kernels import Gaussian
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
+    >>> Z = phi(X)
+    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
+    True
+    """
+    wanted = as_tolerance(n_features, tolerance)
+    if wanted is None:
+        return draw_width(
+            kernel,
+            method,
+            n_features=n_features,  # type: ignore[arg-type]
+            X=X,
+            n_inputs=n_inputs,
+            random_state=random_state,
+        )
+    if X is None or alpha is None:
+        raise InvalidInput(
+            'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
+            f"got {'no X' if X is None else 'no alpha'}."
+        )
+    return required_features(
+        kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
+    ).map

@@ -1,0 +1,218 @@
+"""What a user asks of features, what a fit chose for it, and how their moments are summed up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.checks import integer, one_of
+from bochner._core.random import Seed, seed_of
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import SMALL, block_rows
+from bochner.data.blocks import Blocks, total_weight
+from bochner.errors import InvalidInput
+from bochner.features.auto import Auto, Choice
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.map import FeatureMap
+from bochner.features.method import Method
+from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
+from bochner.features.rules import as_method
+from bochner.kernels.kernel import Kernel
+from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.spec import SEARCHED, Tolerance, as_kernel, as_tolerance
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.moments import Moments, MomentsOf, Precision, require_room_for
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What a user asks of features, checked.
+
+    Attributes
+    ----------
+    who : str
+        The class of the learner, as messages name it.
+    kernel : Kernel or str
+    method : Method
+    width : int or Tolerance
+    learns_metric : bool
+    precision : {"auto", "float32", "float64"}
+    seed : int
+    """
+
+    who: str
+    kernel: Kernel | str
+    method: Method
+    width: int | Tolerance
+    learns_metric: bool
+    precision: str
+    seed: int
+
+    @staticmethod
+    def of(
+        who: str,
+        kernel: object,
+        method: Any,
+        n_features: object,
+        precision: str,
+        random_state: Seed,
+        metric: object = None,
+    ) -> "FeatureSpec":
+        """Check what the user passed."""
+        one_of(precision, who, "precision", ("auto", "float32", "float64"))
+        if metric is not None and metric != "learned":
+            raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
+        known, how = as_kernel(kernel), as_method(method)
+        width = as_tolerance(n_features) or integer(n_features, "bochner", "n_features", 1)
+        return FeatureSpec(
+            who, known, how, width, metric == "learned", precision, seed_of(random_state)
+        )
+
+    @property
+    def width_to_search(self) -> int:
+        """Width that kernels are compared at."""
+        return SEARCHED if isinstance(self.width, Tolerance) else self.width
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left that a penalty helps to choose."""
+        named = isinstance(self.kernel, str)
+        return named or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether something must be chosen from rows before features can be made."""
+        return self.is_open or self.learns_metric or not isinstance(self.method, Fourier)
+
+    def share(self, blocks: Blocks, alpha: float | None) -> float | None:
+        """Return a given penalty per row of weight one; None if nothing is chosen by it."""
+        return alpha / total_weight(blocks) if self.is_open and alpha is not None else None
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What a fit chose before its sums: the kernel, the map, and how both were found.
+
+    Attributes
+    ----------
+    seed : int
+    search : Tuning
+        The kernel, with numbers, and what it was compared with.
+    choice : Choice
+        The map, its method, and what that was compared with.
+    metric : LearnedMetric or None
+    precision : {"float32", "float64"}
+        That features are rounded to.
+    """
+
+    seed: int
+    search: Tuning
+    choice: Choice
+    metric: LearnedMetric | None = None
+    precision: Precision = "float64"
+
+    @property
+    def kernel(self) -> Kernel:
+        """k, with numbers."""
+        return self.search.kernel
+
+    @property
+    def map(self) -> FeatureMap:
+        """φ."""
+        return self.choice.map
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.map.n_features
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block whose features take about 16 MB."""
+        return block_rows(self.n_features)
+
+    @property
+    def rounded(self) -> Rounded:
+        """φ, rounded to its precision."""
+        return Rounded(self.map.kernel, self.map, self.precision)
+
+    def features(self, X: Array) -> Array:
+        """Return φ(X), (n, D), in the array library of X."""
+        return self.rounded(X)
+
+    def double(self, X: Array) -> Float[Array, "n D"]:
+        """Return φ(X), rounded and then in NumPy's float64."""
+        return to_numpy(self.features(X)).astype(np.float64, copy=False)
+
+    def in_precision(self, asked: str, n: int | None) -> "Chosen":
+        """Return the same with features in the precision that suits n rows."""
+        return replace(self, precision=feature_precision(asked, n, self.map))
+
+    def with_map(self, phi: FeatureMap) -> "Chosen":
+        """Return the same with a variant of the map."""
+        return replace(self, choice=replace(self.choice, map=phi))
+
+    def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
+        """Return X ↦ φ(X) β in NumPy, by the features that cost the least."""
+        phi: FeatureMap = self.rounded
+        if isinstance(self.map, NystromMap) and self.precision == "float64":
+            values = LandmarkValues(self.kernel, self.map)
+            phi = Rounded(self.kernel, values, self.precision)
+            coef = self.map.root(np.dtype(self.precision)) @ coef
+        return lambda X: to_numpy(phi(X)) @ coef
+
+
+def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
+    """Return the precision of features and of their products in a first sweep.
+
+    A Nyström map of float32 features is that of K plus a jitter, which limits most fits; its
+    float64 sweep costs 1.6 times as much, and a second sweep more.
+    """
+    if asked != "auto":
+        return "float32" if asked == "float32" else "float64"
+    small = n is not None and n * phi.n_features**2 <= SMALL
+    return "float64" if small or isinstance(phi, NystromMap) else "float32"
+
+
+# --- Moments -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMoments:
+    """How moments of features are summed up: of φ(X), or of kernel values that are whitened last.
+
+    Attributes
+    ----------
+    features : callable
+        What is summed up.
+    root : (D, D) or None
+        L of φ(x) = L c(x), where c(x) is summed up.
+    """
+
+    features: Callable[[Array], Array]
+    root: Array | None
+
+    @staticmethod
+    def of(chosen: Chosen) -> "FeatureMoments":
+        """Return how: kernel values with landmarks where the map says so."""
+        phi = chosen.map
+        require_room_for(phi.n_features)
+        if isinstance(phi, NystromMap) and phi.sums_first and chosen.precision == "float64":
+            values = Rounded(phi.kernel, LandmarkValues(phi.kernel, phi), chosen.precision)
+            return FeatureMoments(values, phi.root(np.dtype(chosen.precision)).T)
+        return FeatureMoments(chosen.features, None)
+
+    def finished(self, moments: Moments) -> Moments:
+        """Return the moments of the features."""
+        return moments if self.root is None else moments.mapped(self.root, "float32")
+
+
+def moments_of(
+    chosen: Chosen, blocks: Blocks, precision: Precision, where: Executor = LOCAL
+) -> Moments:
+    """Return the moments of the features of all blocks, in one pass."""
+    how = FeatureMoments.of(chosen)
+    total = where.sum(MomentsOf(how.features, precision), blocks.with_rows(chosen.block_rows))
+    return how.finished(MomentsOf.moments(total))

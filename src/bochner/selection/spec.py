@@ -1,0 +1,129 @@
+"""Kernels by name, and tolerances in the place of a width."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bochner._core.checks import free_bytes, integer, positive, share
+from bochner.errors import InvalidInput
+from bochner.kernels.dotproduct import Linear
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import (
+    Cauchy,
+    CoordinateWise,
+    Exponential,
+    Gaussian,
+    Laplace,
+    RationalQuadratic,
+)
+from bochner.kernels.stationary_families import Matern
+from bochner.selection.rows import Scale
+
+Family = Callable[[Scale], Kernel]
+
+
+#: What a name stands for: the kernel of that family at a lengthscale. "auto" is searched among
+#: families; until it has been, it is the Gaussian.
+NAMED: dict[str, Family] = {
+    "auto": Gaussian,
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "exponential": Exponential,
+    "matern12": lambda scale: Matern(0.5, scale),
+    "matern32": lambda scale: Matern(1.5, scale),
+    "matern52": lambda scale: Matern(2.5, scale),
+    "cauchy": Cauchy,
+    "rational_quadratic": lambda scale: RationalQuadratic(1.0, scale),
+    "linear": lambda _: Linear(),
+}
+
+
+def as_kernel(kernel: object) -> Kernel | str:
+    """Return a kernel or a known name."""
+    if isinstance(kernel, Kernel) or (isinstance(kernel, str) and kernel in NAMED):
+        return kernel
+    raise InvalidInput(
+        "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
+        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; got {kernel!r}."
+    )
+
+
+def accepts_sparse(kernel: Kernel | str) -> bool:
+    """Whether sparse rows are served: not by kernels of a sum over coordinates."""
+    value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
+    parts = value.get_params().values() if isinstance(value, Kernel) else ()
+    return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
+
+
+#: Width that the search starts from.
+FIRST = 64
+
+
+#: Bytes of moments, decomposition and work space, in D × D matrices of float64.
+MATRICES = 4
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``n_features=Tolerance(...)``: as many features as bring ε down to a tolerance.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        Largest (ε, alpha)-spectral distance that is wanted, in (0, 1): the fit is then that of
+        the exact kernel up to a factor 1/(1 − ε) in what theory guarantees for its risk.
+    excess : float, optional
+        Instead of `epsilon`: how much the leave-one-out error may exceed that of the exact
+        kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
+        many more rows than are sampled the exact kernel gains more from them than few features.
+    seconds : float, optional
+        Stop searching after so long, and take the widest that was tried.
+    bytes : int, optional
+        Memory for moments and solution, 32 D²; default half of what is free. Not more than
+        all that is free.
+
+    Notes
+    -----
+    ``n_features="auto"`` is ``Tolerance()``.
+    """
+
+    epsilon: float = 0.1
+    excess: float | None = None
+    seconds: float | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        share(self.epsilon, "Tolerance", "epsilon")
+        if self.excess is not None:
+            positive(self.excess, "Tolerance", "excess")
+        if self.seconds is not None:
+            positive(self.seconds, "Tolerance", "seconds")
+        if self.bytes is not None:
+            integer(self.bytes, "Tolerance", "bytes", MATRICES * 8 * FIRST**2)
+
+    @property
+    def most_features(self) -> int:
+        """The width whose moments fit into the memory."""
+        room = free_bytes() // 2 if self.bytes is None else min(self.bytes, free_bytes())
+        return max(FIRST, int((room / (8 * MATRICES)) ** 0.5))
+
+
+def as_tolerance(n_features: Any, tolerance: float = 0.1) -> Tolerance | None:
+    """Return what is wanted where the width is open, or None where it is a number."""
+    if isinstance(n_features, Tolerance):
+        return n_features
+    if isinstance(n_features, str):
+        if n_features == "auto":
+            return Tolerance(tolerance)
+        raise InvalidInput(
+            f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
+        )
+    return None
+
+
+#: Width that a lengthscale is chosen at where the width itself is open.
+SEARCHED = 512
+
+
+#: Penalty per row, as a share of k(x, x), that features are judged at where there is no target.
+WITHOUT_TARGET = 1e-3
