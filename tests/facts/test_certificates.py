@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 import bochner as bo
 from bochner.certificates.certificate import certify
 from bochner.certificates.checks import check_features
-from bochner.certificates.pencil import Whitened, steps_for
+from bochner.certificates.pencil import steps_for, whitened
 from bochner.certificates.pointwise import (
     approximation_residual,
     effective_dimension,
@@ -100,10 +100,10 @@ def test_lanczos_of_an_exact_map_finds_nothing():
 def test_whitening_is_the_inverse_root():
     Z = rows(40, 5)
     g, V = np.linalg.eigh(Z.T @ Z)
-    root = Whitened.of(Z, (g, V), 0.3)
+    root = whitened(Z, (g, V), 0.3)
     P = np.column_stack([root(e) for e in np.eye(40)])
     np.testing.assert_allclose(P @ (Z @ Z.T + 0.3 * np.eye(40)) @ P, np.eye(40), atol=1e-12)
-    singular = Whitened.of(np.zeros((4, 2)), (np.zeros(2), np.eye(2)), 4.0)
+    singular = whitened(np.zeros((4, 2)), (np.zeros(2), np.eye(2)), 4.0)
     np.testing.assert_allclose(singular(np.ones(4)), 0.5 * np.ones(4))
 
 

@@ -26,9 +26,10 @@ from bochner.features import (
     Projected,
     draw,
 )
-from bochner.features.mercer.harmonic import FLOOR, INTERPOLATION
+from bochner.features.mercer.harmonic import FLOOR
 from bochner.features.mercer.hermite import SCALES, HermiteMap, columnwise
 from bochner.features.mercer.products import best_products, log_spectral_density, products_of_rows
+from bochner.features.random.gegenbauer import INTERPOLATION
 from bochner.kernels import (
     Brownian,
     BrownianBridge,

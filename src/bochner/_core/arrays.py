@@ -6,19 +6,19 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import filterfalse
 from typing import Any
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 import scipy.sparse
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 
-
-def is_sparse(X: object) -> bool:
-    """Whether X is a SciPy sparse matrix or sparse array."""
-    return bool(scipy.sparse.issparse(X))
+#: Whether X is a SciPy sparse matrix or sparse array.
+is_sparse = scipy.sparse.issparse
 
 
 def is_numpy(X: object) -> bool:
@@ -31,18 +31,20 @@ def array_namespace(*arrays: Any) -> Any:
 
     SciPy's sparse matrices count as NumPy.
     """
-    dense = [a for a in arrays if not is_sparse(a)]
-    return array_api_compat.array_namespace(*(dense or [np.empty(0)]))
+    others = list(filterfalse(is_sparse, arrays))
+    if not others or (len(others) == 1 and isinstance(others[0], np.ndarray)):
+        return array_api_compat.numpy
+    return array_api_compat.array_namespace(*others)
 
 
 def device(X: Any) -> Any:
     """Return the device that X lives on (None where there is only one)."""
-    return None if is_sparse(X) or is_numpy(X) else array_api_compat.device(X)
+    return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
 def to_numpy(X: Any) -> np.ndarray:
     """Return X as a NumPy array, copied from its device if need be; do not write into it."""
-    if is_numpy(X):
+    if isinstance(X, np.ndarray):
         return X
     if is_sparse(X):
         return X.toarray()
@@ -60,7 +62,7 @@ def dense(X: Any) -> Any:
 
 def from_numpy(A: np.ndarray, like: Any) -> Any:
     """Return the NumPy array A as an array of the library, and on the device, of ``like``."""
-    if is_numpy(like) or is_sparse(like):
+    if isinstance(like, np.ndarray) or is_sparse(like):
         return A
     return array_namespace(like).asarray(A, device=device(like))
 
@@ -87,7 +89,7 @@ def taken(A: Array, places: np.ndarray, axis: int) -> Array:
     """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
     if is_sparse(A):
         return A[:, places] if axis else A[places]
-    if is_numpy(A):
+    if isinstance(A, np.ndarray):
         return np.take(A, places, axis=axis)
     return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
 
@@ -105,15 +107,33 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
             f"{tuple(array.shape)}. Pass {name}.reshape(-1, 1) if it is one column, "
             f"{name}.reshape(1, -1) if it is one row."
         )
-    array = as_floating(array, who, name)
-    _require_finite(array, who, name)
+    array = as_floating(array)
+    values = array.data if is_sparse(array) else array
+    xp = array_namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InvalidInput(
+            f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
+        )
     return array
 
 
 def as_array(X: Any, who: str, name: str) -> Any:
+    """Return X as an array of its library, or CSR matrix, of real numbers of any precision."""
+    array = X if type(X) is np.ndarray else _as_array(X, who, name)
+    if isinstance(array, np.ndarray) or is_sparse(array):
+        real = array.dtype.kind in "fiub"
+    else:
+        xp = array_namespace(array)
+        real = array.dtype == xp.bool or xp.isdtype(array.dtype, ("integral", "real floating"))
+    if not real:
+        raise _no_numbers(who, name, array.dtype)
+    return array
+
+
+def _as_array(X: Any, who: str, name: str) -> Any:
     if is_sparse(X):
         return X.tocsr()
-    if type(X) is np.ndarray or (not is_numpy(X) and array_api_compat.is_array_api_obj(X)):
+    if not isinstance(X, np.ndarray) and array_api_compat.is_array_api_obj(X):
         return X
     refuse_masked(X, who, name)
     try:
@@ -142,18 +162,13 @@ def refuse_dates(X: Any, who: str, name: str = "X") -> None:
             raise _no_numbers(who, name, dtype)
 
 
-def as_floating(X: Any, who: str, name: str) -> Any:
-    if is_numpy(X) or is_sparse(X):
-        if X.dtype.kind in "fiub":
-            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-            return np.require(X, requirements="A") if is_numpy(X) else X
-    else:
-        xp = array_namespace(X)
-        if X.dtype in (xp.float32, xp.float64):
-            return X
-        if X.dtype == xp.bool or xp.isdtype(X.dtype, ("integral", "real floating")):
-            return xp.astype(X, xp.float64)
-    raise _no_numbers(who, name, X.dtype)
+def as_floating(X: Any) -> Any:
+    """Return an array of real numbers in float32 or float64, aligned in memory."""
+    if isinstance(X, np.ndarray) or is_sparse(X):
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
+    xp = array_namespace(X)
+    return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 
 def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
@@ -161,15 +176,6 @@ def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
         f"{who}: {name} must hold real numbers; got dtype {dtype}. "
         "Convert text, categories, dates and complex numbers to real numbers first."
     )
-
-
-def _require_finite(X: Any, who: str, name: str) -> None:
-    values = X.data if is_sparse(X) else X
-    xp = array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
-        raise InvalidInput(
-            f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
-        )
 
 
 def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> None:

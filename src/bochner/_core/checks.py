@@ -90,7 +90,7 @@ def _is_length(value: object) -> bool:
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
-    plain = unpacked(value)
+    plain = value if type(value) is int else unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
             f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "

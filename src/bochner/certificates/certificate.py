@@ -7,18 +7,11 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import in_float64
-from bochner._core.checks import (
-    integer,
-    one_of,
-    positive,
-    require_room,
-    share,
-)
+from bochner._core.checks import integer, one_of, positive, require_room, share
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import (
     GROUPS,
-    AllRows,
     Distance,
     Pencil,
     distance,
@@ -27,24 +20,14 @@ from bochner.certificates.pencil import (
     operator_ratio,
     refuse_part,
 )
-from bochner.certificates.sample import (
-    MeasuredRows,
-    frobenius,
-    kernel_of,
-    rows_of,
-    sample,
-)
+from bochner.certificates.sample import MeasuredRows, frobenius, kernel_of, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 
-#: Bias up to this share of ε leaves it a matter of noise.
-SMALL = 0.1
-
+SMALL = 0.1  # Bias up to this share of ε leaves it a matter of noise
 TINY = float(np.finfo(float).tiny)
-
-#: Fewest rows of a sample: eight groups of eight.
-_LEAST = 8 * GROUPS
+_LEAST = 8 * GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,8 @@ class Certificate:
         return {name: _plain(value) for name, value in numbers.items()}
 
     def __str__(self) -> str:
-        return describe(self)
+        parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
+        return " ".join(filter(None, parts))
 
     def __repr__(self) -> str:
         low, high = self.epsilon_interval
@@ -296,26 +280,9 @@ def certify(
     rest = _left_out(phi, rows, s)
     found = distance(s.K, s.E, n, alpha, confidence)
     start = stream(seed_of(random_state), "lanczos")
-    c = _dense(phi, s, rest, found, n, alpha, confidence, start)
-    if how == "sample":
-        return c
-    exact = kernel_of(phi, kernel, "certify")
-    return _matrix_free(c, measure(phi, X, exact, alpha, confidence, start), confidence)
-
-
-def _dense(
-    phi: Any,
-    s: MeasuredRows,
-    rest: Float[Array, " m"] | None,
-    found: Distance,
-    n: int,
-    alpha: float,
-    confidence: float,
-    start: np.random.Generator,
-) -> Certificate:
     below = bool(getattr(phi, "below_kernel", False))
     ratio, ratio_interval = frobenius(s, n, confidence)
-    return Certificate(
+    c = Certificate(
         epsilon=found.epsilon,
         epsilon_interval=found.interval,
         confidence=1.0 if len(s.K) == n else confidence,
@@ -334,6 +301,10 @@ def _dense(
         operator_norm=operator_ratio(s.K, s.E, start),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
     )
+    if how == "sample":
+        return c
+    of_all = measure(phi, X, kernel_of(phi, kernel, "certify"), alpha, confidence, start)
+    return replace(c, confidence=confidence, n_sample=n, how="lanczos", **of_all)
 
 
 def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | None:
@@ -344,23 +315,6 @@ def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | No
     if getattr(phi, "below_kernel", False):
         return np.maximum(-np.diagonal(s.E), 0.0)
     return phi.left_out(in_float64(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
-
-
-def _matrix_free(c: Certificate, found: AllRows, confidence: float) -> Certificate:
-    """Put what was measured on all rows in the place of what a sample said."""
-    return replace(
-        c,
-        epsilon=found.epsilon,
-        epsilon_interval=found.interval,
-        confidence=confidence,
-        frobenius=found.frobenius,
-        frobenius_interval=(found.frobenius, found.frobenius),
-        operator_norm=found.operator_norm,
-        entrywise=found.entrywise,
-        alpha_measured=found.alpha,
-        n_sample=c.n_rows,
-        how="lanczos",
-    )
 
 
 def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
@@ -393,12 +347,6 @@ def _to_halve(
 
 
 # --- The certificate in sentences ----------------------------------------------------------------
-
-
-def describe(c: Any) -> str:
-    """Return what a certificate says, in three to five short sentences."""
-    parts = [_distance(c), _caveat(c), _meaning(c), _more(c), _matrix(c)]
-    return " ".join(part for part in parts if part)
 
 
 def _distance(c: Any) -> str:
@@ -450,8 +398,16 @@ def _meaning(c: Any) -> str:
 def _more(c: Any) -> str:
     if c.epsilon == 0:
         return "That is zero up to rounding."
+    if c.features_to_halve is None and c.left_out is None:
+        return (
+            "The number of features that halves ε is not known: the error of these features is not "
+            "noise, and does not fall like 1/√D."
+        )
     if c.features_to_halve is None:
-        return _biased(c)
+        return (
+            f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % "
+            "of the kernel's trace, whatever their number. Raise their degree or order."
+        )
     if c.below_kernel:
         return (
             f"Halving ε takes about {c.features_to_halve:,} features or more: the error of these "
@@ -463,29 +419,12 @@ def _more(c: Any) -> str:
     )
 
 
-def _biased(c: Any) -> str:
-    if c.left_out is None:
-        return (
-            "The number of features that halves ε is not known: the error of these features is not "
-            "noise, and does not fall like 1/√D."
-        )
-    return (
-        f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % of "
-        "the kernel's trace, whatever their number. Raise their degree or order."
-    )
-
-
 def _matrix(c: Any) -> str:
     least = "" if c.resolved else "at least "
+    pairs = f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"
     return (
         f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius) or "
         f"{100 * c.operator_norm:.2g} % (operator norm), its entries by at most "
-        f"{c.entrywise:.2g}{_pairs(c)}; its effective dimension is {least}"
+        f"{c.entrywise:.2g}{'' if c.exact else pairs}; its effective dimension is {least}"
         f"{c.effective_dimension:.3g}."
     )
-
-
-def _pairs(c: Any) -> str:
-    if c.exact:
-        return ""
-    return f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"

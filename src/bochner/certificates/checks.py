@@ -17,9 +17,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 
-#: Rows that are looked at: eigenvalues of their matrix take milliseconds.
-ROWS = 200
-
+ROWS = 200  # Rows that are looked at: eigenvalues of their matrix take milliseconds
 #: Share of the largest value up to which a difference is rounding, in float64 and in float32.
 #: Nyström maps add a jitter of 1e-6 to K in float32, which shows near the landmarks.
 ROUNDING = {"float64": 1e-10, "float32": 1e-3}
@@ -160,7 +158,7 @@ def _flaws(kernel: Kernel, X: Float[Array, "n d"], rng: np.random.Generator) -> 
         first = list(_form(kernel, X))
         yield from first
         if not any(flaw.name in {"shape", "finite"} for flaw in first):
-            for law in (_repeats, _unchanged, _blockwise, _symmetric, _diagonal):
+            for law in (_repeats, _unchanged, _consistent):
                 yield from law(kernel, X)
             yield from _positive(kernel, X, rng)
     except Exception as error:  # noqa: BLE001  the report is of whatever a user's function raises
@@ -235,25 +233,14 @@ def _unchanged(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
         )
 
 
-def _blockwise(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
-    """Each value must be of its own two rows: blocks of any size give one matrix."""
+def _consistent(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
+    """Each value must be of its own two rows: blocks of any size give one matrix, symmetric."""
     half = (len(X) + 1) // 2
-    yield from _same(
-        "rows",
-        "a value must depend on its own two rows only; beside other rows it",
-        kernel(X[:half], X[half - 1 :]),
-        kernel(X, X)[:half, half - 1 :],
-    )
-
-
-def _symmetric(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
-    yield from _same(
-        "symmetric", "k(x, y) must be k(y, x); it", kernel(X, X.copy()), kernel(X.copy(), X).T
-    )
-
-
-def _diagonal(kernel: Kernel, X: Float[Array, "n d"]) -> Iterator[Flaw]:
-    values, diagonal = np.diag(kernel(X)), kernel.diag(X)
+    law = "a value must depend on its own two rows only; beside other rows it"
+    yield from _same("rows", law, kernel(X[:half], X[half - 1 :]), kernel(X, X)[:half, half - 1 :])
+    A, B = kernel(X, X.copy()), kernel(X.copy(), X)
+    yield from _same("symmetric", "k(x, y) must be k(y, x); it", A, B.T)
+    diagonal, values = kernel.diag(X), np.diag(kernel(X))
     yield from _same("diagonal", "k.diag(X) must be the diagonal of k(X); it", diagonal, values)
 
 
@@ -294,12 +281,8 @@ def _positive(kernel: Kernel, X: Float[Array, "n d"], rng: np.random.Generator) 
 
 #: Draws of a random map whose mean is compared with the kernel, and pairs it is compared on.
 DRAWS, PAIRS = 100, 30
-
-#: Share of rows that features may hold less than half of.
-LOST = 0.1
-
-#: Chance that an unbiased map is called biased.
-ALARM = 1e-6
+LOST = 0.1  # Share of rows that features may hold less than half of
+ALARM = 1e-6  # Chance that an unbiased map is called biased
 
 
 @dataclass(frozen=True)
@@ -324,10 +307,10 @@ class FeatureLaw:
 
     def __str__(self) -> str:
         mark = {"passed": "ok", "failed": "FAILED", "not applicable": "-"}[self.outcome]
-        evidence = (
-            "" if self.number is None else f" [{self.number:.3g}, at most {self.tolerance:.3g}]"
-        )
-        return f"{mark:6} {self.name}: {self.sentence}{evidence}"
+        said = f"{mark:6} {self.name}: {self.sentence}"
+        if self.number is None:
+            return said
+        return f"{said} [{self.number:.3g}, at most {self.tolerance:.3g}]"
 
 
 @dataclass(frozen=True)
@@ -362,7 +345,7 @@ class FeatureCheck:
         return {law.name: law for law in self.laws}[name]
 
     def __str__(self) -> str:
-        count = len([law for law in self.laws if law.outcome == "passed"])
+        count = [law.outcome for law in self.laws].count("passed")
         head = (
             f"On {self.n_rows} rows of {self.n_columns} columns {count} laws hold, "
             f"{len(self.failed)} fail, {len(self.laws) - count - len(self.failed)} do not apply."
@@ -485,9 +468,6 @@ def _guarded(
             )
 
 
-# --- form -----------------------------------------------------------------------------------------
-
-
 def _features(subject: Subject, X: Array) -> Float[np.ndarray, "n D"]:
     return to_numpy(subject.phi(X))
 
@@ -515,9 +495,6 @@ def _finite(subject: Subject) -> FeatureLaw:
     Z = _features(subject, subject.X)
     count = int((~np.isfinite(Z)).sum())
     return _judged("finite", "features must be finite: the count of those that are not", count, 0)
-
-
-# --- values ---------------------------------------------------------------------------------------
 
 
 def _judged(name: str, sentence: str, number: float, tolerance: float) -> FeatureLaw:
@@ -575,9 +552,6 @@ def _pickled(subject: Subject) -> FeatureLaw:
     copy = pickle.loads(pickle.dumps(subject.phi))
     gap = _gap(to_numpy(copy(subject.X)), _features(subject, subject.X))
     return _judged("pickled", required, gap, 0)
-
-
-# --- what the features stand for ------------------------------------------------------------------
 
 
 def _matrix(subject: Subject) -> Float[np.ndarray, "n n"]:

@@ -87,8 +87,14 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return the table, and below it who was refused."""
-        served = [row for row in self.rows if not row.refused]
-        table = columns([_HEAD, *map(_cells, served)])
+        head = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
+        numbers = ("predicted", "error", "entrywise", "draw_seconds", "seconds")
+        served = [
+            (str(row.method), str(row.n_features), *(f"{getattr(row, n):.3g}" for n in numbers))
+            for row in self.rows
+            if not row.refused
+        ]
+        table = columns([head, *served])
         refused = [str(row.method) for row in self.rows if row.refused]
         tail = f"\nDo not serve it: {', '.join(refused)}." if refused else ""
         return (
@@ -177,7 +183,10 @@ def compare(
     if X.shape[0] < 8:
         raise InvalidInput(f"compare: X must have at least 8 rows; got {X.shape[0]}.")
     seed = seed_of(random_state)
-    kept, others = _split(X, integer(n_sample, "compare", "n_sample", 2), seed)
+    n_sample = integer(n_sample, "compare", "n_sample", 2)
+    order = stream(seed, "compare").permutation(X.shape[0])
+    m = max(2, min(n_sample, X.shape[0] // 4))
+    kept, others = (X[np.sort(some)] for some in (order[:m], order[m:]))
     options = everything(X.shape[1]) if methods is None else [as_method(m) for m in methods]
     ask = Request(X.shape[1], width, seed, X=others)
     K = to_numpy(kernel(kept, kept))
@@ -190,24 +199,10 @@ def compare(
 
 def everything(d: int) -> tuple[Method, ...]:
     """Return the contenders and the methods of the literature they are compared with."""
-    published = (
-        Fourier(IID()),
-        Gegenbauer(),
-        Maclaurin(),
-        TensorSketch(),
-        PolySketch(),
-        Positive(),
-        Nystrom(Uniform()),
-    )
+    sketches = (Maclaurin(), TensorSketch(), PolySketch())
+    published = (Fourier(IID()), Gegenbauer(), *sketches, Positive(), Nystrom(Uniform()))
     best = contenders(d)
     return (*best, *(method for method in published if method not in best))
-
-
-def _split(X: Array, n_sample: int, seed: int) -> tuple[Array, Array]:
-    """Return rows to measure on, and the others."""
-    order = stream(seed, "compare").permutation(X.shape[0])
-    m = max(2, min(n_sample, X.shape[0] // 4))
-    return X[np.sort(order[:m])], X[np.sort(order[m:])]
 
 
 def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:
@@ -238,11 +233,3 @@ def _seconds(phi: FeatureMap, X: Array) -> float:
         phi(X)
         times.append(time.perf_counter() - started)
     return min(times)
-
-
-_HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
-
-
-def _cells(row: Compared) -> tuple[str, ...]:
-    numbers = (row.predicted, row.error, row.entrywise, row.draw_seconds, row.seconds)
-    return (str(row.method), str(row.n_features), *(f"{value:.3g}" for value in numbers))

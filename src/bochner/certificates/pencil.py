@@ -18,12 +18,8 @@ from bochner.errors import InvalidInput, NotPositive
 from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
 EPS = float(np.finfo(np.float64).eps)
-
-#: Up to so many rows LAPACK's dense eigensolver is faster than Lanczos.
-_DENSE = 512
-
-#: Lanczos steps at most; 40 to 150 are usual.
-_STEPS = 300
+_DENSE = 512  # Up to so many rows LAPACK's dense eigensolver is faster than Lanczos
+_STEPS = 300  # Lanczos steps at most; 40 to 150 are usual
 
 
 class Pencil(NamedTuple):
@@ -111,9 +107,13 @@ def _krylov(pencil: Pencil) -> tuple[Array, Array, Array]:
     Q[0] = start / np.linalg.norm(start)
     diagonal, off = np.zeros(_STEPS), np.zeros(_STEPS)
     for k in range(_STEPS):
-        w = _product(L, pencil.E, Q[k])
+        u = solve_triangular(L, Q[k], lower=True, trans="T", check_finite=False)
+        # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
+        w = solve_triangular(L, dsymv(1.0, pencil.E.T, u), lower=True, check_finite=False)
         diagonal[k] = Q[k] @ w
-        w = _orthogonal(w, Q[: k + 1])
+        basis = Q[: k + 1].T
+        for _ in range(2):  # twice is enough (Kahan and Parlett)
+            w = dgemv(-1.0, basis, dgemv(1.0, basis, w, trans=1), 1.0, w)
         off[k] = np.linalg.norm(w)
         last = k == _STEPS - 1 or off[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max()
         if last or k % 8 == 7:
@@ -123,20 +123,6 @@ def _krylov(pencil: Pencil) -> tuple[Array, Array, Array]:
                 break
         Q[k + 1] = w / off[k]
     return L, values[[0, -1]], Q[: k + 1].T @ vectors[:, [0, -1]]
-
-
-def _product(
-    L: Float[Array, "m m"], E: Float[Array, "m m"], v: Float[Array, " m"]
-) -> Float[Array, " m"]:
-    u = solve_triangular(L, v, lower=True, trans="T", check_finite=False)
-    # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another at full speed.
-    return solve_triangular(L, dsymv(1.0, E.T, u), lower=True, check_finite=False)
-
-
-def _orthogonal(w: Float[Array, " m"], Q: Float[Array, "k m"]) -> Float[Array, " m"]:
-    for _ in range(2):  # twice is enough (Kahan and Parlett)
-        w = dgemv(-1.0, Q.T, dgemv(1.0, Q.T, w, trans=1), 1.0, w)
-    return w
 
 
 def _slope(L: Float[Array, "m m"], u: Float[Array, " m"], penalty: float) -> float:
@@ -157,19 +143,12 @@ def _slope(L: Float[Array, "m m"], u: Float[Array, " m"], penalty: float) -> flo
 
 #: Disjoint groups of the sample that show how ε varies with the rows and with their number.
 GROUPS = 8
-
-#: A matched penalty below this share of the scaled one is none.
-_LEAST = 1e-3
-
-#: ε is not followed further than this factor towards the matched penalty.
-_REACH = 10.0
-
+_LEAST = 1e-3  # A matched penalty below this share of the scaled one is none
+_REACH = 10.0  # ε is not followed further than this factor towards the matched penalty
 #: Rounding in E, in units of eps ‖K‖: sides below that are zero as far as float64 knows.
-_NOISE = 16.0
-
+NOISE = 16.0
 #: A side so many times smaller than the other is not followed: it may be rounding in φ alone.
 _NEGLIGIBLE = 100.0
-
 _LOG_MAX = 700.0
 
 
@@ -215,37 +194,29 @@ class Range(NamedTuple):
     mid: float
     high: float
 
-    @classmethod
-    def of(
-        cls,
-        side: Side,
-        groups: Float[Array, " g"],
-        *,
-        ratio: float,
-        step: float,
-        bound: float,
-        confidence: float,
-    ) -> Self:
-        """Return what scores of m rows and of disjoint groups of m/8 rows say of n rows.
 
-        ratio = n/m; step = log of (λm/n)/t for the matched penalty t; bound = the least upper
-        end, −∞ where the penalty is resolved. ``certify`` gives the reasons.
-        """
-        gain, reach = side.score - groups.mean(), np.log(ratio) / np.log(GROUPS)
-        trend = gain * reach
-        shift = side.slope * min(step, np.log(_REACH))
-        fallen, risen = side.score + min(trend, 0.0), side.score + max(trend, shift)
-        # The trend is wide by design: the estimate follows it down by one factor of 8 at most,
-        # and up only where the matched penalty says nothing.
-        falls = min(gain * min(reach, 1.0), 0.0)
-        rises = shift if bound == -np.inf else max(trend, shift)
-        mid = side.score + (falls + rises) / 2
-        spread = groups.std(ddof=1) / np.sqrt(GROUPS)
-        spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
-        # A few decisive rows left out make ε too small however few were left out, so only the
-        # lower end takes the finite-population factor.
-        low = fallen - shift - spread * np.sqrt(1 - 1 / ratio)
-        return cls(low, mid, max(risen, bound) + spread)
+def _range(
+    side: Side, groups: Array, ratio: float, step: float, bound: float, confidence: float
+) -> Range:
+    """Return what scores of m rows and of disjoint groups of m/8 rows say of n rows.
+
+    ratio = n/m; step = log of (λm/n)/t for the matched penalty t; bound = the least upper end,
+    −∞ where the penalty is resolved. ``certify`` gives the reasons.
+    """
+    gain, reach = side.score - groups.mean(), np.log(ratio) / np.log(GROUPS)
+    trend = gain * reach
+    shift = side.slope * min(step, np.log(_REACH))
+    fallen, risen = side.score + min(trend, 0.0), side.score + max(trend, shift)
+    # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and up
+    # only where the matched penalty says nothing.
+    falls = min(gain * min(reach, 1.0), 0.0)
+    rises = shift if bound == -np.inf else max(trend, shift)
+    mid = side.score + (falls + rises) / 2
+    spread = groups.std(ddof=1) / np.sqrt(GROUPS) * student.ppf((1 + confidence) / 2, GROUPS - 1)
+    # A few decisive rows left out make ε too small however few were left out, so only the lower
+    # end takes the finite-population factor.
+    low = fallen - shift - spread * np.sqrt(1 - 1 / ratio)
+    return Range(low, mid, max(risen, bound) + spread)
 
 
 class Distance(NamedTuple):
@@ -268,7 +239,7 @@ def distance(
     asked = alpha * m / n
     penalty = max(asked, m * EPS * norm)
     measured = alpha if penalty == asked else penalty * n / m
-    noise = min(0.5, max(_NOISE * EPS * norm / penalty, EPS**2))
+    noise = min(0.5, max(NOISE * EPS * norm / penalty, EPS**2))
     pencil = Pencil(K, E, penalty, noise)
     found = match(values, n, penalty * n / m)
     low, mid, high = _epsilon(pencil, n, found, confidence)
@@ -299,18 +270,13 @@ def _ranges(
     m = len(pencil.K)
     size = m // GROUPS
     groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
-    bounds = (-np.inf, -np.inf) if found.resolved else _coarse(pencil)
-    ranges = [
-        Range.of(
-            whole[i],
-            np.array([g[i].score for g in groups]),
-            ratio=n / m,
-            step=float(np.log(pencil.penalty / found.penalty)),
-            bound=bounds[i],
-            confidence=confidence,
-        )
-        for i in (0, 1)
-    ]
+    bounds = [-np.inf, -np.inf]
+    if not found.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold whatever K is
+        values = eigenvalues(pencil.E) / pencil.penalty
+        bounds = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
+    step = float(np.log(pencil.penalty / found.penalty))
+    scores = np.array([[side.score for side in group] for group in groups]).T
+    ranges = [_range(whole[i], scores[i], n / m, step, bounds[i], confidence) for i in (0, 1)]
     sizes = (float(_below(whole[0].score)), float(_above(whole[1].score)))
     small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
     return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
@@ -324,13 +290,6 @@ def _below(score: Array) -> Array:
 def _above(score: Array) -> Array:
     """ε₊ of scores."""
     return np.exp(np.minimum(score, _LOG_MAX))
-
-
-def _coarse(pencil: Pencil) -> tuple[float, float]:
-    """Scores of ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ, which hold whatever K is."""
-    values = eigenvalues(pencil.E) / pencil.penalty
-    below, above = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
-    return below, above
 
 
 # --- ε of all rows, matrix-free: Lanczos on the kernel, preconditioned by the features -----------
@@ -347,25 +306,9 @@ def _coarse(pencil: Pencil) -> tuple[float, float]:
 #
 # and the same for the other end, since Lanczos does not notice shifts and signs.
 
-#: PencilRows and columns of a tile of K: 8 MB.
-TILE = 1024
-
+TILE = 1024  # PencilRows and columns of a tile of K: 8 MB
 #: Ritz values may miss the ends by this share of the spectrum's length, at the confidence asked.
 SHARE = 0.01
-
-#: Rounding in E, in units of eps ‖K‖: smaller distances are zero as far as float64 knows.
-NOISE = 16.0
-
-
-class AllRows(NamedTuple):
-    """What was measured on all rows."""
-
-    epsilon: float
-    interval: tuple[float, float]
-    frobenius: float
-    operator_norm: float
-    entrywise: float
-    alpha: float
 
 
 class PencilRows(NamedTuple):
@@ -395,26 +338,15 @@ class PencilRows(NamedTuple):
         return W
 
 
-class Whitened(NamedTuple):
-    """P^(-½) of P = Z Zᵀ + λI, from the eigendecomposition Zᵀ Z = V diag(g) Vᵀ."""
-
-    Z: Float[np.ndarray, "n D"]
-    V: Float[np.ndarray, "D D"]
-    factors: Float[np.ndarray, " D"]
-    penalty: float
-
-    @classmethod
-    def of(cls, Z: Float[np.ndarray, "n D"], gram: tuple[Array, Array], penalty: float) -> Any:
-        """Prepare; ``gram`` is (g, V)."""
-        g = np.maximum(gram[0], 0.0)
-        root, shifted = math.sqrt(penalty), np.sqrt(g + penalty)
-        # ((g + λ)^(-½) − λ^(-½))/g without the difference, which cancels where g is small.
-        return cls(Z, gram[1], -1 / (root * shifted * (root + shifted)), penalty)
-
-    def __call__(self, v: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Return P^(-½) v."""
-        inner = self.V @ (self.factors * (self.V.T @ (self.Z.T @ v)))
-        return v / math.sqrt(self.penalty) + self.Z @ inner
+def whitened(
+    Z: Float[np.ndarray, "n D"], gram: tuple[Array, Array], penalty: float
+) -> Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]:
+    """Return v ↦ P^(-½) v, P = Z Zᵀ + λI, from Zᵀ Z = V diag(g) Vᵀ; ``gram`` is (g, V)."""
+    g, V = np.maximum(gram[0], 0.0), gram[1]
+    root, shifted = math.sqrt(penalty), np.sqrt(g + penalty)
+    # ((g + λ)^(-½) − λ^(-½))/g without the difference, which cancels where g is small.
+    factors = -1 / (root * shifted * (root + shifted))
+    return lambda v: v / root + Z @ (V @ (factors * (V.T @ (Z.T @ v))))
 
 
 class Ends(NamedTuple):
@@ -504,14 +436,9 @@ def _ratio(error: float, size: float) -> float:
 
 
 def measure(
-    phi: Any,
-    X: Float[Array, "n d"],
-    kernel: Any,
-    alpha: float,
-    confidence: float,
-    rng: np.random.Generator,
-) -> AllRows:
-    """Measure every row: ε and norms by Lanczos, other errors tile by tile."""
+    phi: Any, X: Array, kernel: Any, alpha: float, confidence: float, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Measure every row: ε and norms by Lanczos, other errors tile by tile; fields by name."""
     X = as_matrix(X, "certify")
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
     rows = PencilRows(in_float64(X), Z, kernel)
@@ -519,31 +446,29 @@ def measure(
     n, norm = len(Z), float(gram[0][-1])
     total, squares, largest = _errors(rows)
     penalty = max(alpha, n * EPS * norm)
-    whitened, error, size = _walked(rows, gram, penalty, confidence, rng)
+    pencil, error, size = _walked(rows, gram, penalty, confidence, rng)
     noise = min(0.5, max(NOISE * EPS * norm / penalty, EPS**2))
-    inner = _distance(whitened.low, whitened.high)
-    outer = _distance(whitened.low - whitened.margin, whitened.high + whitened.margin)
+    inner = _distance(pencil.low, pencil.high)
+    outer = _distance(pencil.low - pencil.margin, pencil.high + pencil.margin)
     outer = max(inner, min(outer, math.sqrt(total) / penalty))  # ‖E‖/λ holds whatever K is
     low, high = (0.0 if e <= noise else e for e in (inner, outer))
-    return AllRows(
-        epsilon=low,
-        interval=(low, high),
-        frobenius=_ratio(math.sqrt(total), math.sqrt(squares)),
-        operator_norm=_ratio(_norm(error), _norm(size)),
-        entrywise=largest,
-        alpha=penalty,
-    )
+    frobenius = _ratio(math.sqrt(total), math.sqrt(squares))
+    return {
+        "epsilon": low,
+        "epsilon_interval": (low, high),
+        "frobenius": frobenius,
+        "frobenius_interval": (frobenius, frobenius),
+        "operator_norm": _ratio(_norm(error), _norm(size)),
+        "entrywise": largest,
+        "alpha_measured": penalty,
+    }
 
 
 def _walked(
-    rows: PencilRows,
-    gram: tuple[Array, Array],
-    penalty: float,
-    confidence: float,
-    rng: np.random.Generator,
+    rows: PencilRows, gram: Any, penalty: float, confidence: float, rng: np.random.Generator
 ) -> list[Ends]:
     """Return the ends of B, E and K; a tile of K is made once a step for all three."""
-    root, n = Whitened.of(rows.Z, gram, penalty), len(rows.Z)
+    root, n = whitened(rows.Z, gram, penalty), len(rows.Z)
 
     def product(asked: list[int], vectors: list[Array]) -> list[Array]:
         inner = [root(v) if i == 0 else v for i, v in zip(asked, vectors, strict=True)]

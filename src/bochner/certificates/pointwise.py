@@ -20,11 +20,8 @@ from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 
-#: Rows whose kernel matrix is decomposed densely: 800 MB, minutes.
-DENSE = 10_000
-
-#: Rows whose features are computed together.
-BLOCK = 4096
+DENSE = 10_000  # Rows whose kernel matrix is decomposed densely: 800 MB, minutes
+BLOCK = 4096  # Rows whose features are computed together
 
 
 class KernelEigen(NamedTuple):
@@ -176,9 +173,7 @@ def draw_leverages(
 
 #: Bias up to this share of the error is left unsaid: squares add up, so it is half a per cent.
 SMALL = 0.1
-
-#: ‖K_A − K_B‖² below this share of ‖K_A‖² is rounding of a difference of sums.
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # ‖K_A − K_B‖² below this share of ‖K_A‖² is rounding of a difference of sums
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """What features cost a ridge regression, clusters and principal components.
 
-What features cost a ridge regression: its risk on its rows, split in three.
-
-With fixed rows, y = f + noise of variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared
-distance of the fit to f is in expectation
+The risk of a ridge regression on its rows is split in three. With fixed rows, y = f + noise of
+variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared distance of the fit to f is in
+expectation
 
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 
@@ -13,17 +12,12 @@ and σ² (Mallows (1973)).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import brentq
 
-from bochner._core.arrays import (
-    as_array,
-    as_matrix,
-    taken,
-    to_numpy,
-)
+from bochner._core.arrays import as_array, as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import integer, nonnegative, positive
 from bochner._core.random import Seed, seed_of, stream
@@ -82,25 +76,21 @@ class Risk:
         return self.exact_kernel + self.approximation
 
     def __str__(self) -> str:
-        return f"{self._split()} {self._meaning()}"
-
-    def _split(self) -> str:
-        return (
+        split = (
             f"On {self.n_rows:,} rows at alpha = {self.alpha:.3g} the expected squared error about "
             f"the truth is {self.total:.3g}: {self.regularisation:.2g} from the penalty, "
             f"{self.noise:.2g} from noise (of variance {self.noise_variance:.2g}), and "
             f"{self.approximation:.2g} because {self.n_features:,} features stand for the kernel."
         )
-
-    def _meaning(self) -> str:
         bound = (
             "ε is 1 or more, so theory has no bound for it."
             if self.bound is None
             else f"By theory it is at most {self.bound:.3g} (ε = {self.epsilon:.2g})."
         )
+        gain = f"up to {self.approximation:.2g}."
         if self.approximation <= 0.1 * self.exact_kernel:
-            return f"{bound} More features would gain little: the rest is the exact kernel's own."
-        return f"{bound} More features would gain up to {self.approximation:.2g}."
+            gain = "little: the rest is the exact kernel's own."
+        return f"{split} {bound} More features would gain {gain}"
 
 
 class Smoother(NamedTuple):
@@ -108,6 +98,12 @@ class Smoother(NamedTuple):
 
     values: Float[np.ndarray, " m"]
     vectors: Float[np.ndarray, "m m"]
+
+    @classmethod
+    def of(cls, K: Float[np.ndarray, "m m"]) -> Self:
+        """Decompose K; eigenvalues that rounding made negative are zero."""
+        values, vectors = eigh(K, check_finite=False)
+        return cls(np.maximum(values, 0.0), vectors)
 
     def left(self, penalty: float) -> Float[np.ndarray, " m"]:
         """Return λ/(v + λ)."""
@@ -185,20 +181,21 @@ def risk(
     s, m = sample(phi, rows, kernel), len(y)
     penalty = alpha * m / n
     found = distance(s.K, s.E, m, penalty, 0.95)
-    exact, ours = (Smoother(*_eigh(A)) for A in (s.K, s.K + s.E))
+    exact, ours = (Smoother.of(A) for A in (s.K, s.K + s.E))
     variance = (
         noise_variance(exact, y, penalty) if noise is None else nonnegative(noise, "risk", "noise")
     )
     regularisation, followed = exact.parts(y, penalty, variance)
-    guarantee = exact.guarantee(y, penalty, variance)
+    guarantee, e = exact.guarantee(y, penalty, variance), found.epsilon
+    rank_noise = min(s.n_features, m) / m * variance
     return Risk(
         approximation=sum(ours.parts(y, penalty, variance)) - regularisation - followed,
         regularisation=regularisation,
         noise=followed,
         noise_variance=variance,
-        epsilon=found.epsilon,
+        epsilon=e,
         guarantee=guarantee,
-        bound=_bound(guarantee, found.epsilon, min(s.n_features, m) / m * variance),
+        bound=None if e >= 1 else guarantee / (1 - e) + e / (1 + e) * rank_noise,
         alpha=penalty,
         n_rows=m,
         n_features=s.n_features,
@@ -221,17 +218,6 @@ def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Arr
         chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
         X, y = taken(X, chosen, axis=0), y[chosen]
     return X, y - y.mean(axis=0), n
-
-
-def _eigh(A: Float[np.ndarray, "m m"]) -> tuple[Array, Array]:
-    values, vectors = eigh(A, check_finite=False)
-    return np.maximum(values, 0.0), vectors
-
-
-def _bound(guarantee: float, epsilon: float, rank_noise: float) -> float | None:
-    if epsilon >= 1:
-        return None
-    return guarantee / (1 - epsilon) + epsilon / (1 + epsilon) * rank_noise
 
 
 def noise_variance(exact: Smoother, y: Float[np.ndarray, "m t"], penalty: float) -> float:

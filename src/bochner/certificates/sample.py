@@ -5,12 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from bochner._core.arrays import (
-    as_matrix,
-    in_float64,
-    taken,
-    to_numpy,
-)
+from bochner._core.arrays import as_matrix, in_float64, taken, to_numpy
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive

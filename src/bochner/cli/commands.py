@@ -23,9 +23,7 @@ from bochner.cli.arguments import (
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
-_seed = click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all randomness."
-)
+_seed = click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all randomness.")
 _separator = click.option(
     "--separator",
     metavar="CHARACTER",
@@ -43,9 +41,7 @@ _types = click.option(
     metavar="A=number,B=category",
     help="What columns hold, where that is not what they look like.",
 )
-_kernel = click.option(
-    "--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="Family."
-)
+_kernel = click.option("--kernel", type=click.Choice(KERNELS), default="gaussian", help="Family.")
 _lengthscale = click.option(
     "--lengthscale",
     type=lengthscales,
@@ -54,9 +50,7 @@ _lengthscale = click.option(
     metavar="NUMBERS",
     help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
 )
-_features = click.option(
-    "--features", type=click.IntRange(1), default=1024, show_default=True, help="Number D."
-)
+_features = click.option("--features", type=click.IntRange(1), default=1024, help="Number D.")
 _target_optional = click.option(
     "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
 )
@@ -71,7 +65,7 @@ def _run(module: str, name: str, options: dict[str, Any]) -> None:
     getattr(import_module(f"bochner.cli.{module}"), name)(terminal, **options)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bochner", message="%(prog)s %(version)s")
 def bochner() -> None:
     """Kernel methods at any size: fit, predict, and say how good the answer is.
@@ -81,9 +75,7 @@ def bochner() -> None:
 
 
 @bochner.command()
-@click.option(
-    "--out", default=".", show_default=True, metavar="FOLDER", help="Where earth.html goes."
-)
+@click.option("--out", default=".", metavar="FOLDER", help="Where earth.html goes.")
 @click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
 @_seed
 @_json
@@ -95,13 +87,7 @@ def demo(**options: Any) -> None:
 
 @bochner.command()
 @_files
-@click.option(
-    "--model",
-    type=click.Choice(tuple(LEARNERS)),
-    default="ridge",
-    show_default=True,
-    help="What to learn.",
-)
+@click.option("--model", type=click.Choice(tuple(LEARNERS)), default="ridge", help="What to learn.")
 @click.option(
     "--target",
     multiple=True,
@@ -116,7 +102,6 @@ def demo(**options: Any) -> None:
     "--method",
     type=click.Choice(METHODS),
     default="auto",
-    show_default=True,
     help="How features are made; auto measures and says why.",
 )
 @click.option(
@@ -262,7 +247,6 @@ def check(**options: Any) -> None:
 @click.option(
     "--out",
     default="report.html",
-    show_default=True,
     type=destination(".html", ".htm"),
     metavar="FILE",
     help="Page to write.",
@@ -271,7 +255,6 @@ def check(**options: Any) -> None:
     "--rows",
     type=click.IntRange(16),
     default=4096,
-    show_default=True,
     help="Random rows that pictures show and other widths are tried on.",
 )
 @click.option(
@@ -315,32 +298,26 @@ def experiment() -> None:
     "--features",
     type=click.Choice(("fourier", "relu")),
     default="fourier",
-    show_default=True,
     help="Random frequencies, or a random layer of a network.",
 )
 @click.option(
     "--kernel",
     type=click.Choice(KERNELS[1:-1]),
     default="laplace",
-    show_default=True,
     help="Family of the random frequencies.",
 )
-@click.option(
-    "--rows", type=click.IntRange(8), default=1000, show_default=True, help="To train on, at most."
-)
+@click.option("--rows", type=click.IntRange(8), default=1000, help="To train on, at most.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0),
     multiple=True,
     default=(0.0, 1.0),
-    show_default=True,
     help="Penalty; repeat for several.",
 )
 @click.option(
     "--task",
     type=click.Choice(("auto", "regression", "classification")),
     default="auto",
-    show_default=True,
     help="What the target is.",
 )
 @_seed

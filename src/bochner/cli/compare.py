@@ -28,8 +28,7 @@ from bochner.report.render import require
 from bochner.selection.search import choose_lengthscale
 from bochner.sums.rows import sampled
 
-#: Rows to test double descent on, at most.
-TEST_ROWS = 5000
+TEST_ROWS = 5000  # Rows to test double descent on, at most
 
 Rows = tuple[Float[Array, "n d"], Array]
 

@@ -28,11 +28,8 @@ from bochner.persist.files import load
 from bochner.report.quality import kind_of
 from bochner.selection.spec import NAMED
 
-#: Share of new observations that intervals hold.
-COVERAGE = 0.9
-
-#: Learners that have no target.
-WITHOUT_TARGET = ("one-class", "kmeans", "pca")
+COVERAGE = 0.9  # Share of new observations that intervals hold
+WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:

@@ -19,8 +19,7 @@ from bochner.data.blocks import Blocks
 
 Lines = Iterable[tuple[str, str]]
 
-#: Width of the labels where there is no terminal.
-LABELS = 11
+LABELS = 11  # Width of the labels where there is no terminal
 
 
 @dataclass

@@ -209,6 +209,12 @@ class Blocks:
         return self.source.n_columns
 
     @property
+    def target_shape(self) -> tuple[int, ...] | None:
+        """Shape of one row of y: () or (t,); None without y."""
+        y = self.source.data.y if isinstance(self.source, Arrays) else next(iter(self)).y
+        return None if y is None else tuple(y.shape[1:])
+
+    @property
     def n_rows(self) -> int | None:
         """Number of rows; None for CSV files, streams and iterables before a whole pass."""
         return self._counted.rows if self.source.n_rows is None else self.source.n_rows
@@ -230,9 +236,12 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         start, weighty = 0, False
-        for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
+        pieces = self.source.pieces(self.block_rows)
+        if not isinstance(self.source, Arrays):
+            pieces = cut(pieces, self.block_rows)
+        for piece in pieces:
             block = Block(*self._changed(piece), start)
-            weighty = weighty or _has_weight(block.w)
+            weighty = weighty or block.w is None or bool(array_namespace(block.w).any(block.w > 0))
             yield block
             rows = piece.X.shape[0]
             start += rows
@@ -267,6 +276,8 @@ class Blocks:
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
+        if block_rows == self.block_rows:
+            return self
         return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
 
     def watch(self, callback: Callable[[int], Any]) -> "Blocks":
@@ -316,10 +327,6 @@ class Blocks:
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows per block)"
         )
-
-
-def _has_weight(w: Any) -> bool:
-    return w is None or bool(array_namespace(w).any(w > 0))
 
 
 def _raw(schema: Schema) -> str:

@@ -12,7 +12,6 @@ from bochner._core.arrays import (
     array_namespace,
     as_array,
     as_floating,
-    is_numpy,
     is_sparse,
     taken,
     to_numpy,
@@ -80,13 +79,15 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
 def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
     """Return some rows of a piece: a slice gives views, an array of row numbers copies."""
-    return Piece(*(None if a is None else _rows(a, rows) for a in piece))
-
-
-def _rows(array: Any, rows: slice | np.ndarray) -> Any:
-    if not isinstance(rows, slice):
-        return taken(array, rows, axis=0)
-    return array[rows] if is_sparse(array) else array[rows, ...]
+    arrays: list[Any] = []
+    for array in piece:
+        if array is None:
+            arrays.append(None)
+        elif isinstance(rows, slice):
+            arrays.append(array[rows] if is_sparse(array) else array[rows, ...])
+        else:
+            arrays.append(taken(array, rows, axis=0))
+    return Piece(*arrays)
 
 
 def join(pieces: list[Piece]) -> Piece:
@@ -100,7 +101,7 @@ def join(pieces: list[Piece]) -> Piece:
 def _stack(arrays: tuple[Any, ...]) -> Any:
     if is_sparse(arrays[0]):
         return scipy.sparse.vstack(arrays, format="csr")
-    if is_numpy(arrays[0]):
+    if isinstance(arrays[0], np.ndarray):
         return np.concatenate(arrays)
     return array_namespace(arrays[0]).concat(list(arrays))
 
@@ -108,7 +109,7 @@ def _stack(arrays: tuple[Any, ...]) -> Any:
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
     """Refuse missing values and infinities, naming column and row of the first."""
     values = array.data if is_sparse(array) else array
-    xp = array_namespace(values)
+    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
     finite = xp.isfinite(values)
     if bool(xp.all(finite)):
         return
@@ -165,12 +166,12 @@ class Arrays(Source):
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give slices of ``rows`` rows."""
         for start in range(0, self.n_rows, rows):
-            piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
-            yield _checked(piece, _row_after(start))
+            stop = min(start + rows, self.n_rows)
+            yield _checked(part(self.data, slice(start, stop)), range(start, stop))
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers, without a pass over the others."""
-        return _checked(part(self.data, index), lambda row: f"row {index[row]} (counted from 0)")
+        return _checked(part(self.data, index), index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +192,8 @@ class Iterables(Source):
         """Give the caller's pieces, checked, whatever their size."""
         start = 0
         for number, item in enumerate(_fresh(self.source)):
-            piece = _checked(_parts(item), _row_after(start))
+            piece = _parts(item)
+            piece = _checked(piece, range(start, start + piece.X.shape[0]))
             self._require_same(piece, number)
             yield piece
             start += piece.X.shape[0]
@@ -244,13 +246,10 @@ def open_iterable(source: Any) -> Iterables:
             "got the same one twice, which is used up after one pass. Make it inside the function."
         )
     for item in started:
-        piece = _checked(_parts(item), _row_after(0))
+        piece = _parts(item)
+        piece = _checked(piece, range(piece.X.shape[0]))
         return Iterables(source, _form(piece), _first_row(piece), piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
-
-
-def _row_after(start: int) -> Where:
-    return lambda row: f"row {start + row} (counted from 0)"
 
 
 def _fresh(source: Any) -> Iterator[Any]:
@@ -282,7 +281,6 @@ def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
             "Blocks: X must have two dimensions, rows and at least one column; got shape "
             f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
         )
-    as_floating(X[:0, ...] if not is_sparse(X) else X[:0], "Blocks", "X")
     return Piece(X, _beside(X, y, "y", (1, 2)), _beside(X, w, "sample_weight", (1,)))
 
 
@@ -296,17 +294,19 @@ def _beside(X: Any, array: Any, name: str, ndims: tuple[int, ...]) -> Any:
             f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
             f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
         )
-    as_floating(array[:0, ...], "Blocks", name)
     return array
 
 
-def _checked(piece: Piece, where: Where) -> Piece:
-    """Return the piece as floating numbers, all finite, weights not negative."""
-    names = ("X", "y", "sample_weight")
-    X, y, w = (
-        a if a is None else as_floating(a, "Blocks", name)
-        for a, name in zip(piece, names, strict=True)
-    )
+def _checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
+    """Return the rows of these numbers in floating point: all finite, weights not negative."""
+    X, y, w = piece
+    X = as_floating(X)
+    y = y if y is None else as_floating(y)
+    w = w if w is None else as_floating(w)
+
+    def where(row: int) -> str:
+        return f"row {numbers[row]} (counted from 0)"
+
     require_finite(X, lambda col: f"column {col} of X", where)
     if y is not None:
         require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", where)

@@ -1,9 +1,7 @@
-"""Auto: the choice of a method by what is measured, within what theory expects.
-
-The error that theory expects of a method's features, before any are made.
-"""
+"""Auto: the choice of a method by what is measured, within what theory expects."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,8 +21,7 @@ from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
 
-#: Pairs of rows that stand for all where there is no formula.
-PAIRS = 1000
+PAIRS = 1000  # Pairs of rows that stand for all where there is no formula
 
 
 def expected_error(
@@ -49,10 +46,8 @@ def expected_error(
     K, doubled = to_numpy(kernel(X)).astype(float), to_numpy(kernel(2 * X)).astype(float)
     a = float(K[0, 0])
     k, k2 = K / a, doubled / a
-    if method.form == "phase":
-        variance = (1 + k2 / 2 - k**2) / n_features
-    else:
-        variance = (1 + k2 - 2 * k**2) / n_features
+    half = 2 if method.form == "phase" else 1
+    variance = (1 + k2 / half - 2 / half * k**2) / n_features
     if isinstance(method.placement, Orthogonal):
         if not isinstance(kernel, Gaussian) or method.form == "phase":
             return None
@@ -89,10 +84,8 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
 
 def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
     """Return k(xᵢ, yᵢ), by small matrices whose diagonal is kept."""
-    parts = [
-        np.diag(to_numpy(kernel(X[i : i + 50], Y[i : i + 50]))) for i in range(0, X.shape[0], 50)
-    ]
-    return np.concatenate(parts).astype(float)
+    some = (slice(i, i + 50) for i in range(0, X.shape[0], 50))
+    return np.concatenate([np.diag(to_numpy(kernel(X[s], Y[s]))) for s in some]).astype(float)
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------
@@ -101,40 +94,23 @@ def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
 
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
-
-#: Errors within this factor are taken as equal, and the cheaper method is taken.
-AS_GOOD = 1.1
-
+AS_GOOD = 1.1  # Errors within this factor are taken as equal, and the cheaper method is taken
 #: Extrapolated squared errors within this factor are taken as equal, for extrapolation from four
 #: rows a feature is off by so much. The cheaper method is taken. On nine tables (D = 256 and 1024,
 #: two seeds) RMSE is .4 % above that of the best candidate; .27 % at 1.00, .48 % at 1.03.
 EXTRAPOLATED_AS_GOOD = 1.02
-
-#: Errors of the kernel matrix below this are rounding, of rows in float32 at least.
-ROUNDING = 1e-6
-
+ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding, of rows in float32 at least
 #: Errors within this share of one another are equal: the method that is named first is taken.
 SAME = 1e-4
-
-#: What costs more than this share of another is hardly cheaper.
-NO_CHEAPER = 0.9
-
-#: Candidates whose errors are extrapolated, at most.
-MOST_JUDGED = 4
-
+NO_CHEAPER = 0.9  # What costs more than this share of another is hardly cheaper
+MOST_JUDGED = 4  # Candidates whose errors are extrapolated, at most
 #: Rows a feature that errors are extrapolated from, and rows at least.
 ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
-
-#: Part of the width that maps are judged at where rows are too few for the whole.
-NARROWED = 3 / 8
-
+NARROWED = 3 / 8  # Part of the width that maps are judged at where rows are too few for the whole
 #: Landmarks where rows are dense, beside pivots, for a learner with targets: on five tables (D=512)
 #: and protein (2048) errors .985 to 1.001 of those of uniform ones, .89 to 1.001 of pivots'.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
-
-#: Rows whose pairs a formula is evaluated on.
-FORMULA_ROWS = 500
-
+FORMULA_ROWS = 500  # Rows whose pairs a formula is evaluated on
 #: Sparse rows of more cells than this are not made dense to look for equal ones.
 MOST_CELLS = 1 << 24
 
@@ -242,15 +218,11 @@ def best_candidate(
             "is that of the exact kernel."
         )
         return Choice(NystromMap(kernel, rows), Nystrom(), (), reason)
-    if targets is not None and ask.X.shape[0] // 2 >= _fewest(ask.n_features):
+    fewest = max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * ask.n_features))
+    if targets is not None and ask.X.shape[0] // 2 >= fewest:
         options = method.candidates or (*usual, CENTRES)
         return _by_targets(method, options, kernel, ask, ask.X, draw, targets)
     return _by_kernel(method, method.candidates or usual, kernel, ask, ask.X, draw)
-
-
-def _fewest(width: int) -> int:
-    """Return the least number of rows that errors of maps of this width are extrapolated from."""
-    return max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * width))
 
 
 def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
@@ -277,27 +249,18 @@ def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
 
 
 def _all_drawn(
-    draw: Draw,
-    options: tuple[Method, ...],
-    budget: float,
-    kernel: Kernel,
-    ask: Request,
-    kept: Array,
+    draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
 ) -> tuple[list[Row], float]:
     """Return the candidates that serve the kernel, and the multiplications that are allowed."""
-    drawn = [entry for option in options if (entry := _drawn(draw, option, kernel, ask, kept))]
+    drawn: list[Row] = []
+    for option in options:
+        with suppress(UnsupportedKernel):
+            phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
+            error = predicted_error(option, phi, kept)
+            drawn.append((Candidate(option, error, None, _cost(phi)), phi))
     if not drawn:
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-    return drawn, budget * min(c.multiplications for c, _ in drawn)
-
-
-def _drawn(draw: Draw, option: Method, kernel: Kernel, ask: Request, kept: Array) -> Row | None:
-    """Return a candidate with its predicted error, or None where it does not serve the kernel."""
-    try:
-        phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
-    except UnsupportedKernel:
-        return None
-    return Candidate(option, predicted_error(option, phi, kept), None, _cost(phi)), phi
+    return drawn, method.budget * min(c.multiplications for c, _ in drawn)
 
 
 def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
@@ -327,7 +290,7 @@ def _by_kernel(
     """Pick the cheapest of those whose kernel matrices are about as good as the best."""
     kept, others = _split(ask, X.shape[0], max(2, min(method.sample, X.shape[0] // 4)))
     asked = replace(ask, X=X[others])
-    rows, most = _all_drawn(draw, options, method.budget, kernel, asked, X[kept])
+    rows, most = _all_drawn(draw, method, options, kernel, asked, X[kept])
     rows = _measured(rows, most, X[kept], kernel)
     measured = [row for row in rows if row[0].error is not None]
     best = _cheapest(measured, [_told(row[0].error) for row in measured], AS_GOOD)
@@ -353,16 +316,10 @@ def width_of(method: Method, n_features: int) -> int:
 
 
 def _reason(best: Candidate, rows: list[Row], m: int) -> str:
-    others = ", ".join(
-        f"{c.method} {c.predicted:.2g} predicted"
-        if c.error is None
-        else f"{c.method} {c.error:.2g}"
-        for c, _ in rows
-        if c is not best
-    )
-    return f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {m} rows" + (
-        f", against {others}." if others else "."
-    )
+    said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
+    others = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best)
+    of = f"{best.method}: relative error {best.error:.2g} of the kernel matrix of {m} rows"
+    return f"{of}, against {others}." if others else f"{of}."
 
 
 # --- by targets ----------------------------------------------------------------------------------
@@ -386,10 +343,13 @@ def _by_targets(
     width = ask.n_features if whole else int(NARROWED * ask.n_features)
     some = kept[:: max(1, len(kept) // method.sample)]
     asked = replace(ask, X=X[others], n_features=width)
-    rows, most = _all_drawn(draw, options, method.budget, kernel, asked, X[some])
+    rows, most = _all_drawn(draw, method, options, kernel, asked, X[some])
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     about = X[kept], targets.take(kept)
-    rows = [(_judged(c, phi, *about), phi) if c in finalists else (c, phi) for c, phi in rows]
+    for i, (c, phi) in enumerate(rows):
+        if c in finalists:
+            found = judge(phi, *about)
+            rows[i] = replace(c, extrapolated=found.error, penalty=found.penalty), phi
     judged = [row for row in rows if row[0].extrapolated is not None]
     errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
     best, phi = _cheapest(judged, errors, EXTRAPOLATED_AS_GOOD)
@@ -398,11 +358,6 @@ def _by_targets(
         phi = draw(best.method, kernel, wide)
     reason = _reason_by_targets(best, rows, len(kept), targets.n_rows)
     return _choice((best, phi), rows, reason)
-
-
-def _judged(c: Candidate, phi: FeatureMap, X: Array, targets: Targets) -> Candidate:
-    found = judge(phi, X, targets)
-    return replace(c, extrapolated=found.error, penalty=found.penalty)
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.names import NamedArguments
 from bochner._core.random import stream
 from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
 
 
-class Method(ABC):  # noqa: B024  what a method draws is a row of the table in `rules`
+class Method(NamedArguments, ABC):
     """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
 
     A frozen value; ``str`` leaves out what is at its default.

@@ -27,8 +27,7 @@ from bochner.kernels.stationary import CoordinateWise, Stationary
 #
 # the best approximation of Z′Z′ᵀ of rank D on these rows (Eckart and Young, 1936).
 
-#: Numbers of features of a block of rows while the Gram matrix is summed.
-BLOCK = 1 << 22
+BLOCK = 1 << 22  # Numbers of features of a block of rows while the Gram matrix is summed
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,16 @@ class Compressed(Method):
     width: int = 4
 
     def __post_init__(self) -> None:
-        if not isinstance(self.method, Method):
-            raise InvalidInput(
-                "Compressed: method must be a value such as HermiteMercer() or Nystrom(); got "
-                f"{self.method!r}."
-            )
+        _require_method(self, "HermiteMercer() or Nystrom()")
         check_fields(self, width=counted)
+
+
+def _require_method(value: "Compressed | Projected", examples: str) -> None:
+    if not isinstance(value.method, Method):
+        raise InvalidInput(
+            f"{type(value).__name__}: method must be a value such as {examples}; got "
+            f"{value.method!r}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +117,7 @@ def gram(phi: FeatureMap, X: Float[Array, "n d"]) -> Float[Array, "D D"]:
 
 # --- Projection in front: a kernel of few combinations of the columns in place of one of all -----
 
-#: Rows on whose pairs the distortion is measured.
-MEASURED_ON = 512
+MEASURED_ON = 512  # Rows on whose pairs the distortion is measured
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,7 @@ class Projected(Method):
     how: Literal["pca", "jl"] = "pca"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.method, Method):
-            raise InvalidInput(
-                "Projected: method must be a value such as Fourier() or MercerHarmonic(); got "
-                f"{self.method!r}."
-            )
+        _require_method(self, "Fourier() or MercerHarmonic()")
         check_fields(self, n_components=counted, how=word("pca", "jl"))
 
 
@@ -184,9 +182,6 @@ class ProjectedMap(Wrapped):
         return with_far_rows(X, self.reach, projected)
 
 
-# --- The kernel of projected rows ---------------------------------------------------------------
-
-
 def rotatable(kernel: Kernel) -> bool:
     """Whether the kernel is one of distances or inner products, as far as its structure tells."""
     match kernel:
@@ -209,9 +204,6 @@ def in_unit_lengthscales(kernel: Kernel, d: int) -> tuple[Kernel, Float[Array, "
         kernel.spectral_measure(d)  # or say that their number is not d
         return kernel.replace(lengthscale=1.0), 1.0 / np.array(lengthscale)
     return kernel, np.ones(d)
-
-
-# --- Drawing -------------------------------------------------------------------------------------
 
 
 def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:

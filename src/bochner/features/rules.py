@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import require_room
+from bochner._core.names import WORDS, meant
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, best_candidate
 from bochner.features.composed import (
@@ -361,10 +362,11 @@ NAMED: dict[str, Method] = {
 
 def as_method(method: Method | str) -> Method:
     """Return the method, or the one that a name stands for."""
-    found = NAMED.get(method) if isinstance(method, str) else method
+    name = WORDS.get(method, method) if isinstance(method, str) else ""
+    found = NAMED.get(name, method)
     if not isinstance(found, Method):
         raise InvalidInput(
             "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
-            f"of {', '.join(map(repr, NAMED))}; got {method!r}."
+            f"of {', '.join(map(repr, NAMED))}; got {method!r}{meant(name, NAMED) or '.'}"
         )
     return found

@@ -8,6 +8,7 @@ Gaussian(lengthscale=0.7)
 array([[3.]])
 """
 
+from bochner._core.names import missing
 from bochner.kernels.algebra import (
     Bilinear,
     Columns,
@@ -112,3 +113,7 @@ __all__ = [
     "Warped",
     "Zonal",
 ]
+
+
+def __getattr__(name: str) -> None:
+    raise AttributeError(missing("bochner.kernels", name, __all__))

@@ -1,7 +1,4 @@
-"""Kernels made of one kernel: of transformed inputs, exponentials, modulated, normalised, bilinear.
-
-Kernels of transformed inputs: some columns only, another metric, any function of the rows.
-"""
+"""Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised, bilinear."""
 
 import abc
 from collections.abc import Callable

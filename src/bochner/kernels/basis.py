@@ -6,13 +6,16 @@ whatever they are, and its exact features are products of them.
 
 import abc
 import math
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import final
 
 from bochner._core.arrays import array_namespace, dense
 from bochner._core.checks import check_fields, finite, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 
 
@@ -32,11 +35,8 @@ class Basis(Kernel):
         xp = array_namespace(X, Y)
         left = xp.stack(self.functions(dense(X)), axis=0)
         right = left if Y is X else xp.stack(self.functions(dense(Y)), axis=0)
-        K = None
-        for j in range(X.shape[1]):
-            column = xp.permute_dims(left[:, :, j], (1, 0)) @ right[:, :, j]
-            K = column if K is None else K * column
-        return K
+        columns = ((left[:, :, j], right[:, :, j]) for j in range(X.shape[1]))
+        return reduce(operator.mul, (xp.permute_dims(u, (1, 0)) @ v for u, v in columns))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         values = array_namespace(X).stack(self.functions(dense(X)), axis=0)
@@ -138,11 +138,7 @@ class Green(Kernel):
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         xp = array_namespace(X, Y)
         X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
-        K = None
-        for j in range(X.shape[1]):
-            column = self.term(X[:, j][:, None], Y[:, j][None, :])
-            K = column if K is None else K * column
-        return K
+        return distances.over_columns(self.term, operator.mul, X, Y)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         xp = array_namespace(X)

@@ -10,7 +10,9 @@ differences: equal rows are at distance zero exactly, and the relative error of 
 distance is of the order eps / NEAR.
 """
 
+import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,8 @@ def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
     few = X.shape[1] <= FEW_COLUMNS and not (is_sparse(X) or is_sparse(Y))
-    if few or not _can_pick(xp):
+    # Whether the library can list the places where a condition holds is an option of the standard.
+    if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)
     size = square_norms(X)[:, None] + square_norms(Y)[None, :]
     distances = size - 2.0 * inner(X, Y)
@@ -93,15 +96,14 @@ def coordinatewise(
     X: Float[Array, "n d"], Y: Float[Array, "m d"], term: Callable[[Array], Array]
 ) -> Float[Array, "n m"]:
     """Return Σ_j term(x_j − y_j) of all pairs of rows, one column at a time."""
-    total = term(X[:, 0][:, None] - Y[:, 0][None, :])
-    for j in range(1, X.shape[1]):
-        total += term(X[:, j][:, None] - Y[:, j][None, :])
-    return total
+    return over_columns(lambda x, y: term(x - y), operator.iadd, X, Y)
 
 
-def _can_pick(xp: Any) -> bool:
-    """Whether the library can list the places where a condition holds (the standard's option)."""
-    return bool(xp.__array_namespace_info__().capabilities()["data-dependent shapes"])
+def over_columns(
+    term: Callable[[Array, Array], Array], join: Callable[[Array, Array], Array], X: Array, Y: Array
+) -> Float[Array, "n m"]:
+    """Return ``term(x_j, y_j)`` of all pairs of rows, joined over the columns j, one at a time."""
+    return reduce(join, (term(X[:, j][:, None], Y[:, j][None, :]) for j in range(X.shape[1])))
 
 
 def square_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:

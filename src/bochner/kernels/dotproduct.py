@@ -1,7 +1,4 @@
-"""Kernels of the inner product, and their power series.
-
-Power series of kernels of the inner product.
-"""
+"""Kernels of the inner product, and their power series."""
 
 import abc
 import math
@@ -27,8 +24,7 @@ from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 
-TERMS = 4096
-"""Terms after which a power series counts as divergent."""
+TERMS = 4096  # Terms after which a power series counts as divergent
 
 
 class PowerSeries(abc.ABC):
@@ -76,21 +72,15 @@ class Coefficients(PowerSeries):
         return np.where(inside, logs + gammaln(n + 1.0), -math.inf)
 
     def value(self, t: Array) -> Array:
-        return _horner(self.values, t)
+        return horner(self.values, t)
 
 
 @final
 @dataclass(frozen=True)
 class ExponentialSeries(PowerSeries):
-    """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ.
+    """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ."""
 
-    Parameters
-    ----------
-    scale : float, default 1.0
-        Positive.
-    """
-
-    scale: float = 1.0
+    scale: float = 1.0  # positive
 
     def __post_init__(self) -> None:
         check_fields(self, scale=positive)
@@ -107,21 +97,11 @@ class ExponentialSeries(PowerSeries):
 @final
 @dataclass(frozen=True)
 class Binomial(PowerSeries):
-    """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n).
+    """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n)."""
 
-    Parameters
-    ----------
-    power : int
-        Zero or above.
-    offset : float, default 1.0
-        Zero or above.
-    scale : float, default 1.0
-        Positive.
-    """
-
-    power: int
-    offset: float = 1.0
-    scale: float = 1.0
+    power: int  # zero or above
+    offset: float = 1.0  # zero or above
+    scale: float = 1.0  # positive
 
     def __post_init__(self) -> None:
         check_fields(self, power=integer, offset=nonnegative, scale=positive)
@@ -189,7 +169,7 @@ class LogDerivatives(PowerSeries):
         if largest == 0:
             return 0.0 * t + math.exp(float(self.log_derivative(0)))
         terms = _terms(self, math.log(largest))
-        return _horner(tuple(np.exp(terms).tolist()), t / largest)
+        return horner(tuple(np.exp(terms).tolist()), t / largest)
 
 
 @final
@@ -283,7 +263,8 @@ def _terms(series: PowerSeries, log_t: float) -> Float[np.ndarray, " n"]:
             )
 
 
-def _horner(values: tuple[float, ...], t: Array) -> Array:
+def horner(values: tuple[float, ...], t: Array) -> Array:
+    """Return values[0] + values[1] t + values[2] t² + ..., elementwise."""
     total = 0.0 * t
     for a in reversed(values):
         total = total * t + a

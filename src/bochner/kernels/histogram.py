@@ -6,6 +6,7 @@ maps sample the spectrum of 𝒦 [Vedaldi & Zisserman (2012)].
 
 import abc
 import math
+import operator
 from dataclasses import dataclass
 from typing import final
 
@@ -43,14 +44,9 @@ class Additive(Kernel):
         refuse_sparse(self, X, Y)
         for rows in (X, Y):
             require_above(self, rows, 0.0)
-
-        def block(A: Array, B: Array) -> Array:
-            total = self.term(A[:, 0][:, None], B[:, 0][None, :])
-            for j in range(1, A.shape[1]):
-                total = total + self.term(A[:, j][:, None], B[:, j][None, :])
-            return total
-
-        return distances.by_blocks(block, X, Y)
+        return distances.by_blocks(
+            lambda A, B: distances.over_columns(self.term, operator.add, A, B), X, Y
+        )
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         refuse_sparse(self, X)
@@ -144,15 +140,9 @@ class SkewedChi2(Kernel):
             refuse_sparse(self, rows)
             require_above(self, rows, -self.skew, strictly=True)
 
-        def block(A: Array, B: Array) -> Array:
-            xp = array_namespace(A, B)
-            total = 0.0
-            for j in range(A.shape[1]):
-                a, b = A[:, j][:, None], B[:, j][None, :]
-                total = total + xp.log1p((a - b) ** 2 / (2.0 * a * b))
-            return xp.exp(-total)
-
         xp = array_namespace(X, Y)
+        term = lambda a, b: xp.log1p((a - b) ** 2 / (2.0 * a * b))
+        block = lambda A, B: xp.exp(-distances.over_columns(term, operator.add, A, B))
         return distances.by_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:

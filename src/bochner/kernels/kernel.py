@@ -1,12 +1,11 @@
 """Kernels as values, and their sums, products, multiples and powers.
 
-Numbers of a nested value by path, and replacement.
-
-``left__lengthscale`` is the field ``lengthscale`` of the field ``left``: the paths of
-scikit-learn's ``get_params``, for values that never change.
+Numbers of a nested value have paths, as in scikit-learn's ``get_params``: ``left__lengthscale`` is
+the field ``lengthscale`` of the field ``left``.
 """
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
@@ -28,6 +27,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
+from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 
@@ -93,13 +93,7 @@ def answer(
 ) -> Float[Array, "..."]:
     """Return what a user's function gave, in the precision of the rows it was given.
 
-    Parameters
-    ----------
-    result : array
-    shape : tuple of int or None
-        What it must have; None stands for any number.
-    like : array or sparse matrix
-        The rows.
+    It must have this shape, where None stands for any number.
     """
     result = dense(result)
     got = tuple(getattr(result, "shape", ()))
@@ -110,30 +104,15 @@ def answer(
             f" for {like.shape[0]} rows; got {got or type(result).__name__}."
         )
     xp = array_namespace(result)
-    result = xp.astype(result, _dtype(xp, like), copy=False)
+    result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
     if not bool(xp.all(xp.isfinite(result))):
-        bad = int((~_finite(result)).sum())
+        values = to_numpy(result)
+        bad = int((values - values != 0).sum())
         raise InvalidInput(
             f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
-            f"{_size(got)}."
+            f"{math.prod(got)}."
         )
     return result
-
-
-def _dtype(xp: Any, like: Array) -> Any:
-    return getattr(xp, str(like.dtype).rpartition(".")[2])
-
-
-def _finite(result: Array) -> Any:
-    values = to_numpy(result)
-    return values - values == 0
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    total = 1
-    for length in shape:
-        total *= length
-    return total
 
 
 # --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
@@ -186,7 +165,7 @@ def turned(X: Float[Array, "n d"], root: Float[np.ndarray, "d r"], who: str) -> 
 # --- Kernels are values: they never change, compare by content, add, multiply and print as code
 
 
-class Kernel(abc.ABC):
+class Kernel(NamedArguments, abc.ABC):
     """A positive semi-definite function k(x, y) of two rows.
 
     ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the values k(x, x). Kernels add and
@@ -229,7 +208,9 @@ class Kernel(abc.ABC):
             return self.evaluate(X, X)
         Y = as_matrix(Y, who, "Y")
         require_alike(X, Y, who)
-        return self.evaluate(*_same_dtype(X, Y))
+        if X.dtype != Y.dtype:
+            X, Y = in_float64(X), in_float64(Y)
+        return self.evaluate(X, Y)
 
     def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return k(x, x) for each row of X, in O(n d) time.
@@ -437,15 +418,9 @@ def _as_kernel(value: object) -> Kernel | None:
     return Constant(value) if _is_number(value) else None  # type: ignore[arg-type]
 
 
-def _same_dtype(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
-    """Widen float32 beside float64."""
-    return (X, Y) if X.dtype == Y.dtype else (in_float64(X), in_float64(Y))
-
-
 # --- A user's own function as a kernel -----------------------------------------------------------
 
-BLOCK = 64
-"""Rows of one block of the diagonal, where it has no function of its own."""
+BLOCK = 64  # Rows of one block of the diagonal, where it has no function of its own
 
 
 @final
@@ -489,13 +464,11 @@ class Custom(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-        n = X.shape[0]
-        starts = range(0, max(n, 1), BLOCK)
-        blocks = [X[start : min(start + BLOCK, n), :] for start in starts]
-        parts = [_picked(self.evaluate(rows, rows)) for rows in blocks]
+        n, parts = X.shape[0], []
+        for start in range(0, max(n, 1), BLOCK):
+            rows = X[start : min(start + BLOCK, n), :]
+            K = self.evaluate(rows, rows)
+            xp = array_namespace(K)
+            one = xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
+            parts.append(xp.sum(K * one, axis=1))
         return array_namespace(*parts).concat(parts)
-
-
-def _picked(K: Float[Array, "n n"]) -> Float[Array, " n"]:
-    xp = array_namespace(K)
-    return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=device(K)), axis=1)

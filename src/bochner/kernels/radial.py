@@ -47,10 +47,11 @@ from bochner.kernels.zonal import (
 class RadialKernels(abc.ABC):
     """The radial kernels of one kernel in one dimension."""
 
-    @property
-    @abc.abstractmethod
-    def n_inputs(self) -> int:
-        """Dimension d of the sphere's space."""
+    n_inputs: int  # dimension d of the sphere's space
+    zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
+    #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`.
+    power_series: PowerSeries | None = None
+    decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
     @abc.abstractmethod
     def matrix(
@@ -64,21 +65,6 @@ class RadialKernels(abc.ABC):
         """Return R_0, ..., R_degree at once: for kernels of |x − y| as cheap as one of them."""
         return np.stack([self.matrix(l, r, s) for l in range(degree + 1)])
 
-    @property
-    def zonal(self) -> bool:
-        """Whether R_l(r, s) = c_l (r s)^p: one radial function for each degree."""
-        return False
-
-    @property
-    def power_series(self) -> PowerSeries | None:
-        """κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`."""
-        return None
-
-    @property
-    def decay(self) -> float:
-        """Rate of the envelope of `power_series`: 1/ℓ² for the Gaussian, else zero."""
-        return 0.0
-
 
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
@@ -88,36 +74,28 @@ class RadialKernels(abc.ABC):
 class PowerRadial(RadialKernels):
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
-    series: PowerSeries
-    d: int
-    envelope: float = 0.0
-
-    @property
-    def n_inputs(self) -> int:
-        return self.d
-
-    @property
-    def power_series(self) -> PowerSeries:
-        return self.series
-
-    @property
-    def decay(self) -> float:
-        return self.envelope
+    n_inputs: int
+    power_series: PowerSeries
+    decay: float = 0.0
 
     def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
         z = r[:, None] * s[None, :]
-        scale, weight = _exponential(self.series)
+        scale, weight = _exponential(self.power_series)
         if scale is None:
-            return np.exp(_log_series(self.series, self.d, degree, z) - self._fall(r, s))
+            fall = 0.5 * self.decay * (r[:, None] ** 2 + s[None, :] ** 2)
+            return np.exp(_log_series(self.power_series, self.n_inputs, degree, z) - fall)
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
-        square = 0.5 * self.envelope * (r[:, None] - s[None, :]) ** 2
-        logs = _log_bessel(degree, self.d, scale * z) - square + (scale - self.envelope) * z
+        square = 0.5 * self.decay * (r[:, None] - s[None, :]) ** 2
+        logs = _log_bessel(degree, self.n_inputs, scale * z) - square + (scale - self.decay) * z
         with np.errstate(over="ignore"):
-            return _finite(np.exp(math.log(weight) + logs))
-
-    def _fall(self, r: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return 0.5 * self.envelope * (r[:, None] ** 2 + s[None, :] ** 2)
+            R = np.exp(math.log(weight) + logs)
+        if not bool(np.isfinite(R).all()):
+            raise InvalidInput(
+                "Radial kernels of exp(scale·⟨x, y⟩): scale·|x|·|y| must be below 700; got an "
+                "overflow. Rescale X."
+            )
+        return R
 
 
 def _exponential(series: PowerSeries) -> tuple[float | None, float]:
@@ -126,15 +104,6 @@ def _exponential(series: PowerSeries) -> tuple[float | None, float]:
         rate, weight = _exponential(series.series)
         return rate, series.weight * weight
     return (series.scale, 1.0) if isinstance(series, ExponentialSeries) else (None, 1.0)
-
-
-def _finite(R: np.ndarray) -> np.ndarray:
-    if not bool(np.isfinite(R).all()):
-        raise InvalidInput(
-            "Radial kernels of exp(scale·⟨x, y⟩): scale·|x|·|y| must be below 700; got an "
-            "overflow. Rescale X."
-        )
-    return R
 
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
@@ -171,7 +140,11 @@ def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         logs = np.log(ive(mu, z))
     fails = ~np.isfinite(logs)
-    logs[fails] = (_debye if mu > 50 else _hankel)(mu, z[fails])
+    if mu > 50:
+        logs[fails] = _debye(mu, z[fails])
+    else:  # z is far above μ² [DLMF 10.40.1]
+        far = z[fails]
+        logs[fails] = -0.5 * np.log(2 * math.pi * far) + np.log1p(-(4 * mu * mu - 1) / (8 * far))
     return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
 
@@ -184,11 +157,6 @@ def _debye(mu: float, z: np.ndarray) -> np.ndarray:
     # w − z, without its cancellation.
     grows = mu * (mu / (w + z)) - mu * np.arcsinh(mu / z)
     return grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
-
-
-def _hankel(mu: float, z: np.ndarray) -> np.ndarray:
-    """Return log(I_μ(z) e^{−z}) for z far above μ² [DLMF 10.40.1]."""
-    return -0.5 * np.log(2 * math.pi * z) + np.log1p(-(4 * mu * mu - 1) / (8 * z))
 
 
 def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarray:
@@ -237,8 +205,7 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 
 # --- Radial kernels of |x − y|, by integrals over the angle --------------------------------------
 
-PAIRS = 4096
-"""Pairs of radii at a time, where each needs an integral over angles."""
+PAIRS = 4096  # Pairs of radii at a time, where each needs an integral over angles
 
 
 @final
@@ -251,11 +218,7 @@ class DistanceRadial(RadialKernels):
     """
 
     kernel: Radial
-    d: int
-
-    @property
-    def n_inputs(self) -> int:
-        return self.d
+    n_inputs: int
 
     def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
         return self._integrals(degree, r, s, slice(degree, degree + 1))[0]
@@ -266,8 +229,9 @@ class DistanceRadial(RadialKernels):
     def _integrals(self, degree: int, r: np.ndarray, s: np.ndarray, which: slice) -> np.ndarray:
         """Return the chosen degrees, (chosen, a, b), a bounded number of pairs at a time."""
         r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
-        theta, w = angles(self.d, n_nodes(self.d, degree), towards_zero=True)
-        p = np.stack(orthonormals(degree, self.d, np.cos(theta))[which]) * w
+        d = self.n_inputs
+        theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
+        p = np.stack(orthonormals(degree, d, np.cos(theta))[which]) * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = _pairs(r, s)
         values = np.empty((len(p), len(i)))
@@ -281,7 +245,7 @@ class DistanceRadial(RadialKernels):
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
-        return _signal(R, self.d, np.arange(degree + 1)[which], r, s)
+        return _signal(R, d, np.arange(degree + 1)[which], r, s)
 
 
 def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -326,27 +290,18 @@ def one_lengthscale(kernel: Stationary) -> float:
 def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
     """Return the radial kernels of a generalised zonal kernel in d dimensions.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        A kernel of ⟨x, y⟩, of |x − y| with one lengthscale, of the angle times powers of the
-        norms, a `GeneralizedZonal`, or sums and positive multiples of such.
-    d : int
-        Columns of the data.
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the kernel is not one of these, or has one lengthscale per column: see `isotropic`.
+    Of ⟨x, y⟩, of |x − y| with one lengthscale, of the angle times powers of the norms, a
+    `GeneralizedZonal`, or sums and positive multiples of such. Others are refused with
+    UnsupportedKernel; for one lengthscale per column see `isotropic`.
     """
     match kernel:
         case DotProductKernel():
-            return PowerRadial(kernel.power_series, d)
+            return PowerRadial(d, kernel.power_series)
         case Constant():
-            return PowerRadial(Coefficients((kernel.value,)), d)
+            return PowerRadial(d, Coefficients((kernel.value,)))
         case Gaussian():
             rate = 1.0 / one_lengthscale(kernel) ** 2
-            return PowerRadial(ExponentialSeries(rate), d, rate)
+            return PowerRadial(d, ExponentialSeries(rate), rate)
         case Radial():
             one_lengthscale(kernel)
             return DistanceRadial(kernel, d)
@@ -355,9 +310,9 @@ def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
         case GeneralizedZonal():
             return OwnRadial(kernel, d)
         case Scaled():
-            return ScaledRadial(kernel.scale, radial_kernels(kernel.kernel, d))
+            return _scaled(kernel.scale, radial_kernels(kernel.kernel, d))
         case Sum():
-            return SumRadial(radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
+            return _added(radial_kernels(kernel.left, d), radial_kernels(kernel.right, d))
         case Product():
             left, right = radial_kernels(kernel.left, d), radial_kernels(kernel.right, d)
             return _product(kernel, left, right)
@@ -376,10 +331,7 @@ def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     """Return the kernel with unit lengthscale and ℓ_1, ..., ℓ_d: k(x, y) = unit(x/ℓ, y/ℓ).
 
-    Raises
-    ------
-    UnsupportedKernel
-        If it is not a kernel of the Euclidean distance, or a multiple of one.
+    Of the Euclidean distance, or a multiple of such; others are refused with UnsupportedKernel.
     """
     if isinstance(kernel, Scaled):
         unit, scales = isotropic(kernel.kernel, d)
@@ -398,21 +350,7 @@ def monomials(
 ) -> Float[np.ndarray, "q s n"]:
     """Return h_{l,i}(t), l = 0..degree, i = 0..order − 1: R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u).
 
-    Parameters
-    ----------
-    radial : RadialKernels
-        With a `power_series`.
-    degree, order : int
-        Largest l, and how many functions for each.
-    t : (n,)
-        Radii, zero or above.
-
-    Returns
-    -------
-    h : (degree + 1, order, n)
-
-    Notes
-    -----
+    Of radial kernels with a `power_series`, (degree + 1, order, n) at radii t zero or above:
     h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
     [Han et al. (2022), lemmas 4 and 15, simplified].
     """
@@ -439,11 +377,7 @@ class ZonalRadial(RadialKernels):
     """R_l(r, s) = c_l (r s)^p."""
 
     kernel: Homogeneous | Zonal
-    d: int
-
-    @property
-    def n_inputs(self) -> int:
-        return self.d
+    n_inputs: int
 
     zonal = True
 
@@ -455,7 +389,7 @@ class ZonalRadial(RadialKernels):
 
     def _values(self, l: np.ndarray, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
         r, s = (np.asarray(v, dtype=np.float64) for v in (r, s))
-        c = _all_coefficients(self.kernel, self.d, int(l[-1]))[l]
+        c = _all_coefficients(self.kernel, self.n_inputs, int(l[-1]))[l]
         powers = [v**self.kernel.degree for v in (r, s)]
         R = c[:, None, None] * powers[0][:, None] * powers[1]
         there = (r > 0)[:, None] & (s > 0)
@@ -493,14 +427,10 @@ class OwnRadial(RadialKernels):
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of functions given."""
 
     kernel: GeneralizedZonal
-    d: int
-
-    @property
-    def n_inputs(self) -> int:
-        return self.d
+    n_inputs: int
 
     def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        exists = float(degree < 2 or self.d > 1)
+        exists = float(degree < 2 or self.n_inputs > 1)
         return exists * self.kernel.radial(degree, r) @ self.kernel.radial(degree, s).T
 
 
@@ -509,64 +439,38 @@ class OwnRadial(RadialKernels):
 
 @final
 @dataclass(frozen=True)
-class ScaledRadial(RadialKernels):
-    """scale · R_l."""
+class CombinedRadial(RadialKernels):
+    """Σ_i w_i R_l of other kernels."""
 
-    scale: float
-    radial: RadialKernels
-
-    @property
-    def n_inputs(self) -> int:
-        return self.radial.n_inputs
-
-    @property
-    def zonal(self) -> bool:
-        return self.radial.zonal
-
-    @property
-    def power_series(self) -> PowerSeries | None:
-        series = self.radial.power_series
-        return None if series is None else WeightedSeries(self.scale, series)
-
-    @property
-    def decay(self) -> float:
-        return self.radial.decay
+    n_inputs: int
+    weights: tuple[float, ...]
+    parts: tuple[RadialKernels, ...]
+    zonal: bool
+    power_series: PowerSeries | None
+    decay: float
 
     def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        return self.scale * self.radial.matrix(degree, r, s)
+        parts = zip(self.weights, self.parts, strict=True)
+        return sum((w * part.matrix(degree, r, s) for w, part in parts), np.zeros(()))
 
     def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        return self.scale * self.radial.matrices(degree, r, s)
+        parts = zip(self.weights, self.parts, strict=True)
+        return sum((w * part.matrices(degree, r, s) for w, part in parts), np.zeros(()))
 
 
-@final
-@dataclass(frozen=True)
-class SumRadial(RadialKernels):
-    """R_l of the left kernel and R_l of the right."""
+def _scaled(scale: float, radial: RadialKernels) -> CombinedRadial:
+    series = radial.power_series
+    weighted = None if series is None else WeightedSeries(scale, series)
+    return CombinedRadial(
+        radial.n_inputs, (scale,), (radial,), radial.zonal, weighted, radial.decay
+    )
 
-    left: RadialKernels
-    right: RadialKernels
 
-    @property
-    def n_inputs(self) -> int:
-        return self.left.n_inputs
-
-    @property
-    def power_series(self) -> PowerSeries | None:
-        left, right = self.left.power_series, self.right.power_series
-        if left is None or right is None or self.left.decay != self.right.decay:
-            return None
-        return SummedSeries(left, right)
-
-    @property
-    def decay(self) -> float:
-        return self.left.decay if self.power_series is not None else 0.0
-
-    def matrix(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "a b"]:
-        return self.left.matrix(degree, r, s) + self.right.matrix(degree, r, s)
-
-    def matrices(self, degree: int, r: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "q a b"]:
-        return self.left.matrices(degree, r, s) + self.right.matrices(degree, r, s)
+def _added(left: RadialKernels, right: RadialKernels) -> CombinedRadial:
+    a, b = left.power_series, right.power_series
+    both = None if a is None or b is None or left.decay != right.decay else SummedSeries(a, b)
+    decay = 0.0 if both is None else left.decay
+    return CombinedRadial(left.n_inputs, (1.0, 1.0), (left, right), False, both, decay)
 
 
 def _product(kernel: Kernel, left: RadialKernels, right: RadialKernels) -> RadialKernels:
@@ -577,4 +481,4 @@ def _product(kernel: Kernel, left: RadialKernels, right: RadialKernels) -> Radia
             f"or sums of those; got {kernel!r}."
         )
     both = MultipliedSeries(left.power_series, right.power_series)
-    return PowerRadial(both, left.n_inputs, left.decay + right.decay)
+    return PowerRadial(left.n_inputs, both, left.decay + right.decay)

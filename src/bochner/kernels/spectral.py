@@ -59,15 +59,9 @@ class One(Mixing):
 @final
 @dataclass(frozen=True)
 class Fixed(Mixing):
-    """s² = v for every vector: a Gaussian of variance v.
+    """s² = v for every vector: a Gaussian of variance v."""
 
-    Parameters
-    ----------
-    value : float
-        v > 0.
-    """
-
-    value: float
+    value: float  # v > 0
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return np.full_like(u, self.value)
@@ -86,15 +80,9 @@ class Fixed(Mixing):
 @final
 @dataclass(frozen=True)
 class InverseChi2(Mixing):
-    """s² = f / χ²_f: the multivariate Student t with f degrees of freedom.
+    """s² = f / χ²_f: the multivariate Student t with f degrees of freedom."""
 
-    Parameters
-    ----------
-    dof : float
-        f > 0; 2ν for the Matérn kernel of smoothness ν.
-    """
-
-    dof: float
+    dof: float  # f > 0; 2ν for the Matérn kernel of smoothness ν
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return 0.5 * self.dof / gammainccinv(0.5 * self.dof, u)
@@ -115,15 +103,9 @@ class InverseChi2(Mixing):
 @final
 @dataclass(frozen=True)
 class GammaMixing(Mixing):
-    """s² ~ GammaMixing(shape a, rate a), of mean 1.
+    """s² ~ Gamma(shape a, rate a), of mean 1."""
 
-    Parameters
-    ----------
-    shape : float
-        a > 0; the shape of the rational quadratic kernel.
-    """
-
-    shape: float
+    shape: float  # a > 0; the shape of the rational quadratic kernel
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return gammaincinv(self.shape, u) / self.shape
@@ -220,18 +202,10 @@ class Measure(abc.ABC):
 @final
 @dataclass(frozen=True)
 class GaussianMixture(Measure):
-    """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector.
+    """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector."""
 
-    Parameters
-    ----------
-    mixing : Mixing
-        Law of s².
-    inverse_lengthscales : tuple of float
-        One per column.
-    """
-
-    mixing: Mixing
-    inverse_lengthscales: tuple[float, ...]
+    mixing: Mixing  # law of s²
+    inverse_lengthscales: tuple[float, ...]  # one per column
 
     @property
     def scales(self) -> np.ndarray:
@@ -253,18 +227,10 @@ class GaussianMixture(Measure):
 @final
 @dataclass(frozen=True)
 class Independent(Measure):
-    """ω_j = c_j · scales_j, with independent c_j of one law.
+    """ω_j = c_j · scales_j, with independent c_j of one law."""
 
-    Parameters
-    ----------
-    law : Law
-        Law of each c_j.
-    inverse_lengthscales : tuple of float
-        One per column.
-    """
-
-    law: Law
-    inverse_lengthscales: tuple[float, ...]
+    law: Law  # of each c_j
+    inverse_lengthscales: tuple[float, ...]  # one per column
 
     @property
     def scales(self) -> np.ndarray:
@@ -284,19 +250,11 @@ class Independent(Measure):
 @final
 @dataclass(frozen=True)
 class Components(Measure):
-    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin.
+    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin."""
 
-    Parameters
-    ----------
-    weights : tuple of float
-        Of the components; they sum to one.
-    means, deviations : tuple of tuple of float
-        μ_q and σ_q, d numbers each.
-    """
-
-    weights: tuple[float, ...]
-    means: tuple[tuple[float, ...], ...]
-    deviations: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]  # of the components; they sum to one
+    means: tuple[tuple[float, ...], ...]  # μ_q, d numbers each
+    deviations: tuple[tuple[float, ...], ...]  # σ_q
 
     @property
     def scales(self) -> np.ndarray:
@@ -314,14 +272,9 @@ class Components(Measure):
         return signs * np.array(self.means)[q] + np.array(self.deviations)[q] * Z
 
     def log_density(self, W: np.ndarray) -> np.ndarray:
-        parts = [
-            math.log(0.5 * w) - 0.5 * _gaussian_exponent(W - sign * np.array(mu), np.array(sigma))
-            for w, mu, sigma in zip(self.weights, self.means, self.deviations, strict=True)
-            for sign in (-1.0, 1.0)
-        ]
+        parts = []
+        for w, mean, deviation in zip(self.weights, self.means, self.deviations, strict=True):
+            mu, sigma = np.array(mean), np.array(deviation)
+            scale = math.log(0.5 * w) - np.log(sigma).sum() - 0.5 * len(mu) * math.log(2 * math.pi)
+            parts += [scale - 0.5 * np.sum(((W + m) / sigma) ** 2, axis=1) for m in (mu, -mu)]
         return logsumexp(parts, axis=0)
-
-
-def _gaussian_exponent(W: np.ndarray, deviations: np.ndarray) -> np.ndarray:
-    squares = np.sum((W / deviations) ** 2, axis=1)
-    return squares + 2 * np.log(deviations).sum() + len(deviations) * math.log(2 * math.pi)

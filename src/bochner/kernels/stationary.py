@@ -276,21 +276,18 @@ def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
 
 def _pairs(kernel: Radial | CoordinateWise, block: distances.Block, X: Array, Y: Array) -> Array:
     """Return K by the compiled loop where there is one, else block by block."""
-    X, Y = _in_lengthscales(kernel, *distances.centred(X, Y))
+    _lengthscales(kernel, X.shape[1])
+    U, V = distances.centred(X, Y)
+    X = _divide(kernel, U)
+    Y = X if V is U else _divide(kernel, V)
     loop = kernel.compiled
     if loop is None or not (is_numpy(X) and is_numpy(Y)) or distances.overflow(X, Y):
         return distances.by_blocks(block, X, Y)
     return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
 
 
-def _in_lengthscales(kernel: Stationary, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Return X/ℓ and Y/ℓ; the same array twice if X is Y."""
-    _lengthscales(kernel, X.shape[1])
-    scaled = _divide(kernel, X)
-    return scaled, (scaled if Y is X else _divide(kernel, Y))
-
-
 def _divide(kernel: Stationary, X: Array) -> Array:
+    """Return X/ℓ; refuse an overflow."""
     scale = np.asarray(kernel.lengthscale)
     with np.errstate(over="ignore", divide="ignore"):
         if is_sparse(X):
@@ -298,11 +295,6 @@ def _divide(kernel: Stationary, X: Array) -> Array:
         else:
             xp = array_namespace(X)
             scaled = X / xp.asarray(scale, dtype=X.dtype, device=device(X))
-    _require_in_range(kernel, scaled)
-    return scaled
-
-
-def _require_in_range(kernel: Stationary, scaled: Array) -> None:
     values = scaled.data if is_sparse(scaled) else scaled
     xp = array_namespace(values)
     if not bool(xp.all(xp.isfinite(values))):
@@ -311,6 +303,7 @@ def _require_in_range(kernel: Stationary, scaled: Array) -> None:
             f"{values.dtype}; got an overflow with lengthscale {kernel.lengthscale!r}. "
             "Rescale the columns of X, or choose a lengthscale near the distances between rows."
         )
+    return scaled
 
 
 def refuse_sparse(kernel: Kernel, *matrices: Any) -> None:

@@ -1,7 +1,4 @@
-"""Stationary families with a shape: Matérn, exponential power, periodic, spectral mixture.
-
-The Matérn kernel of any smoothness: closed forms, Bessel function, and Debye's expansion.
-"""
+"""Stationary families with a shape: Matérn, exponential power, periodic, spectral mixture."""
 
 import math
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from bochner._core.checks import check_fields, finite, integer, numbers, positiv
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
+from bochner.kernels.dotproduct import horner
 from bochner.kernels.spectral import (
     Components,
     Fixed,
@@ -36,11 +34,8 @@ from bochner.kernels.stationary import (
     refuse_sparse,
 )
 
-HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)
-"""Smoothness with a closed form."""
-
-LARGE = 30.0
-"""Smoothness from which Debye's expansion is used: there its error is below 1e-13."""
+HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)  # Smoothness with a closed form
+LARGE = 30.0  # Smoothness from which Debye's expansion is used: there its error is below 1e-13
 
 
 @final
@@ -97,7 +92,7 @@ def _half_integer(smoothness: float, s: Array) -> Array:
     p = int(smoothness)
     u = xp.clip(xp.sqrt(s) * math.sqrt(2.0 * smoothness), max=1000.0)
     ratios = (2**i * math.comb(p, i) / math.perm(2 * p, i) for i in range(p + 1))
-    return _horner(tuple(ratios), u) * xp.exp(-u)
+    return horner(tuple(ratios), u) * xp.exp(-u)
 
 
 def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
@@ -126,7 +121,7 @@ def _debye(smoothness: float, s: Array) -> Array:
     z2 = xp.clip(s, max=1e15) * (2.0 / smoothness)
     w = xp.sqrt(1.0 + z2)
     e = z2 / (1.0 + w)
-    series = _horner(_debye_series(smoothness), 1.0 / w)
+    series = horner(_debye_series(smoothness), 1.0 / w)
     return xp.exp(smoothness * (xp.log1p(0.5 * e) - e) - 0.5 * xp.log(w)) * series
 
 
@@ -136,21 +131,12 @@ def _debye_series(smoothness: float) -> tuple[float, ...]:
 
     U_{j+1} = ½ t²(1 − t²) U_j' + ⅛ ∫_0^t (1 − 5s²) U_j ds [DLMF 10.41.9].
     """
+    A, B = Polynomial([0, 0, 0.5, 0, -0.5]), Polynomial([0.125, 0, -0.625])
     U, total = Polynomial([1.0]), Polynomial([1.0])
     for j in range(1, 8):
-        U = (
-            Polynomial([0, 0, 0.5, 0, -0.5]) * U.deriv()
-            + (Polynomial([0.125, 0, -0.625]) * U).integ()
-        )
+        U = A * U.deriv() + (B * U).integ()
         total = total + U * (-1.0 / smoothness) ** j
     return tuple((total / total(1.0)).coef.tolist())
-
-
-def _horner(coefficients: tuple[float, ...], t: Array) -> Array:
-    total = 0.0 * t
-    for c in reversed(coefficients):
-        total = total * t + c
-    return total
 
 
 # --- The exponential power kernel exp(−r^γ), and the positive stable law that mixes it of Gaussians
@@ -165,8 +151,7 @@ def _horner(coefficients: tuple[float, ...], t: Array) -> Array:
 STEPS = 1 / 512, 1 / 32
 """Least and largest step of the double exponential rule for integrals over θ."""
 
-BLOCK = 4096
-"""Quantiles that are found together."""
+BLOCK = 4096  # Quantiles that are found together
 
 
 @final
@@ -216,15 +201,9 @@ class ExponentialPower(Radial):
 @final
 @dataclass(frozen=True)
 class Stable(Mixing):
-    """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ).
+    """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ)."""
 
-    Parameters
-    ----------
-    power : float
-        γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel.
-    """
-
-    power: float
+    power: float  # γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel
 
     @property
     def _index(self) -> float:
@@ -310,13 +289,9 @@ class HarmonicLaw(Law):
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
 
     The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's).
-
-    Parameters
-    ----------
-    concentration : tuple of float
-        κ > 0: one for all columns (the last axis of what is asked), or one for each.
     """
 
+    #: κ > 0: one for all columns (the last axis of what is asked), or one for each.
     concentration: tuple[float, ...]
 
     def quantile(self, u: np.ndarray) -> np.ndarray:
@@ -381,18 +356,20 @@ class Periodic(Stationary):
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)
-        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
+        periods, lengths = self._each(d)
         law = HarmonicLaw(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
         )
-        periods = per_column(self.period, d, "Periodic", "period")
         return Independent(law, tuple(2 * math.pi / p for p in periods))
+
+    def _each(self, d: int) -> list[tuple[float, ...]]:
+        """Return the period and the lengthscale of each of d columns."""
+        pairs = (("period", self.period), ("lengthscale", self.lengthscale))
+        return [per_column(value, d, "Periodic", name) for name, value in pairs]
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
-        d = X.shape[1]
-        periods = per_column(self.period, d, "Periodic", "period")
-        lengths = per_column(self.lengthscale, d, "Periodic", "lengthscale")
+        periods, lengths = self._each(X.shape[1])
         xp = array_namespace(X, Y)
 
         def block(A: Array, B: Array) -> Array:
@@ -408,8 +385,7 @@ class Periodic(Stationary):
         return distances.by_blocks(block, A, B, 3, X.dtype)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        per_column(self.period, X.shape[1], "Periodic", "period")
-        per_column(self.lengthscale, X.shape[1], "Periodic", "lengthscale")
+        self._each(X.shape[1])
         return ones(X)
 
 

@@ -1,7 +1,5 @@
 """Kernels of the angle between rows, and the Gegenbauer polynomials that they are series of.
 
-Gegenbauer polynomials and their series: functions of the angle on a sphere of any dimension.
-
 P_l is the Gegenbauer polynomial of degree l **in dimension d**, P_l(1) = 1; α_l the number of
 independent harmonics of degree l; p_l = √α_l P_l, orthonormal for t = ⟨u, w⟩, w uniform on the
 sphere. Compute with p_l: its values are of order one, where P_l underflows and α_l overflows.
@@ -24,8 +22,7 @@ from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 
-NODES = 400
-"""Least number of nodes of an integral over angles, beside two for each degree."""
+NODES = 400  # Least number of nodes of an integral over angles, beside two for each degree
 
 
 def alpha(l: int, d: int) -> int:
@@ -113,20 +110,9 @@ def _clenshaw_curtis(n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray,
 def coefficients(
     kappa: Callable[[np.ndarray], np.ndarray], d: int, l: int
 ) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l with κ = Σ c_k P_k on the sphere in R^d.
+    """Return c_0, ..., c_l with κ = Σ c_k P_k on the sphere in R^d, κ a function of the angle θ.
 
-    Parameters
-    ----------
-    kappa : callable
-        κ as a function of the angle θ, elementwise on a float64 NumPy array: there the kernels of
-        networks are smooth, as functions of cos θ they are not.
-    d : int
-        Dimension.
-    l : int
-        Largest degree.
-
-    Notes
-    -----
+    The kernels of networks are smooth functions of θ, of cos θ they are not.
     c_k = α_k E κ(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ of
     400 + 2l nodes or more. The error is about √α_k eps, absolute: below 10 √α_k eps no digit is
     right.
@@ -254,7 +240,7 @@ class ArcCosine(Homogeneous):
         return self.order
 
     def profile(self, angle: Angle) -> Array:
-        return (_step, _relu, _squared_relu)[self.order](angle)
+        return (_step, lambda angle: _layer(angle).cos, _squared_relu)[self.order](angle)
 
 
 @final
@@ -327,9 +313,9 @@ def directions(X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[Array
     """
     if is_sparse(X):
         largest = abs(X).max(axis=1).toarray().reshape(-1).astype(X.dtype)
-        scaled = _times_rows(X, _inverse(largest))
+        scaled = _over_rows(X, largest)
         norms = np.sqrt(distances.square_norms(scaled))
-        return _times_rows(scaled, _inverse(norms)), norms * largest
+        return _over_rows(scaled, norms), norms * largest
     xp = array_namespace(X)
     largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
     scaled = X / _one_for_zero(largest)[:, None]
@@ -356,12 +342,9 @@ def _one_for_zero(v: Array) -> Array:
     return xp.where(v == 0, xp.ones_like(v), v)
 
 
-def _inverse(v: np.ndarray) -> np.ndarray:
-    return 1.0 / _one_for_zero(v)
-
-
-def _times_rows(X: Any, v: np.ndarray) -> Any:
-    return X.multiply(v[:, None]).tocsr().astype(X.dtype)
+def _over_rows(X: Any, v: np.ndarray) -> Any:
+    """Return sparse X, each row divided by a number, those of zero as they are."""
+    return X.multiply((1.0 / _one_for_zero(v))[:, None]).tocsr().astype(X.dtype)
 
 
 # --- the functions of one layer -------------------------------------------------------------------
@@ -370,11 +353,6 @@ def _times_rows(X: Any, v: np.ndarray) -> Any:
 def _step(angle: Angle) -> Array:
     """κ_0 = 1 − θ/π."""
     return angle.phi * (1.0 / math.pi)
-
-
-def _relu(angle: Angle) -> Array:
-    """κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π."""
-    return _layer(angle).cos
 
 
 def _squared_relu(angle: Angle) -> Array:
@@ -386,7 +364,10 @@ def _squared_relu(angle: Angle) -> Array:
 
 
 def _layer(angle: Angle, obtuse: bool = True) -> Angle:
-    """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°."""
+    """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°.
+
+    κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π.
+    """
     xp = array_namespace(angle.theta)
     closed = angle.sin - angle.theta * angle.cos
     lune = xp.where(angle.theta < SMALL, _odd(angle.theta, _LUNE, SMALL), closed)
@@ -476,7 +457,7 @@ class Zonal(Kernel):
 
     def _series(self, cos: Array, d: int) -> Array:
         c = self.coefficients[: 2 if d == 1 else None]
-        return _weighted(c, gegenbauers(len(c) - 1, d, cos))
+        return sum(c_l * P for c_l, P in zip(c, gegenbauers(len(c) - 1, d, cos), strict=True))
 
 
 @final
@@ -583,13 +564,6 @@ class GeneralizedZonal(Kernel):
 def _cosines(U: Float[Array, "n d"], V: Float[Array, "m d"]) -> Float[Array, "n m"]:
     inner = distances.inner(U, V)
     return array_namespace(inner).clip(inner, min=-1.0, max=1.0)
-
-
-def _weighted(weights: tuple[float, ...], terms: list[Array]) -> Array:
-    total = weights[0] * terms[0]
-    for c, term in zip(weights[1:], terms[1:], strict=True):
-        total = total + c * term
-    return total
 
 
 def _coefficients(value: Any) -> tuple[float, ...]:

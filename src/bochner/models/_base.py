@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -29,12 +29,12 @@ from sklearn.utils.validation import (
 
 from bochner._core.arrays import (
     array_namespace,
-    is_numpy,
     is_sparse,
     refuse_dates,
     refuse_masked,
     to_numpy,
 )
+from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -74,7 +74,7 @@ def learned(path: str, doc: str) -> Any:
     return property(lambda model: read(model._fitted), doc=doc)
 
 
-class KernelEstimator(BaseEstimator):
+class KernelEstimator(NamedArguments, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any
@@ -215,9 +215,6 @@ class KernelEstimator(BaseEstimator):
             asked.get("metric"),
         )
 
-    def _known(self, first: bool) -> Inputs | None:
-        return None if first else self._inputs
-
     def _blocks_of(
         self, X: Any, y: Any = None, sample_weight: Any = None, first: bool = True
     ) -> tuple[Blocks, Inputs]:
@@ -227,18 +224,19 @@ class KernelEstimator(BaseEstimator):
         standard stay in their library; all else passes scikit-learn's checks. Unless it is the
         ``first`` call, rows must be like those of the fit.
         """
-        who, known = type(self).__name__, self._known(first)
+        who, known = type(self).__name__, None if first else self._inputs
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
-        _refuse_odd_tables(X, who)
-        if has_text(X):
+        kind = kind_of(X, who)
+        if kind == "text":
             return self._table_blocks(X, y, sample_weight, known)
-        if is_foreign(X):
+        if kind == "foreign":
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
         for array, name in ((X, "X"), (sample_weight, "sample_weight")):
             refuse_dates(array, who, name)
-        sparse = "csr" if accepts_sparse(self.kernel) else False
+        dense = isinstance(X, np.ndarray) or not accepts_sparse(self.kernel)
+        sparse = False if dense else "csr"
         options = {"accept_sparse": sparse, "dtype": ["float64", "float32"]}
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
         if known is not None:
@@ -266,7 +264,8 @@ class KernelEstimator(BaseEstimator):
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return what blocks are; unless it is the first call, they must be like the fit's."""
-        who, known, schema = type(self).__name__, self._known(first), blocks.schema
+        who, schema = type(self).__name__, blocks.schema
+        known = None if first else self._inputs
         if schema is not None and schema.classes and not is_classifier(self):
             raise InvalidInput(
                 f"{who}: target {schema.target!r} must hold numbers; got text "
@@ -298,7 +297,7 @@ class KernelEstimator(BaseEstimator):
                 )
             return X
         refuse_masked(X, who)
-        _refuse_odd_tables(X, who)
+        kind = kind_of(X, who)
         if schema is not None and is_table(X):
             return Blocks.from_table(X, schema=schema.features_only())
         if schema is not None and schema.categories:
@@ -306,7 +305,7 @@ class KernelEstimator(BaseEstimator):
                 f"{who}: fitted on a table with text columns, so rows must come as a "
                 f"table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
             )
-        if is_foreign(X):
+        if kind == "foreign":
             blocks = Blocks.from_arrays(X)
             self._inputs_of(blocks, first=False)
             return blocks
@@ -412,8 +411,13 @@ class PenalisedByAlpha:
         return float(np.min(self.alpha_))
 
 
-def _refuse_odd_tables(X: Any, who: str) -> None:
-    """Refuse a single column of a table, and tables with a name twice."""
+def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
+    """Return how X is read: as numbers, a table with text, or an array of another library.
+
+    A single column of a table is refused, and a table with a name twice.
+    """
+    if isinstance(X, np.ndarray) or is_sparse(X):
+        return "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
         raise InvalidInput(
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
@@ -425,6 +429,9 @@ def _refuse_odd_tables(X: Any, who: str) -> None:
             f"{listed(repeated(X.columns.tolist()))} more than once. Rename or drop the repeated "
             "ones."
         )
+    if is_table(X):
+        return "text" if _has_text(X) else "numbers"
+    return "foreign" if is_foreign(X) else "numbers"
 
 
 def is_table(X: Any) -> bool:
@@ -436,10 +443,8 @@ def _is_pandas(X: Any) -> bool:
     return pandas is not None and isinstance(X, pandas.DataFrame)
 
 
-def has_text(X: Any) -> bool:
-    """Whether X is a table that scikit-learn's checks would not read as numbers."""
-    if not is_table(X) or is_numpy(X):
-        return False
+def _has_text(X: Any) -> bool:
+    """Whether scikit-learn's checks would not read a table as numbers."""
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None:
         return True  # an Arrow table or stream: read by the schema, whatever it holds
@@ -448,7 +453,7 @@ def has_text(X: Any) -> bool:
 
 def is_foreign(X: Any) -> bool:
     """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
-    if is_numpy(X) or is_sparse(X) or not hasattr(X, "shape") or is_table(X):
+    if isinstance(X, np.ndarray) or is_sparse(X) or not hasattr(X, "shape") or is_table(X):
         return False
     try:
         return "numpy" not in array_namespace(X).__name__.split(".")

@@ -31,17 +31,11 @@ from bochner.persist.known import NAMES
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
 from bochner.persist.values import NamedArrays, decode, encode
 
-#: Rises when versions before could not read the file.
-FORMAT = 2
-
+FORMAT = 2  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
-
-#: Bytes that tell what a file is.
-_ENOUGH = 64
-
-#: The longest header that safetensors writes.
-_MOST_HEADER = 100_000_000
-
+_ENOUGH = 64  # Bytes that tell what a file is
+_MOST_HEADER = 100_000_000  # The longest header that safetensors writes
+_MISREAD = SafetensorError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 _BEGINNINGS = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x80": "a pickle, which bochner does not read because loading one runs code",
@@ -124,7 +118,9 @@ def load(path: str | PathLike[str]) -> Any:
         beginning, size = file.read(_ENOUGH), file.seek(0, os.SEEK_END)
         with _understood(path, beginning):
             header = _header(path, _metadata(file, size), size)
-            arrays = from_bytes(_whole(file))
+            file.seek(0)
+            # Not as a memory map, which would end the process if the file were cut meanwhile.
+            arrays = from_bytes(file.read())
             _require_intact(path, header, arrays)
     with _buildable(path, header):
         require_arrays(arrays)
@@ -169,9 +165,8 @@ def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, 
         raise _refusal(path, _DAMAGED)
     altered = next((name for name, array in arrays.items() if _digest(array) != tensors[name]), "")
     if altered:
-        raise _refusal(
-            path, f"its array '{altered}' is altered. Copy it again, or save the model again"
-        )
+        what = f"its array '{altered}' is altered. Copy it again, or save the model again"
+        raise _refusal(path, what)
 
 
 def _fingerprint(model: Any) -> dict[str, Any] | None:
@@ -180,16 +175,14 @@ def _fingerprint(model: Any) -> dict[str, Any] | None:
     if moments is None:
         return None
     names = getattr(model, "feature_names_in_", None)
+    sums = (moments.feature_mean, moments.target_mean, moments.power)
+    numbers = b"".join(np.asarray(a, "<f8").tobytes() for a in sums)
     return {
         "rows": int(moments.rows),
         "columns": int(model.n_features_in_),
         "features": None if names is None else [str(name) for name in names],
-        "moments": _hash(moments.feature_mean, moments.target_mean, moments.power),
+        "moments": hashlib.sha256(numbers).hexdigest(),
     }
-
-
-def _hash(*arrays: np.ndarray) -> str:
-    return hashlib.sha256(b"".join(np.asarray(a, "<f8").tobytes() for a in arrays)).hexdigest()
 
 
 # --- Refusals ------------------------------------------------------------------------------------
@@ -240,14 +233,7 @@ def _understood(path: Path, beginning: bytes) -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (
-        SafetensorError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _MISREAD as error:
         raise _refusal(path, _what(beginning)) from error
 
 
@@ -256,10 +242,8 @@ def _what(beginning: bytes) -> str:
         return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":
         return _DAMAGED
-    for mark, name in _BEGINNINGS.items():
-        if beginning.startswith(mark):
-            return f"it is {name}"
-    return "it is something else, or its beginning is damaged"
+    found = (f"it is {name}" for mark, name in _BEGINNINGS.items() if beginning.startswith(mark))
+    return next(found, "it is something else, or its beginning is damaged")
 
 
 def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
@@ -271,12 +255,6 @@ def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
     text = file.read(size)
     require_text(text, total)
     return json.loads(text).get("__metadata__")
-
-
-def _whole(file: IO[bytes]) -> bytes:
-    """Return all bytes: a memory map would end the process if the file were cut short meanwhile."""
-    file.seek(0)
-    return file.read()
 
 
 def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[str, Any]:

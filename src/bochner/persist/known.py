@@ -185,10 +185,8 @@ _FITTED: dict[str, type] = {
 }
 
 MAPS: tuple[type, ...] = tuple(_MAPS.values())
-
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.
 SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
-
 #: By their names in files: built from parameters, then given their fitted state; built from fields.
 ESTIMATORS = _by_name(
     (

@@ -38,15 +38,10 @@ from bochner.sums.moments import Moments
 #: What a file may take beside a multiple of its size.
 _FREE_BYTES = 1 << 25
 _TIMES_SIZE = 10
-
 #: Python's objects for JSON: of a list or object, and of what stands between two commas.
 _CONTAINER, _ITEM = 200, 64
-
-#: Lists and objects within one another. A sum of 100 kernels is 300 deep.
-_MOST_NESTED = 600
-
-#: Elements along an axis of an array that holds none.
-_LONGEST = 1 << 24
+_MOST_NESTED = 600  # Lists and objects within one another. A sum of 100 kernels is 300 deep
+_LONGEST = 1 << 24  # Elements along an axis of an array that holds none
 
 
 def require_text(text: str | bytes, size: int) -> None:
@@ -205,14 +200,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 }
 
 #: Fitted arrays of learners that must be finite.
-FITTED = (
-    "cluster_centers_",
-    "eigenvectors_",
-    "x_mean_",
-    "x_weights_",
-    "y_mean_",
-    "y_weights_",
-)
+FITTED = ("cluster_centers_", "eigenvectors_", "x_mean_", "x_weights_", "y_mean_", "y_weights_")
 
 #: The largest degree, depth or power: more would be work without an end. Arrays as long as theirs
 #: may hold larger ones, of which there is then one for each feature.
@@ -260,8 +248,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 # --- What compiled code of NumPy and SciPy believes without looking: indices and random states ---
 
-#: What 32 and 128 bits hold.
-_WORD, _LONG = 2**32, 2**128
+_WORD, _LONG = 2**32, 2**128  # What 32 and 128 bits hold
 
 
 def require_compressed(
@@ -361,16 +348,11 @@ _STATE: dict[str, Any] = {
 }
 
 _NOTHING = object()
-
 #: What these rows may take on their way through a model, beside a multiple of the file's size.
 _ROW_BYTES, _ROW_TIMES = 1 << 26, 10
-
 #: Numbers of rows that a model is tried on: parts that fit one of them alone do not fit.
 _ROWS = (2, 3)
-
-#: Arrays of 8 bytes as wide as the features that a row may need at once.
-_ARRAYS = 4
-
+_ARRAYS = 4  # Arrays of 8 bytes as wide as the features that a row may need at once
 _CALLS = ("predict", "transform", "decision_function", "predict_proba", "score_samples")
 
 

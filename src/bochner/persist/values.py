@@ -31,20 +31,12 @@ Json = Any
 
 #: Types of array elements that safetensors holds.
 _NUMBERS = tuple(np.dtype(code).name for code in "?bhiqBHIQefd")
-
 _GENERATORS = {
-    cls.__name__: cls
-    for cls in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox)
+    name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox")
 }
-
 _SPARSE = {
-    cls.__name__: cls
-    for cls in (
-        scipy.sparse.csr_array,
-        scipy.sparse.csr_matrix,
-        scipy.sparse.csc_array,
-        scipy.sparse.csc_matrix,
-    )
+    name: getattr(scipy.sparse, name)
+    for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")
 }
 
 
@@ -99,7 +91,7 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
     """Return ``value`` as JSON; its arrays go into ``arrays``."""
     name = NAMES.get(type(value))
     if name in ESTIMATORS:
-        parts = (_parameters(value), _fitted(value))
+        parts = (value.get_params(deep=False), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
@@ -115,25 +107,15 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
         )
     if isinstance(value, Enum):
         return {"enum": [name, value.name]}
-    return {"class": [name, _fields(_state(value), arrays)]}
-
-
-def _state(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-
-
-def _parameters(model: Any) -> dict[str, Any]:
-    return model.get_params(deep=False)
+    state = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+    return {"class": [name, _fields(state, arrays)]}
 
 
 def _fitted(model: Any) -> dict[str, Any]:
     """Return all state that is no parameter, without cached properties."""
-    known = _parameters(model)
-    return {
-        name: value
-        for name, value in vars(model).items()
-        if name not in known and not isinstance(getattr(type(model), name, None), cached_property)
-    }
+    cached = lambda name: isinstance(getattr(type(model), name, None), cached_property)
+    known = model.get_params(deep=False)
+    return {k: v for k, v in vars(model).items() if k not in known and not cached(k)}
 
 
 def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
@@ -198,10 +180,8 @@ def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: NamedArrays) 
 
 @encode.register
 def _(value: np.random.Generator | np.random.RandomState, arrays: NamedArrays) -> Json:
-    if isinstance(value, np.random.RandomState):
-        state = dict(
-            value.get_state(legacy=False)
-        )  # with half a pair of normal numbers kept for later
+    if isinstance(value, np.random.RandomState):  # half a pair of normal numbers may be kept
+        state = dict(value.get_state(legacy=False))
     else:
         state = dict(value.bit_generator.state)
     if state["bit_generator"] not in _GENERATORS:

@@ -2,7 +2,4 @@
 
 from bochner.planner.plans import Plan, plan
 
-__all__ = [
-    "Plan",
-    "plan",
-]
+__all__ = ["Plan", "plan"]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
@@ -10,17 +10,11 @@ from bochner._core.text import columns
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
-#: How a fit comes to its coefficients.
-SOLVERS = ("moments float32", "moments float64", "exact")
-
-#: Part of the error that a doubling of the time must take away to be worth it.
-WORTH = 0.05
-
+SOLVERS = ("moments float32", "moments float64", "exact")  # How a fit comes to its coefficients
+WORTH = 0.05  # Part of the error that a doubling of the time must take away to be worth it
 #: Errors within this part of the least are taken as equal, where there is a budget of seconds.
 AS_GOOD = 0.01
-
-#: Seconds that nobody minds.
-SOON = 1.0
+SOON = 1.0  # Seconds that nobody minds
 
 
 @dataclass(frozen=True)
@@ -198,7 +192,8 @@ def picked(
         known = sorted({f"{fit.method} by {fit.solver}" for fit in fits})
         raise InvalidInput(f"plan: {wanted} is not in the plan, which has {', '.join(known)}.")
     if n_features is None:
-        return best_of(found, Budget(bytes=1 << 62))[0] if any(_able(found)) else found[0]
+        able = any(not fit.against for fit in found)
+        return best_of(found, Budget(bytes=1 << 62))[0] if able else found[0]
     width = integer(n_features, "plan", "n_features", least=1)
     exactly = [fit for fit in found if fit.n_features == width]
     return min(exactly or [_between(found, width)], key=lambda fit: (bool(fit.against), fit.error))
@@ -206,17 +201,9 @@ def picked(
 
 def _in_float64(fits: Sequence[PlannedFit]) -> list[PlannedFit]:
     """Return the fits that float32 serves as fits in float64, whose numbers are twice as long."""
-    return [
-        replace(
-            fit, solver="moments float64", seconds=2 * fit.seconds, bytes=2 * fit.bytes, steps={}
-        )
-        for fit in fits
-        if fit.solver == "moments float32" and not fit.against
-    ]
-
-
-def _able(fits: Sequence[PlannedFit]) -> list[PlannedFit]:
-    return [fit for fit in fits if not fit.against]
+    able = (fit for fit in fits if fit.solver == "moments float32" and not fit.against)
+    double = lambda f: {"seconds": 2 * f.seconds, "bytes": 2 * f.bytes, "steps": {}}
+    return [replace(fit, solver="moments float64", **double(fit)) for fit in able]
 
 
 def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
@@ -232,16 +219,8 @@ def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
         a, b = getattr(near, name), getattr(other, name)
         return a * (b / a) ** share if a > 0 and b > 0 else a
 
-    return replace(
-        near,
-        n_features=width,
-        error=at("error"),
-        kernel_error=at("kernel_error"),
-        seconds=at("seconds"),
-        bytes=at("bytes"),
-        steps={},
-        error_from="widths",
-    )
+    numbers = {name: at(name) for name in ("error", "kernel_error", "seconds", "bytes")}
+    return replace(near, n_features=width, steps={}, error_from="widths", **numbers)
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -285,15 +264,5 @@ def shown_size(size: float) -> str:
 
 def facts_of(fit: PlannedFit) -> dict[str, Any]:
     """Return the numbers of a fit, for programs."""
-    return {
-        "method": repr(fit.method),
-        "n_features": fit.n_features,
-        "solver": fit.solver,
-        "error": fit.error,
-        "error_from": fit.error_from,
-        "kernel_error": fit.kernel_error,
-        "seconds": fit.seconds,
-        "bytes": fit.bytes,
-        "steps": dict(fit.steps),
-        "against": fit.against,
-    }
+    facts = {f.name: getattr(fit, f.name) for f in fields(fit)}
+    return facts | {"method": repr(fit.method), "steps": dict(fit.steps)}

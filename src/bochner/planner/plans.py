@@ -34,11 +34,8 @@ from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import as_kernel
 from bochner.sums.rows import sampled
 
-#: Fewer rows than this say nothing.
-FEWEST = 16
-
-#: Width that a lengthscale is chosen at.
-SEARCHED = 512
+FEWEST = 16  # Fewer rows than this say nothing
+SEARCHED = 512  # Width that a lengthscale is chosen at
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,54 +51,29 @@ from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf
 
-#: Widths that are looked at.
-WIDTHS = (256, 512, 1024, 2048, 4096)
-
-#: Wider features are not tried, but extrapolated.
-WIDEST = 1024
-
+WIDTHS = (256, 512, 1024, 2048, 4096)  # Widths that are looked at
+WIDEST = 1024  # Wider features are not tried, but extrapolated
 #: Width that methods are compared at; those with more than so many times the least error of the
 #: kernel are left out.
 COMPARED, PROMISING = 512, 2.0
-
-#: Features that errors are extrapolated from, at least.
-NARROWEST = 16
-
+NARROWEST = 16  # Features that errors are extrapolated from, at least
 #: Methods that are planned where none are named, beside Nyström and Fourier features.
 MOST_METHODS = 2
-
-#: Up to so many rows all of them may be landmarks.
-ALL_ROWS = 4096
-
+ALL_ROWS = 4096  # Up to so many rows all of them may be landmarks
 #: Width of the preconditioner of the exact kernel, and rows that its iterations are counted on.
 EXACT_WIDTH, COUNTED_ROWS = 1024, 4096
-
 #: Iterations that a product with the kernel is timed by, and features that take no time beside it.
 ITERATIONS, NO_FEATURES = 8, 8
-
 #: Rows of a trial at most, and bytes that they take where they are more than the sample.
 MOST_ROWS, MOST_BYTES = 1 << 16, 256 << 20
-
-#: Rows of the larger of two sweeps, whose difference tells what a row takes.
-SWEPT = 8192
-
+SWEPT = 8192  # Rows of the larger of two sweeps, whose difference tells what a row takes
 #: Short measurements are repeated so often and so long; what else the machine does only adds.
 REPEATS, MOMENT = 3, 0.05
-
-#: Bytes that a fit takes beside its arrays: code that is loaded, small objects.
-BESIDE = 4 << 20
-
-#: Part of a squared error that an extrapolation to wider features leaves at least.
-LEAST = 0.25
-
-#: Largest part of the gain of one doubling of the width that the next one has.
-SLOWEST = 0.5
-
-#: Why a fit in float32 is not chosen.
-LIMITED = "float32 would limit the answer"
-
-#: Why the exact kernel is not chosen.
-UNSOLVED = "would not converge"
+BESIDE = 4 << 20  # Bytes that a fit takes beside its arrays: code that is loaded, small objects
+LEAST = 0.25  # Part of a squared error that an extrapolation to wider features leaves at least
+SLOWEST = 0.5  # Largest part of the gain of one doubling of the width that the next one has
+LIMITED = "float32 would limit the answer"  # Why a fit in float32 is not chosen
+UNSOLVED = "would not converge"  # Why the exact kernel is not chosen
 
 Timer = Callable[[], float]
 
@@ -123,45 +98,22 @@ class FitTrial(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a fit to all rows is predicted to find.
+    """What a fit to all rows is predicted to find."""
 
-    Attributes
-    ----------
-    error : float
-        Root mean squared leave-one-out error; several targets: of the pooled.
-    share : float
-        Its penalty for each row.
-    limited : bool
-        Whether float32 would limit the answer.
-    """
-
-    error: float
-    alpha: float
-    limited: bool
+    error: float  # root mean squared leave-one-out error; several targets: of the pooled
+    alpha: float  # its penalty
+    limited: bool  # whether float32 would limit the answer
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be fitted, the rows it is tried on, and the trials that were made.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    sample : RowSample
-    like : (b, d)
-        Rows of the data: trials are in their library and precision, and on their device.
-    n_rows : int
-    read_seconds : float
-        One pass over all rows that makes no features.
-    seed : int
-    timer : callable
-    """
+    """What is to be fitted, the rows it is tried on, and the trials that were made."""
 
     kernel: Kernel
     sample: RowSample
-    like: Array
+    like: Array  # rows of the data: trials are in their library and precision, on their device
     n_rows: int
-    read_seconds: float
+    read_seconds: float  # of one pass over all rows that makes no features
     seed: int
     timer: Timer
     known: dict[Any, Any] = field(default_factory=dict)
@@ -194,7 +146,7 @@ class Task:
         return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
 
     def trial(self, n: int, method: Method, width: int, **parameters: Any) -> FitTrial:
-        """Fit a learner to n rows."""
+        """Fit a learner to n rows, once."""
         key = n, method, width, *parameters.items()
         return self.once(key, lambda: self._trial(n, method, width, parameters))
 
@@ -207,8 +159,7 @@ class Task:
             with Traced() as memory:
                 seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
             if seconds < MOMENT:
-                again = self.seconds(lambda: clone(model).fit(*rows))
-                seconds = min(seconds, again)
+                seconds = min(seconds, self.seconds(lambda: clone(model).fit(*rows)))
         return FitTrial(model, n, seconds, memory.peak + BESIDE)
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -273,19 +224,11 @@ def expected(path: Path, m: int, n: int) -> Expected:
 
 
 def wider(errors: Sequence[float], doublings: float) -> float:
-    """Return the error at more features than were fitted.
+    """Return the error at so many doublings of the widest features that were fitted.
 
-    Parameters
-    ----------
-    errors : sequence of float
-        At the widest that was fitted, at half of it and, if known, at a quarter.
-    doublings : float
-        Of the widest; infinity is the limit.
-
-    Notes
-    -----
-    Each doubling takes from e² the part ρ of what the one before took: ρ as the three errors show
-    it, at most ½, which is the law 1/D of random features.
+    ``errors`` are at the widest, at half of it and, if known, at a quarter. Each doubling takes
+    from e² the part ρ of what the one before took: ρ as the three errors show it, at most ½, which
+    is the law 1/D of random features.
     """
     squares = [error**2 for error in errors]
     steps = [narrow - wide for wide, narrow in pairwise(squares)]
@@ -388,8 +331,6 @@ class _Lane:
         errors = [self.expected(D).error for D in narrower]
         return wider(errors, doublings) if len(errors) > 1 else errors[0]
 
-    # --- tried -----------------------------------------------------------------------------------
-
     def tried(self, width: int) -> list[PlannedFit]:
         """Return the fit as it goes by itself; where float32 limits it, also that in float64."""
         trial = self.trial(width)
@@ -405,41 +346,24 @@ class _Lane:
 
     def _planned(self, width: int, trial: FitTrial, solver: str, against: str = "") -> PlannedFit:
         task, phi = self.task, trial.model.map_
-        steps = {"read": self._passes * task.read_seconds, "tried rows": trial.seconds}
+        passes = 1 + (isinstance(task.kernel, str) or not isinstance(self.method, Fourier))
+        steps = {"read": passes * task.read_seconds, "tried rows": trial.seconds}
         if task.n_rows > trial.n_rows:
             row = task.once(id(trial.model), lambda: task.row_seconds(trial))
             steps["further rows"] = (task.n_rows - trial.n_rows) * row
-        return PlannedFit(
-            self.method,
-            phi.n_features,
-            solver,
-            self.expected(width).error,
-            predicted_error(self.method, phi, task.sample.X),
-            sum(steps.values()),
-            trial.bytes,
-            steps,
-            "sample",
-            against,
-        )
-
-    @property
-    def _passes(self) -> int:
-        return 1 + (isinstance(self.task.kernel, str) or not isinstance(self.method, Fourier))
-
-    # --- extrapolated ----------------------------------------------------------------------------
+        errors = self.expected(width).error, predicted_error(self.method, phi, task.sample.X)
+        takes = sum(steps.values()), trial.bytes, steps
+        return PlannedFit(self.method, phi.n_features, solver, *errors, *takes, "sample", against)
 
     def _wider(self, width: int) -> list[PlannedFit]:
         """Return the fits of the widest that was tried, with numbers of this width."""
         nystrom = isinstance(self.method, Nystrom)
         phi = None if nystrom else self.task.map(self.method, width)
         D = self._landmarks(width) if phi is None else phi.n_features
-        error = nan = math.nan
         error = self.continued(self.widest, math.log2(width / self.widest))
-        kernel = nan if phi is None else predicted_error(self.method, phi, self.task.sample.X)
-        return [
-            self._scaled(fit, D, error=error, kernel_error=kernel, error_from="widths")
-            for fit in self.tried(self.widest)
-        ]
+        kernel = math.nan if phi is None else predicted_error(self.method, phi, self.task.sample.X)
+        found = {"error": error, "kernel_error": kernel, "error_from": "widths"}
+        return [self._scaled(fit, D, **found) for fit in self.tried(self.widest)]
 
     def _scaled(self, fit: PlannedFit, D: int, **changes: Any) -> PlannedFit:
         """Return a fit with the seconds and bytes of D features."""
@@ -518,18 +442,9 @@ def _exact(task: Task, lane: _Lane) -> PlannedFit:
     steps = {"features": features.seconds, "iterations": products * each}
     converged = trial.model.solution_.outcome is not Outcome.NOT_CONVERGED
     row = 8.0 * (width + 2 * d + 8 * t + 2 * min(KEPT, iterations * t))
-    return PlannedFit(
-        lane.method,
-        width,
-        "exact",
-        lane.continued(width, math.inf),
-        0.0,
-        sum(steps.values()),
-        features.bytes + n * row,
-        steps,
-        "widths",
-        "" if converged else UNSOLVED,
-    )
+    error, against = lane.continued(width, math.inf), "" if converged else UNSOLVED
+    takes = sum(steps.values()), features.bytes + n * row, steps
+    return PlannedFit(lane.method, width, "exact", error, 0.0, *takes, "widths", against)
 
 
 def _counted(task: Task, lane: _Lane, width: int) -> FitTrial:

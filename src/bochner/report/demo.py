@@ -157,14 +157,8 @@ def _split(quick: bool, seed: int) -> DemoRows:
     cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
     tenth, kept = cells.size // 10, cells.ravel()
-    return DemoRows(
-        earth.X[kept],
-        earth.y[kept],
-        cells.shape,
-        np.sort(order[tenth:]),
-        np.sort(order[:tenth]),
-        seed,
-    )
+    train, test = np.sort(order[tenth:]), np.sort(order[:tenth])
+    return DemoRows(earth.X[kept], earth.y[kept], cells.shape, train, test, seed)
 
 
 def _with_kernel(study: DemoRows, width: int, say: Say) -> DemoRows:
@@ -197,16 +191,9 @@ def _fit(study: DemoRows, name: str, method: Method, width: int) -> DemoFit:
     model.fit(study.X[study.train], study.y[study.train])
     predicted = model.predict(study.X[study.test])
     seconds = time.perf_counter() - started
-    result = MethodResult(
-        name,
-        repr(method),
-        width,
-        *_errors(study, predicted),
-        seconds=seconds,
-        loo=float(np.sqrt(np.nanmin(model.solution_.path.loo))),
-        alpha=model.alpha_,
-    )
-    return DemoFit(model, result)
+    loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
+    found = *_errors(study, predicted), seconds, loo, model.alpha_
+    return DemoFit(model, MethodResult(name, repr(method), width, *found))
 
 
 def _errors(study: DemoRows, predicted: Float[Array, " t"]) -> tuple[float, float]:
@@ -258,24 +245,13 @@ def _rival(study: DemoRows, width: int, alpha: float) -> DemoFit:
 
 
 def _certificate(study: DemoRows, fit: DemoFit) -> Certificate:
-    return certify(
-        fit.model.map_,
-        study.X[study.train],
-        alpha=study.alpha,
-        kernel=study.kernel,
-        n_sample=1024,
-        random_state=study.seed,
-    )
+    how = {"alpha": study.alpha, "n_sample": 1024, "random_state": study.seed}
+    return certify(fit.model.map_, study.X[study.train], kernel=study.kernel, **how)
 
 
 def _with_certificate(result: MethodResult, certificate: Certificate) -> MethodResult:
-    return replace(
-        result,
-        epsilon=certificate.epsilon,
-        epsilon_interval=certificate.epsilon_interval,
-        frobenius=certificate.frobenius,
-        certificate=str(certificate),
-    )
+    numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
+    return replace(result, certificate=str(certificate), **numbers)
 
 
 # --- error against features ----------------------------------------------------------------------

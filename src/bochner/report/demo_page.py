@@ -35,61 +35,29 @@ UNIT = re.compile(r"(?<=\d) (?=m\b|%)")
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """One row of the table of methods.
+    """One row of the table of methods."""
 
-    Attributes
-    ----------
-    name : str
-        As it is shown.
-    code : str
-        The Python expression that gives the method.
-    n_features : int
-        D.
-    rmse : float
-        Root mean squared error on the held-out cells, metres.
-    r_squared : float
-        1 − (mean squared error) / (variance), on the held-out cells.
-    seconds : float
-        Fit and prediction of the held-out cells, wall clock.
-    loo : float
-        Leave-one-out error on the training cells, metres.
-    alpha : float
-        The penalty chosen.
-    epsilon, epsilon_interval, frobenius : float, pair, float or None
-        Of the certificate; None where there is none.
-    certificate : str
-        The certificate in words, or "".
-    """
-
-    name: str
-    code: str
+    name: str  # as it is shown
+    code: str  # the Python expression that gives the method
     n_features: int
-    rmse: float
-    r_squared: float
-    seconds: float
-    loo: float
-    alpha: float
-    epsilon: float | None = None
+    rmse: float  # on the held-out cells, metres
+    r_squared: float  # on the held-out cells
+    seconds: float  # of fit and prediction of the held-out cells, wall clock
+    loo: float  # root mean squared leave-one-out error on the training cells, metres
+    alpha: float  # the penalty chosen
+    epsilon: float | None = None  # of the certificate, as what follows; None where there is none
     epsilon_interval: tuple[float, float] | None = None
     frobenius: float | None = None
-    certificate: str = ""
+    certificate: str = ""  # in words
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Held-out error of one method against the number of features.
-
-    Attributes
-    ----------
-    name : str
-    n_features : tuple of int
-    rmse : tuple of float
-        Metres, one for each number of features.
-    """
+    """Held-out error of one method against the number of features."""
 
     name: str
     n_features: tuple[int, ...]
-    rmse: tuple[float, ...]
+    rmse: tuple[float, ...]  # metres, one for each number of features
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,12 +201,9 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
             origin="lower",
             interpolation="none",
         )
-        ax.set_xticks(
-            range(-120, 121, 60), [f"{abs(d)}°{_side(d, 'WE')}" for d in range(-120, 121, 60)]
-        )
-        ax.set_yticks(
-            range(-60, 61, 30), [f"{abs(d)}°{_side(d, 'SN')}" for d in range(-60, 61, 30)]
-        )
+        east, north = range(-120, 121, 60), range(-60, 61, 30)
+        ax.set_xticks(east, [f"{abs(d)}°{'WE'[d > 0] if d else ''}" for d in east])
+        ax.set_yticks(north, [f"{abs(d)}°{'SN'[d > 0] if d else ''}" for d in north])
         ax.set_axisbelow(False)
         ax.grid(True, axis="both", color="gray", alpha=0.4, linewidth=0.5)
         ax.tick_params(length=0)
@@ -267,7 +232,3 @@ def draw_curves(curves: Sequence[Curve]) -> Callable[[Any], None]:
         ax.legend()
 
     return draw
-
-
-def _side(degrees: int, names: str) -> str:
-    return "" if degrees == 0 else names[degrees > 0]

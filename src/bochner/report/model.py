@@ -68,44 +68,26 @@ CRITERIA = {
 
 @dataclass(frozen=True)
 class FitFacts:
-    """What was fitted on what.
+    """What was fitted on what."""
 
-    Attributes
-    ----------
-    learner, kind, kernel, method : str
-        Class, what it does, and kernel and method as code.
-    reason, penalty, outcome, precision : str
-        In words; ``reason`` is why the method was taken.
-    n_features, rows, seed : int or None
-        D, None for fits with the kernel itself; rows of the fit, where the learner knows.
-    n_inputs, raw_columns : int
-        Columns that the kernel sees, and columns of the table.
-    columns, targets, classes : tuple of str
-        Names, where there are any.
-    more : tuple of (str, str)
-        What this learner alone has to say: name and words.
-    code : str
-        Python that makes the learner again.
-    """
-
-    learner: str
-    kind: str
-    kernel: str
+    learner: str  # its class
+    kind: str  # what it does
+    kernel: str  # as code, and so the method
     method: str
-    reason: str
-    n_features: int | None
-    rows: int | None
-    n_inputs: int
-    raw_columns: int
-    columns: tuple[str, ...]
+    reason: str  # why the method was taken
+    n_features: int | None  # None for fits with the kernel itself
+    rows: int | None  # of the fit, where the learner knows
+    n_inputs: int  # columns that the kernel sees
+    raw_columns: int  # columns of the table
+    columns: tuple[str, ...]  # names, as targets and classes, where there are any
     targets: tuple[str, ...]
     classes: tuple[str, ...]
     penalty: str
     outcome: str
     precision: str
     seed: int | None
-    more: tuple[tuple[str, str], ...]
-    code: str
+    more: tuple[tuple[str, str], ...]  # what this learner alone has to say: name and words
+    code: str  # Python that makes the learner again
 
 
 def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
@@ -219,8 +201,7 @@ def _chosen(model: KernelEstimator) -> Iterator[str]:
 
 # --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them -------
 
-#: Random rows that kernel values are compared on.
-REFERENCE = 256
+REFERENCE = 256  # Random rows that kernel values are compared on
 
 
 class Phase(NamedTuple):
@@ -410,9 +391,6 @@ def report_model(
     )
 
 
-# --- rows ----------------------------------------------------------------------------------------
-
-
 def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) == "classification":
@@ -454,9 +432,6 @@ def _same_rows(model: KernelEstimator, seen: Seen) -> bool | None:
     scale = np.sqrt(fitted.power / fitted.weight) + np.abs(fitted.target_mean)
     near = np.abs(mean - fitted.target_mean) <= 1e-6 * scale
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
-
-
-# --- parts ---------------------------------------------------------------------------------------
 
 
 def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | None]:
@@ -501,16 +476,10 @@ def _spectrum(
 def _widths(
     model: KernelEstimator, sample: Sample, quality: Quality, widths: Any, exact: bool, seed: int
 ) -> tuple[WidthDisplay | None, str]:
+    rows, asked = Blocks.from_arrays(sample.X), {"widths": widths, "exact": exact}
+    asked |= {"n_sample": max(16, len(sample.index)), "random_state": seed}
     try:
-        found = WidthDisplay.from_estimator(
-            model,
-            Blocks.from_arrays(sample.X),
-            quality.labels,
-            widths=widths,
-            n_sample=max(16, len(sample.index)),
-            exact=exact,
-            random_state=seed,
-        )
+        found = WidthDisplay.from_estimator(model, rows, quality.labels, **asked)
     except InvalidInput as error:
         words = str(error).removeprefix("WidthDisplay: ")
         return None, words[0].upper() + words[1:]

@@ -15,24 +15,13 @@ from bochner.models.prediction_displays import (
 )
 from bochner.report.render import number, page, picture, require, rounded, seconds
 
-#: What the learner does.
-DOES = {"outliers": "Rows unlike the others"}
-
+DOES = {"outliers": "Rows unlike the others"}  # What the learner does
 #: Ranks whose eigenvalues stand in the table.
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-
-#: Quantiles of the residuals in the table.
-SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
-
-#: Labels up to which the whole table of confusions is shown.
-MOST_LABELS = 12
-
-#: Points drawn in a cloud, at most: more are one grey patch.
-MOST_DOTS = 1500
-
-#: Columns of a row that are shown.
-COLUMNS = 6
-
+SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
+MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
+MOST_DOTS = 1500  # Points drawn in a cloud, at most: more are one grey patch
+COLUMNS = 6  # Columns of a row that are shown
 #: Measures of errors and their names.
 MEASURES = {
     "rmse": "RMSE",

@@ -31,9 +31,7 @@ from bochner.solvers.ridge.leave_one_out import Rounding, left_out_errors
 from bochner.sums.moments import Accumulator, Moments
 from bochner.sums.rows import indicators
 
-#: Rows listed.
-LISTED = 8
-
+LISTED = 8  # Rows listed
 OFF = "Rows that the features approximate worst"
 UNSURE = "Rows whose prediction is least certain"
 STRANGE = "Rows most unlike the others"
@@ -120,26 +118,15 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a pass over all rows found.
-
-    Attributes
-    ----------
-    sums : Moments or None
-        Of residuals and targets side by side, of regressions.
-    confusion : (K, K) or None
-        Weight of rows by true class (down) and predicted class (across).
-    counts : dict of str to int
-        Rows by cluster, or inside and outside.
-    fingerprint : str
-        SHA-256 of all numbers of the rows, in their order.
-    """
+    """What a pass over all rows found."""
 
     n_rows: int
-    sums: Moments | None
+    sums: Moments | None  # of residuals and targets side by side, of regressions
+    #: Weight of rows by true class (down) and predicted class (across).
     confusion: Float[Array, "K K"] | None
-    counts: dict[str, int]
+    counts: dict[str, int]  # rows by cluster, or inside and outside
     lists: tuple[RowList, ...]
-    fingerprint: str
+    fingerprint: str  # SHA-256 of all numbers of the rows, in their order
 
 
 def look(model: KernelEstimator, blocks: Blocks, rankings: Sequence[Ranking]) -> Seen:
@@ -238,13 +225,7 @@ def rankings_for(
 ) -> tuple[Ranking, ...]:
     """Return what the rows of this learner are listed by.
 
-    Parameters
-    ----------
-    model : fitted learner
-    reference : (m, d)
-        Random rows that the kernel is compared on.
-    leverage : RowLeverage or None
-        Of ridge regressions.
+    The kernel is compared on ``reference``, random rows; ``leverage`` is of ridge regressions.
     """
     found = (_off(model, reference), _unsure(model, leverage), _missed(model))
     return tuple(one for one in found if one is not None)

@@ -28,9 +28,7 @@ COLOURS = {
     "c2": ("#5e4aa5", "#b3a2f2"),
 }
 
-#: Numbers with more digits than people read.
-LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
-
+LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")  # Numbers with more digits than people read
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

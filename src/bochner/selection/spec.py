@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive, share
+from bochner._core.names import WORDS, meant
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
@@ -40,11 +41,15 @@ NAMED: dict[str, Family] = {
 
 def as_kernel(kernel: object) -> Kernel | str:
     """Return a kernel or a known name."""
-    if isinstance(kernel, Kernel) or (isinstance(kernel, str) and kernel in NAMED):
+    if isinstance(kernel, Kernel):
         return kernel
+    name = WORDS.get(kernel, kernel) if isinstance(kernel, str) else ""
+    if name in NAMED:
+        return name
     raise InvalidInput(
         "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
-        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; got {kernel!r}."
+        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; "
+        f"got {kernel!r}{meant(name, NAMED) or '.'}"
     )
 
 

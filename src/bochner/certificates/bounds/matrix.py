@@ -12,16 +12,16 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import integer, one_of, positive
+from bochner._core.checks import check_fields, counted, integer, one_of, positive, word
 from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds.pairwise import (
     FORMS,
     Bound,
     TailBound,
-    amplitude_of,
     chance_of,
     dense_rows,
     per_draw,
+    rows_and_amplitude,
 )
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -30,8 +30,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
 from bochner.kernels.zonal import alpha as harmonics
 
-#: The cost of every projection is kept to so many times the spectral and the trace error.
-COST = 11
+COST = 11  # The cost of every projection is kept to so many times the spectral and the trace error
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,17 @@ class OperatorNorm(TailBound):
     form: str = "pair"
 
     def __post_init__(self) -> None:
-        one_of(self.form, "OperatorNorm", "form", FORMS)
-        found = positive(self.intrinsic_dimension, "OperatorNorm", "intrinsic_dimension")
-        if found < 1:
+        check_fields(self, form=word(*FORMS), intrinsic_dimension=positive)
+        if self.intrinsic_dimension < 1:
             raise InvalidInput(
                 "OperatorNorm: intrinsic_dimension must be 1 or above, as Tr K/‖K‖ is; got "
-                f"{found!r}. Take it from intrinsic_dimension(kernel, X)."
+                f"{self.intrinsic_dimension!r}. Take it from intrinsic_dimension(kernel, X)."
             )
-        object.__setattr__(self, "intrinsic_dimension", found)
 
     @classmethod
     def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
         """Return the bound for the kernel matrix of these rows; O(n³)."""
-        rows = dense_rows(X, cls.__name__)
-        amplitude_of(kernel, rows, cls.__name__)
+        rows, _ = rows_and_amplitude(kernel, X, cls.__name__)
         values = eigen(kernel, rows, cls.__name__).values
         return cls(max(1.0, float(values.sum() / values[-1])), form)
 
@@ -113,15 +109,14 @@ class Spectral(TailBound):
     features_per_draw: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("leverage", "effective_dimension"):
-            object.__setattr__(self, name, positive(getattr(self, name), "Spectral", name))
+        check_fields(
+            self, leverage=positive, effective_dimension=positive, features_per_draw=counted
+        )
         if self.leverage < self.effective_dimension * (1 - 1e-9):
             raise InvalidInput(
                 "Spectral: leverage must be no less than effective_dimension, which is its mean; "
                 f"got {self.leverage!r} and {self.effective_dimension!r}."
             )
-        features = integer(self.features_per_draw, "Spectral", "features_per_draw", 1)
-        object.__setattr__(self, "features_per_draw", features)
 
     @classmethod
     def of(
@@ -131,8 +126,7 @@ class Spectral(TailBound):
 
         Twice that for phases.
         """
-        rows = dense_rows(X, cls.__name__)
-        a = amplitude_of(kernel, rows, cls.__name__)
+        rows, a = rows_and_amplitude(kernel, X, cls.__name__)
         alpha = positive(alpha, cls.__name__, "alpha")
         values = eigen(kernel, rows, cls.__name__).values
         below_norm(alpha, float(values[-1]), cls.__name__)
@@ -142,7 +136,6 @@ class Spectral(TailBound):
 
     @property
     def draw_features(self) -> int:
-        """Features of one random draw."""
         return self.features_per_draw
 
     def log_failures(self, error: float) -> float:  # noqa: ARG002
@@ -154,31 +147,21 @@ class Spectral(TailBound):
 
 @dataclass(frozen=True)
 class TailTrace(TailBound):
-    """The trace beyond rank k, relative, by Bernstein: P ≤ 2 exp(−m ε²/(2ρ(1 + ε/3))).
-
-    Parameters
-    ----------
-    tail_ratio : float
-        ρ; see :class:`ProjectionCost`.
-    features_per_draw : int
-    """
+    """The trace beyond rank k, relative, by Bernstein: P ≤ 2 exp(−m ε²/(2ρ(1 + ε/3)))."""
 
     quantity = "trace beyond the rank, relative"
 
-    tail_ratio: float
+    tail_ratio: float  # ρ; see :class:`ProjectionCost`
     features_per_draw: int
 
     @property
     def draw_features(self) -> int:
-        """Features of one random draw."""
         return self.features_per_draw
 
     def log_failures(self, error: float) -> float:  # noqa: ARG002
-        """Return log 2."""
         return math.log(2)
 
     def rate(self, error: float) -> float:
-        """Return ε²/(2ρ(1 + ε/3))."""
         return error * error / (2 * self.tail_ratio * (1 + error / 3))
 
 
@@ -214,14 +197,12 @@ class ProjectionCost(Bound):
             raise InvalidInput(
                 f"ProjectionCost: spectral must be a Spectral bound; got {self.spectral!r}."
             )
-        tail = positive(self.tail_ratio, "ProjectionCost", "tail_ratio")
-        object.__setattr__(self, "tail_ratio", tail)
+        check_fields(self, tail_ratio=positive)
 
     @classmethod
     def of(cls, kernel: Kernel, X: Float[Array, "n d"], *, rank: int, form: str = "pair") -> Self:
         """Return the bound for Fourier features of these rows and projections of this rank."""
-        rows = dense_rows(X, cls.__name__)
-        a = amplitude_of(kernel, rows, cls.__name__)
+        rows, a = rows_and_amplitude(kernel, X, cls.__name__)
         rank = integer(rank, cls.__name__, "rank", 1)
         values = eigen(kernel, rows, cls.__name__).values
         tail = float(values[:-rank].sum())
@@ -271,31 +252,17 @@ def below_norm(penalty: float, norm: float, who: str) -> None:
 
 #: Total degrees that are tried, and degrees where there is one radial function for each.
 DEGREES, SINGLE = 400, 64
-
-#: Tails below this share of the trace are rounding.
-ROUNDING = 1e-15
-
-#: A tail below this share of the penalty is none.
-NEGLIGIBLE = 1e-6
+ROUNDING = 1e-15  # Tails below this share of the trace are rounding
+NEGLIGIBLE = 1e-6  # A tail below this share of the penalty is none
 
 
 class Cut(NamedTuple):
-    """A kernel cut at degree N, as ``Gegenbauer(order=order, degree=degree)`` has it.
+    """A kernel cut at degree N, as ``Gegenbauer(order=order, degree=degree)`` has it."""
 
-    Attributes
-    ----------
-    degree, order : int
-        q = N and s = ⌊N/2⌋ + 1; s = 1 on one sphere, ``Gegenbauer(radial="optimal", order=1)``.
-    tail : float
-        ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I.
-    leverage : float
-        Of any direction, for K_N.
-    """
-
-    degree: int
-    order: int
-    tail: float
-    leverage: float
+    degree: int  # q = N
+    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(radial="optimal", order=1)``
+    tail: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
+    leverage: float  # of any direction, for K_N
 
 
 @dataclass(frozen=True)
@@ -325,8 +292,7 @@ class ZonalSpectral(Bound):
     def __post_init__(self) -> None:
         if not self.cuts:
             raise InvalidInput("ZonalSpectral: cuts must be one Cut or more; got none.")
-        name = "effective_dimension"
-        object.__setattr__(self, name, positive(self.effective_dimension, "ZonalSpectral", name))
+        check_fields(self, effective_dimension=positive)
 
     @classmethod
     def of(
@@ -368,8 +334,7 @@ class ZonalSpectral(Bound):
 
     def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
         """Return the cut with the least error at this width."""
-        errors = self._errors(n_features, confidence)
-        return self.cuts[int(np.argmin(errors))]
+        return self.cuts[int(np.argmin(self._errors(n_features, confidence)))]
 
     def _errors(self, n_features: int, confidence: float) -> list[float]:
         chance_of(confidence)
@@ -475,12 +440,11 @@ def _cuts(
         )
     last = enough[0] if len(enough) else len(tails) - 1
     return tuple(
-        _cut(N, squares, float(tails[N]), d, alpha, componentwise)
+        Cut(
+            N,
+            order := min(N // 2 + 1, squares.shape[1]),
+            float(tails[N]) / alpha,
+            direction_leverage(squares[: N + 1, :order], d, alpha, componentwise=componentwise),
+        )
         for N in range(within[0], last + 1)
     )
-
-
-def _cut(N: int, squares: Array, tail: float, d: int, alpha: float, componentwise: bool) -> Cut:
-    order = min(N // 2 + 1, squares.shape[1])
-    tau = direction_leverage(squares[: N + 1, :order], d, alpha, componentwise=componentwise)
-    return Cut(N, order, tail / alpha, tau)

@@ -14,14 +14,13 @@ theorems do not cover them.
 import abc
 import math
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bochner._core.arrays import as_matrix, to_numpy
-from bochner._core.checks import integer, one_of, positive, share
+from bochner._core.checks import check_fields, counted, integer, one_of, positive, share, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.widths import is_stationary
@@ -30,9 +29,7 @@ from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
 
 FORMS = ("pair", "phase")
-
-#: Widths beyond it are no widths.
-LARGEST = 1e15
+LARGEST = 1e15  # Widths beyond it are no widths
 
 
 class Bound(abc.ABC):
@@ -132,14 +129,17 @@ def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
     return np.asarray(to_numpy(X), dtype=np.float64)
 
 
-def amplitude_of(kernel: Kernel, rows: Float[np.ndarray, "n d"], who: str) -> float:
-    """Return k(0) of a kernel of x − y."""
+def rows_and_amplitude(
+    kernel: Kernel, X: Float[Array, "n d"], who: str
+) -> tuple[Float[np.ndarray, "n d"], float]:
+    """Return the rows as `dense_rows` does, and k(0) of a kernel of x − y."""
+    rows = dense_rows(X, who)
     if not is_stationary(kernel):
         raise UnsupportedKernel(
             f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
             "certify measures the error of any map."
         )
-    return float(to_numpy(kernel.diag(rows[:1]))[0])
+    return rows, float(to_numpy(kernel.diag(rows[:1]))[0])
 
 
 #: The gradient of the error has mean square at most 4 E|ω|² at a point that depends on the draw
@@ -150,8 +150,23 @@ GRADIENT = 2.0
 # --- one entry, all pairs ------------------------------------------------------------------------
 
 
+class EntryBound(TailBound):
+    """A bound of every entry of a finite set of pairs, by a union over them."""
+
+    quantity = "largest entry"
+
+    n_pairs: int
+    amplitude: float
+
+    def __post_init__(self) -> None:
+        check_fields(self, form=word(*FORMS), n_pairs=counted, amplitude=positive)
+
+    def log_failures(self, error: float) -> float:  # noqa: ARG002
+        return math.log(2.0 * self.n_pairs)
+
+
 @dataclass(frozen=True)
-class Hoeffding(TailBound):
+class Hoeffding(EntryBound):
     """Every entry of a finite set of pairs, by Hoeffding's inequality and a union over the pairs.
 
     pair: P ≤ 2N exp(−Dε²/4a²); phase: P ≤ 2N exp(−Dε²/8a²).
@@ -170,30 +185,22 @@ class Hoeffding(TailBound):
     Source: Hoeffding (1963), theorem 2.
     """
 
-    quantity = "largest entry"
-
     n_pairs: int
     form: str = "pair"
     amplitude: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check_entries(self)
-
     @classmethod
     def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
         """Return the bound for all pairs of these rows."""
-        rows = dense_rows(X, cls.__name__)
-        return cls(_pairs(len(rows), form), form, amplitude_of(kernel, rows, cls.__name__))
-
-    def log_failures(self, error: float) -> float:  # noqa: ARG002
-        return math.log(2.0 * self.n_pairs)
+        rows, a = rows_and_amplitude(kernel, X, cls.__name__)
+        return cls(_pairs(len(rows), form), form, a)
 
     def rate(self, error: float) -> float:
         return (error / self.amplitude) ** 2 / (2 if self.form == "pair" else 8)
 
 
 @dataclass(frozen=True)
-class Bernstein(TailBound):
+class Bernstein(EntryBound):
     """The same, by Bernstein's inequality: sharper where the variance of an entry is small.
 
     P ≤ 2N exp(−m ε²/(2(v + bε/3))) for a = 1, b = 2 (pair) or 3 (phase).
@@ -214,28 +221,22 @@ class Bernstein(TailBound):
     Source: Sutherland and Schneider (2015), section 3.1.
     """
 
-    quantity = "largest entry"
-
     n_pairs: int
     variance: float
     form: str = "pair"
     amplitude: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_entries(self)
-        object.__setattr__(self, "variance", positive(self.variance, "Bernstein", "variance"))
+        checks = {"n_pairs": counted, "variance": positive, "amplitude": positive}
+        check_fields(self, form=word(*FORMS), **checks)
 
     @classmethod
     def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
         """Return the bound for all pairs of these rows, v from the kernel's values; O(n²)."""
-        rows = dense_rows(X, cls.__name__)
-        a = amplitude_of(kernel, rows, cls.__name__)
+        rows, a = rows_and_amplitude(kernel, X, cls.__name__)
         k, doubled = to_numpy(kernel(rows)) / a, to_numpy(kernel(2 * rows)) / a
         v = (1 + doubled - 2 * k**2) / 2 if form == "pair" else 1 + doubled / 2 - k**2
         return cls(_pairs(len(rows), form), max(float(v.max()), 1e-300), form, a)
-
-    def log_failures(self, error: float) -> float:  # noqa: ARG002
-        return math.log(2.0 * self.n_pairs)
 
     def rate(self, error: float) -> float:
         e, b = error / self.amplitude, 2 if self.form == "pair" else 3
@@ -279,14 +280,10 @@ class RahimiRecht(TailBound):
     amplitude: float = 1.0
 
     def __post_init__(self) -> None:
-        one_of(self.form, "RahimiRecht", "form", FORMS)
         if self.spread == math.inf:
             raise _infinite("spread=inf")
-        for name in ("spread", "diameter", "amplitude"):
-            object.__setattr__(self, name, positive(getattr(self, name), "RahimiRecht", name))
-        object.__setattr__(
-            self, "n_columns", integer(self.n_columns, "RahimiRecht", "n_columns", 1)
-        )
+        check_fields(self, form=word(*FORMS), spread=positive, diameter=positive, n_columns=counted)
+        check_fields(self, amplitude=positive)
 
     @classmethod
     def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
@@ -297,12 +294,14 @@ class RahimiRecht(TailBound):
         UnsupportedKernel
             If E|ω|² is infinite (Laplace, Exponential, Matérn up to smoothness 1), or not known.
         """
-        rows = dense_rows(X, cls.__name__)
-        a = amplitude_of(kernel, rows, cls.__name__)
+        rows, a = rows_and_amplitude(kernel, X, cls.__name__)
         second = second_moment(kernel, rows.shape[1])
         if second == math.inf:
             raise _infinite(repr(kernel))
-        return cls(second**0.5, _diameter(rows), rows.shape[1], form, a)
+        # A diameter the rows do not exceed: twice a radius, or the diagonal of their box.
+        radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
+        diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
+        return cls(second**0.5, diameter, rows.shape[1], form, a)
 
     def log_failures(self, error: float) -> float:
         d, e = self.n_columns, error / self.amplitude
@@ -337,63 +336,29 @@ def _infinite(what: str) -> UnsupportedKernel:
     )
 
 
-@singledispatch
-def second_moment(kernel: Kernel, d: int) -> float:  # noqa: ARG001
+def second_moment(kernel: Kernel, d: int) -> float:
     """Return E|ω|² of a kernel of x − y, possibly infinite."""
+    match kernel:
+        case Stationary():
+            return float(kernel.spectral_measure(d).second_moment)
+        case Constant():
+            return 0.0
+        case Scaled() | Columns():
+            columns = len(kernel.columns) if isinstance(kernel, Columns) else d
+            return second_moment(kernel.kernel, columns)
+        case Power():
+            return kernel.exponent * second_moment(kernel.kernel, d)
+        case Product():
+            return second_moment(kernel.left, d) + second_moment(kernel.right, d)
+        case Sum():
+            parts = kernel.left, kernel.right
+            sizes = [float(to_numpy(k.diag(np.zeros((1, d))))[0]) for k in parts]
+            moments = (s * second_moment(k, d) for s, k in zip(sizes, parts, strict=True) if s)
+            return sum(moments) / sum(sizes)
     raise UnsupportedKernel(
         "RahimiRecht requires a stationary kernel, sums, products, powers and multiples of such; "
         f"got {kernel!r}. Take Hoeffding or Bernstein."
     )
-
-
-@second_moment.register
-def _(kernel: Stationary, d: int) -> float:
-    return float(kernel.spectral_measure(d).second_moment)
-
-
-@second_moment.register
-def _(kernel: Constant, d: int) -> float:  # noqa: ARG001
-    return 0.0
-
-
-@second_moment.register
-def _(kernel: Scaled, d: int) -> float:
-    return second_moment(kernel.kernel, d)
-
-
-@second_moment.register
-def _(kernel: Columns, d: int) -> float:  # noqa: ARG001
-    return second_moment(kernel.kernel, len(kernel.columns))
-
-
-@second_moment.register
-def _(kernel: Power, d: int) -> float:
-    return kernel.exponent * second_moment(kernel.kernel, d)
-
-
-@second_moment.register
-def _(kernel: Product, d: int) -> float:
-    return second_moment(kernel.left, d) + second_moment(kernel.right, d)
-
-
-@second_moment.register
-def _(kernel: Sum, d: int) -> float:
-    sizes = [float(to_numpy(k.diag(np.zeros((1, d))))[0]) for k in (kernel.left, kernel.right)]
-    moments = [second_moment(k, d) for k in (kernel.left, kernel.right)]
-    return sum(s * m for s, m in zip(sizes, moments, strict=True) if s) / sum(sizes)
-
-
-def _diameter(rows: Float[np.ndarray, "n d"]) -> float:
-    """Return a diameter the rows do not exceed: twice a radius, or the diagonal of their box."""
-    radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
-    return max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
-
-
-def _check_entries(bound: Hoeffding | Bernstein) -> None:
-    who = type(bound).__name__
-    one_of(bound.form, who, "form", FORMS)
-    object.__setattr__(bound, "n_pairs", integer(bound.n_pairs, who, "n_pairs", 1))
-    object.__setattr__(bound, "amplitude", positive(bound.amplitude, who, "amplitude"))
 
 
 def _pairs(n: int, form: str) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -159,7 +159,10 @@ def compare_bounds(
     integer(n_draws, "compare_bounds", "n_draws", 1)
     chance_of(confidence)
     seed = seed_of(random_state)
-    rows, penalty = _sampled(X, integer(n_sample, "compare_bounds", "n_sample", 2), alpha, seed)
+    n_sample = integer(n_sample, "compare_bounds", "n_sample", 2)
+    whole = dense_rows(X, "compare_bounds")
+    rows = whole[np.sort(stream(seed, "bounds").permutation(len(whole))[:n_sample])]
+    penalty = alpha * len(rows) / len(whole)
     ruler = Ruler.of(eigen(kernel, rows, "compare_bounds"), penalty, rank)
     asked = Request(rows.shape[1], D - D % 2, seed, X=rows)
     entries = list(_entries(kernel, rows, ruler, asked, confidence))
@@ -222,12 +225,6 @@ class Entry(NamedTuple):
     method: Method
     measure: Callable[[Float[np.ndarray, "n n"]], float]
     proved: bool = True
-
-
-def _sampled(X: Any, n_sample: int, alpha: float, seed: int) -> tuple[Array, float]:
-    rows = dense_rows(X, "compare_bounds")
-    chosen = np.sort(stream(seed, "bounds").permutation(len(rows))[:n_sample])
-    return rows[chosen], alpha * len(chosen) / len(rows)
 
 
 def _entries(

@@ -19,6 +19,7 @@ from scipy.special import ndtri, roots_hermitenorm
 
 from bochner._core.arrays import is_numpy, is_sparse, precision
 from bochner._core.blas import cholesky
+from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -27,7 +28,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Components, Fixed, GaussianMixture, Independent, Measure, One
 
 
-class Placement(ABC):
+class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d."""
 
     #: Whether a map holds the frequencies as a matrix.

@@ -20,12 +20,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import array_namespace, is_numpy, to_numpy
+from bochner._core.arrays import is_numpy, to_numpy
 from bochner._core.checks import check_fields, counted, optional, positive
 from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, left_over
 from bochner.features.mercer.axes import require_squares
 from bochner.features.mercer.radial import (
     REACH,
@@ -51,14 +51,7 @@ def harmonic_blocks(
 ) -> Float[Array, "n D"]:
     """Return blocks radial[:, b] · (the first counts[b] harmonics of degree degrees[b]).
 
-    Parameters
-    ----------
-    U : (n, a)
-        The first a of the d coordinates of unit vectors, at least :func:`axes_needed`.
-    d : int
-        Dimension of the sphere's space.
-    degrees, counts : (B,) integers
-    radial : (n, B)
+    U holds the first a of the d coordinates of unit vectors, at least :func:`axes_needed`.
     """
     plan, first = _plan(d, U.shape[1], tuple(degrees.tolist()), tuple(counts.tolist()))
     run = harmonics if is_numpy(U) else harmonics_twin
@@ -70,18 +63,18 @@ def _plan(
     d: int, axes: int, degrees: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[Programme, np.ndarray]:
     """Return the programme for rows of so many coordinates, and where each block starts in it."""
-    needed = _prefixes(d, degrees, counts)
+    needed = prefixes(d, degrees, counts)
     first = first_nodes(needed)[np.array(degrees, dtype=np.int64)].astype(np.int32)
-    return _narrowed(programme(d, needed), axes, d), first
-
-
-def prefixes(d: int, degrees: np.ndarray, counts: np.ndarray) -> tuple[int, ...]:
-    """Return how many harmonics of each degree the blocks need, parents included."""
-    return _prefixes(d, tuple(degrees.tolist()), tuple(counts.tolist()))
+    plan = programme(d, needed)
+    if axes < d:  # rows hold the first coordinates only
+        inputs = np.where(plan.inputs >= d, plan.inputs - d + axes, plan.inputs)
+        plan = plan._replace(inputs=np.ascontiguousarray(inputs, dtype=np.int32))
+    return plan, first
 
 
 @lru_cache(maxsize=32)
-def _prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many harmonics of each degree the blocks need, parents included."""
     needed = [0] * (max(degrees, default=0) + 1)
     for l, count in zip(degrees, counts, strict=True):
         needed[l] = max(needed[l], count)
@@ -177,14 +170,6 @@ def _unit(l: int, s: int, d: int) -> float:
     return float(np.exp(0.5 * logs))
 
 
-def _narrowed(plan: Programme, axes: int, d: int) -> Programme:
-    """Return the programme for rows that hold the first ``axes`` coordinates only."""
-    if axes == d:
-        return plan
-    inputs = np.where(plan.inputs >= d, plan.inputs - d + axes, plan.inputs)
-    return plan._replace(inputs=np.ascontiguousarray(inputs, dtype=np.int32))
-
-
 # --- Mercer-harmonic features: exact spherical harmonics times optimal radial functions ----------
 #
 # A rotation-invariant kernel is Σ_l R_l(|x|, |y|) P_l(cos θ), and α_l P_l(⟨u, v⟩) is the sum of
@@ -275,12 +260,9 @@ class MercerHarmonicMap(FeatureMap):
         Returns
         -------
         e : (n,)
-            Rounding below zero is cut.
+            In float64; rounding below zero is cut.
         """
-        Z = self(X)
-        xp = array_namespace(Z)
-        e = self.kernel.diag(X) - xp.sum(Z * Z, axis=1)
-        return xp.where(e > 0, e, xp.zeros_like(e))
+        return left_over(self, X)
 
 
 #: Share of the mean residual that interpolation in the radius may add to an entry of Z Zᵀ, and
@@ -295,7 +277,9 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     if ask.X is not None:
         require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel) and method.radius is None)
-    nodes, limit = _radii(_in_units(method, scales), radial, polar, ask.X)
+    if method.radius is not None and np.ptp(scales) == 0:  # in units of x, as polar radii are not
+        method = replace(method, radius=method.radius / float(scales[0]))
+    nodes, limit = _radii(method, radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks, counts = _taken(spectrum(radial, nodes, total, ask.n_features), ask.n_features)
     if not blocks:
@@ -312,15 +296,9 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         functions = functions.interpolated(limit, max(FLOOR * total, INTERPOLATION * rest))
     if radial.zonal and ask.X is not None:  # the same share is left out of every row
         rest *= float(np.mean(to_numpy(kernel.diag(ask.X)))) / total
-    leading = axes_needed(ask.n_inputs, prefixes(ask.n_inputs, functions.degrees, np.array(counts)))
+    needed = prefixes(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts))
+    leading = axes_needed(ask.n_inputs, needed)
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, np.array(counts), rest)
-
-
-def _in_units(method: MercerHarmonic, scales: Array) -> MercerHarmonic:
-    """Return the method with a radius given for the rows turned into that of x/ℓ."""
-    if method.radius is None or np.ptp(scales) > 0:
-        return method
-    return replace(method, radius=method.radius / float(scales[0]))
 
 
 def _radii(

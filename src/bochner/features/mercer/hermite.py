@@ -41,12 +41,8 @@ from bochner.kernels.algebra import Columns
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 
-#: Eigenvalues below this share of the largest are rounding.
-SMALLEST = 1e-12
-
-#: Share of all rows that nodes have together beside the rows nearest to each.
-EVEN_SHARE = 0.01
-
+SMALLEST = 1e-12  # Eigenvalues below this share of the largest are rounding
+EVEN_SHARE = 0.01  # Share of all rows that nodes have together beside the rows nearest to each
 ONE = Constant(1.0)
 
 
@@ -113,10 +109,9 @@ class ColumnwiseMap(Products):
 def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> ColumnwiseMap:
     """Draw the D products of largest eigenvalue for the spread of the columns of the rows."""
     _require_few_columns(ask.n_inputs)
+    factors = columnwise(kernel, ask.n_inputs)
     # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-    apart = isinstance(kernel, Scaled | Columns)
-    factors = None if apart else columnwise(kernel, ask.n_inputs)
-    if factors is None:
+    if factors is None or isinstance(kernel, Scaled | Columns):
         raise UnsupportedKernel(
             "HermiteMercer requires a Gaussian kernel, or a product of kernels of one column each "
             f"such as Laplace, Cauchy or Columns(k1, (0,)) * Columns(k2, (1,)); got {kernel!r}. "
@@ -184,25 +179,17 @@ def eigenfunctions(
 #: Factors on the spread of the rows that are tried, and the rows they are tried on.
 SCALES = tuple(0.5 * 2 ** (i / 5) for i in range(11))
 TRIED_ON = 512
-
 #: Spreads below this share of the lengthscale are taken for it: nothing changes, nothing overflows.
 LEAST = 1e-6
-
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
 FARTHEST, OUTSIDE = 1e6, 1e12
-
 #: All is done in the precision of X where degrees are below this and logarithms of what the
 #: recurrence starts from above minus that: no product then overflows, none loses its digits.
 FEW, NEAR = 64, 40.0
-
 #: Principal axes take d³ operations, and d² numbers: of more columns there are too many.
 MOST_COLUMNS = 2048
-
-#: Rows whose coordinates are held at a time by the compiled recurrence.
-ROWS = 4096
-
-#: Steps of the recurrence between two rescalings; each multiplies by 1e6 at most.
-STRIDE = 16
+ROWS = 4096  # Rows whose coordinates are held at a time by the compiled recurrence
+STRIDE = 16  # Steps of the recurrence between two rescalings; each multiplies by 1e6 at most
 
 
 @dataclass(frozen=True)
@@ -269,11 +256,8 @@ class HermiteMap(Products):
         """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""
         Z = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
         J, D = self.indices.shape[1], self.n_features
-        step, first, count = (
-            self._constants.step[:J].astype(X.dtype),
-            np.zeros(1, np.int32),
-            np.full(1, D, np.int32),
-        )
+        step = self._constants.step[:J].astype(X.dtype)
+        first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for start in range(0, len(Z), ROWS):
             U = np.clip(self._coordinates(X[start : start + ROWS]), -OUTSIDE, OUTSIDE).T
             exponent = self._exponent(U.T)
@@ -352,9 +336,8 @@ class HermiteMap(Products):
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
         v = xp.clip(as_column(mehler.step[:J], like=U) * U[:J, :], -FARTHEST, FARTHEST)
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
-        return _scaled_hermite_functions(
-            v, envelope, as_column(mehler.ratio[:J], like=U), self._counts
-        )
+        ratio = as_column(mehler.ratio[:J], like=U)
+        return _scaled_hermite_functions(v, envelope, ratio, self._counts)
 
     def _coordinates(self, X: Float[Array, "n d"]) -> Float[Array, "d n"]:
         if is_sparse(X):
@@ -386,12 +369,7 @@ def mehler(spread: Float[Array, " d"]) -> Mehler:
     return Mehler(0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A)
 
 
-def _hermite_functions(
-    v: Float[Array, "J n"],
-    start: Float[Array, "J n"],
-    ratio: Float[Array, "J 1"],
-    counts: list[int],
-) -> Float[Array, "m n"]:
+def _hermite_functions(v: Array, start: Array, ratio: Array, counts: list[int]) -> Array:
     """Return g_k with g_0 = start for the first counts[k] axes, degree after degree."""
     g, before, rows = start, None, [start]
     for k, J in enumerate(counts[1:], start=1):
@@ -407,10 +385,7 @@ def _next(k: int, v: Array, ratio: Array, g: Array, before: Array | None) -> Arr
 
 
 def _scaled_hermite_functions(
-    v: Float[Array, "J n"],
-    envelope: Float[Array, "J n"],
-    ratio: Float[Array, "J 1"],
-    counts: list[int],
+    v: Float[Array, "J n"], envelope: Float[Array, "J n"], ratio: Array, counts: list[int]
 ) -> Float[Array, "m n"]:
     """Return exp(envelope) g_k with g_0 = 1, for any degree and any distance.
 
@@ -429,9 +404,6 @@ def _scaled_hermite_functions(
             g, before, bound = g / size, before / size, xp.exp(envelope)
         rows.append(g * bound)
     return xp.concat(rows, axis=0)
-
-
-# --- Drawing -------------------------------------------------------------------------------------
 
 
 def _require_few_columns(d: int) -> None:

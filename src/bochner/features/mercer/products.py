@@ -1,7 +1,5 @@
 """Products of one-dimensional functions: explicit features, and eigenfunctions of the Laplacian.
 
-Products of one-dimensional functions: the best D of them, and their values without waste.
-
 A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so that the D best
 products are those of the largest sums of logarithms. Their values are found by halves: all
 products that occur over the first columns, all over the others, and one multiplication for each
@@ -31,9 +29,7 @@ from bochner.kernels.kernel import Kernel, Scaled, Sum
 from bochner.kernels.spectral import Independent, Measure
 from bochner.kernels.stationary import Stationary
 
-#: Numbers that are worked on at a time: they stay in a core's own cache.
-CACHED = 1 << 18
-
+CACHED = 1 << 18  # Numbers that are worked on at a time: they stay in a core's own cache
 #: A row of scratch is longer by this, or its columns would all fall on the same lines of cache.
 PADDING = 16
 
@@ -43,37 +39,24 @@ def best_products(
 ) -> tuple[Array, Float[Array, " D"]]:
     """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
 
-    Parameters
-    ----------
-    logs : one (m_j,) array a column
-        Logarithms of eigenvalues, none above the one before it.
-    width : int
-        D; fewer are returned where there are fewer.
-
-    Notes
-    -----
-    One column after another: the best ``width`` products of some columns contain all that the best
-    of more columns extend. The first D' of D are the D' best, ties included. O(d D log² D).
+    ``logs`` are logarithms of eigenvalues, an array a column, none above the one before it. One
+    column after another, for the best ``width`` products of some contain all that the best of more
+    columns extend. The first D' of D are the D' best, ties included. O(d D log² D).
     """
     chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
     for j, column in enumerate(logs):
         if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
             sums = sums + column[0]  # nothing above the first function of this column is among them
             continue
-        i, k = _candidates(len(sums), min(len(column), width), width)
+        # Of ranks (i, k) there are (i + 1)(k + 1) that are no worse, so more are of no use.
+        counts = np.minimum(len(sums), width // np.arange(1, min(len(column), width) + 1))
+        k = np.repeat(np.arange(len(counts)), counts)
+        i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         total = sums[i] + column[k]
         best = np.argsort(-total, kind="stable")[:width]
         chosen, sums = chosen[i[best]], total[best]
         chosen[:, j] = k[best]
     return chosen, sums
-
-
-def _candidates(n: int, m: int, width: int) -> tuple[Array, Array]:
-    """Return pairs of ranks (i, k); (i + 1)(k + 1) pairs are no worse, so more are of no use."""
-    counts = np.minimum(n, width // np.arange(1, m + 1))
-    k = np.repeat(np.arange(m), counts)
-    i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return i, k
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +99,10 @@ def multiplied(how: "Halves | Array", table: Float[Array, "m n"]) -> Float[Array
 def products_of_rows(
     how: "Halves | Array", width: int, table: Callable[[Array], Array], X: Float[Array, "n d"]
 ) -> Float[Array, "n D"]:
-    """Return the products for each row of X, in the precision of X.
+    """Return the products for each row of X, in its precision; ``table`` has all 1-D functions.
 
-    Parameters
-    ----------
-    how : Halves or array
-        Of :func:`factored`.
-    width : int
-        D.
-    table : function
-        Values of all 1-D functions, (m, n) in float64, at rows of X.
-    X : (n, d)
-        NumPy arrays and sparse matrices go block by block through a transposed scratch: products
-        of long rows, then one copy, are three times faster than products of columns.
+    NumPy arrays and sparse matrices go block by block through a transposed scratch: products of
+    long rows, then one copy, are three times faster than products of columns.
     """
     if not (is_numpy(X) or is_sparse(X)):
         xp = array_namespace(X)
@@ -258,9 +232,7 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
 #: face is k between a row and its mirror image, two margins away.
 MARGINS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 TRIED_ON = 256
-
-#: Products that are weighed, for each one kept, where the order is not that of |ω|.
-WIDER = 4
+WIDER = 4  # Products that are weighed, for each one kept, where the order is not that of |ω|
 
 
 @dataclass(frozen=True)
@@ -294,12 +266,11 @@ class LaplacianEigenfunctions(Method):
     box: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        who = "LaplacianEigenfunctions"
         check_fields(self, boundary=optional(positive), box=optional(_checked_box))
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
-                f"{who}: boundary must be 1 or above, or rows lie outside the box; got "
-                f"{self.boundary}."
+                "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
+                f"box; got {self.boundary}."
             )
 
 
@@ -399,7 +370,10 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     if method.box is not None:
         return _sines(kernel, *_given_box(method.box, ask.n_inputs), ask.n_features)
     X = ask.rows("LaplacianEigenfunctions", "the box")
-    middle, half = _range(X)
+    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
+    least, largest = (np.array(side) for side in zip(*faces, strict=True))
+    least, largest = least.min(axis=0), largest.max(axis=0)
+    middle, half = (least + largest) / 2, (largest - least) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return _sines(kernel, middle - half, 2 * half, ask.n_features)
@@ -445,14 +419,6 @@ def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Arr
         )
     lower, upper = np.array(box).T
     return lower.copy(), upper - lower
-
-
-def _range(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Return middle and half width of what each column takes, in one pass."""
-    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
-    least, largest = (np.array(side) for side in zip(*faces, strict=True))
-    least, largest = least.min(axis=0), largest.max(axis=0)
-    return (least + largest) / 2, (largest - least) / 2
 
 
 def draw_brownian(

@@ -17,16 +17,14 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels
 from bochner.kernels.zonal import alpha
 
-ONE_RADIUS = 1e-6
-"""Spread of radii, relative, up to which rows count as lying on one sphere."""
-
+ONE_RADIUS = 1e-6  # Spread of radii, relative, up to which rows count as lying on one sphere
 FLAT = 1e-2
 """Spread of radii, as a share of the rows' own spread, up to which that sphere is one about zero.
 
 Rows of spread one that are 10⁷ away have equal radii too, whatever they are."""
 
-LARGEST_ROTATION = 2048
-"""Columns beyond which principal axes are not looked for."""
+SAMPLED = 16384  # Evenly spaced rows, at most, that centre and axes are found from
+LARGEST_ROTATION = 2048  # Columns beyond which principal axes are not looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +53,10 @@ class Polar:
         A = A / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None]
         norms = xp.sqrt(xp.sum(A * A, axis=1))
         U = A / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
-        return _turned(U, self.axes), largest * norms
-
-
-def _turned(U: Float[Array, "n d"], axes: Float[np.ndarray, "d a"] | None) -> Float[Array, "n a"]:
-    if axes is None:
-        return np.ascontiguousarray(U) if is_numpy(U) else U
-    axes = moved(axes, like=U)
-    return product(U, axes) if is_numpy(U) else U @ axes
+        if self.axes is not None:
+            axes = moved(self.axes, like=U)
+            U = product(U, axes) if is_numpy(U) else U @ axes
+        return np.ascontiguousarray(U) if is_numpy(U) else U, largest * norms
 
 
 def polar_of(
@@ -75,10 +69,8 @@ def polar_of(
     d = len(scales)
     if X is None:
         return Polar(np.zeros(d), scales, None)
-    sample = _sample(X)
-    centre = np.zeros(d)
-    if centred and not _on_sphere(sample / scales):
-        centre = sample.mean(axis=0)
+    sample = to_numpy(X[:: -(-X.shape[0] // SAMPLED)]).astype(np.float64)
+    centre = sample.mean(axis=0) if centred and not _on_sphere(sample / scales) else np.zeros(d)
     axes = _principal_axes((sample - centre) / scales) if rotated else None
     return Polar(centre, scales, axes)
 
@@ -88,11 +80,6 @@ def _on_sphere(A: Float[np.ndarray, "n d"]) -> bool:
     r = np.linalg.norm(A, axis=1)
     spread = np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     return one_radius(r) and bool(r.max() - r.min() <= FLAT * spread)
-
-
-def _sample(X: Array, rows: int = 16384) -> Float[np.ndarray, "n d"]:
-    """Return evenly spaced rows of X, dense."""
-    return to_numpy(X[:: -(-X.shape[0] // rows)]).astype(np.float64)
 
 
 def _principal_axes(A: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"] | None:
@@ -147,31 +134,17 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 # and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of
 # R_l. The energy w_i is the mean of g² over the rows.
 
-EIGENVALUES = 1e-12
-"""Eigenvalues of R_l(q, q) below this share of the largest are rounding."""
-
-DEGREES = 4096
-"""Degrees after which the search for energy ends."""
-
-POINTS = 512
-"""Greatest degree of an interpolant in the radius."""
-
+EIGENVALUES = 1e-12  # Eigenvalues of R_l(q, q) below this share of the largest are rounding
+DEGREES = 4096  # Degrees after which the search for energy ends
+POINTS = 512  # Greatest degree of an interpolant in the radius
 REACH = 1.25
 """Interpolants reach this many times the largest radius: rows beyond cost more, nothing else."""
 
-AT_ONCE = 2048
-"""Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache."""
-
-DIRECT = 256
-"""Radii at a time where radial kernels are evaluated directly."""
-
+AT_ONCE = 2048  # Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache
+DIRECT = 256  # Radii at a time where radial kernels are evaluated directly
 ROUNDING = float(np.finfo(float).eps)
-
 MOST_HARMONICS = (4 * ROUNDING) ** -2
 """Harmonics of a degree beyond which all energy there is, is rounding; floats end later."""
-
-
-# --- nodes ----------------------------------------------------------------------------------------
 
 
 class Nodes(NamedTuple):
@@ -189,9 +162,6 @@ def quantiles(r: Float[np.ndarray, " n"], count: int) -> Nodes:
     edges = np.sin(np.arange(M + 1) * np.pi / (2 * M)) ** 2
     middles = np.sin((np.arange(M) + 0.5) * np.pi / (2 * M)) ** 2
     return Nodes(np.quantile(r, middles), np.diff(edges))
-
-
-# --- energies -----------------------------------------------------------------------------------
 
 
 class RadialBlock(NamedTuple):
@@ -226,8 +196,7 @@ def spectrum(
         blocks = sorted(found, key=lambda block: -block.each)
         rest = total - float(np.einsum("laa,a->", R, nodes.share))
         top = np.zeros(last + 1)
-        for block in reversed(blocks):
-            top[block.degree] = block.each
+        np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
         if last == most or _complete(top, rest, total, _least(blocks, width), d):
             return blocks
         last = min(2 * last + 1, most)
@@ -355,7 +324,8 @@ class RadialFunctions:
         """
         halves, values = 16, self.exactly(_lobatto(16, limit))
         while True:
-            C = _coefficients(values)
+            C = dct(values, type=1, axis=0) / halves  # of the interpolant in Chebyshev polynomials
+            C[[0, -1]] /= 2.0
             error = np.abs(C[-(halves // 4) :]).max(axis=0) * np.abs(values).max(axis=0)
             if halves >= POINTS or bool((error <= tolerance).all()):
                 return replace(self, limit=limit, interpolant=C)
@@ -402,13 +372,6 @@ class MonomialFunctions:
 def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:
     """Return limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree."""
     return limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
-
-
-def _coefficients(values: Float[np.ndarray, "k B"]) -> Float[np.ndarray, "k B"]:
-    """Return the Chebyshev coefficients of the interpolant of values at those points."""
-    C = dct(values, type=1, axis=0) / (len(values) - 1)
-    C[[0, -1]] /= 2.0
-    return C
 
 
 def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Float[Array, "n B"]:

@@ -18,11 +18,8 @@ from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, lloyd
 
-#: Rows that a pool of candidates has at least.
-LEAST_POOL = 8192
-
-#: Sparse rows of no more cells than this are made dense.
-MOST_CELLS = 1 << 24
+LEAST_POOL = 8192  # Rows that a pool of candidates has at least
+MOST_CELLS = 1 << 24  # Sparse rows of no more cells than this are made dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,19 +126,14 @@ class RPCholesky(Landmarks):
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
+        columns = lambda chosen: kernel(pool, pool[chosen])
+        corner = lambda proposed: kernel(pool[proposed])
         result = randomly_pivoted_cholesky(
-            lambda chosen: kernel(pool, pool[chosen]),
-            kernel.diag(pool),
-            count,
-            rng,
-            mode=self.mode,
-            corner=lambda proposed: kernel(pool[proposed]),
+            columns, kernel.diag(pool), count, rng, mode=self.mode, corner=corner
         )
         # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
-        pivots = result.pivots if len(result.pivots) else [0]
-        return ChosenLandmarks(
-            dense_rows(pool, pivots), result.residual_trace / (result.trace or 1.0)
-        )
+        rows = dense_rows(pool, result.pivots if len(result.pivots) else [0])
+        return ChosenLandmarks(rows, result.residual_trace / (result.trace or 1.0))
 
 
 @dataclass(frozen=True)
@@ -189,9 +181,7 @@ class KMeans(Landmarks):
         centres = centres[different_rows(centres)]
         return ChosenLandmarks(centres * lengthscales(kernel, X.shape[1]))
 
-    def _centres(
-        self, rows: Float[Array, "m d"], count: int, rng: np.random.Generator
-    ) -> Float[Array, "D d"]:
+    def _centres(self, rows: Array, count: int, rng: np.random.Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not is_sparse(rows):
             return _from_random_rows(rows, count, self.iterations, rng)
         from sklearn import cluster  # noqa: PLC0415  takes a second to import
@@ -263,10 +253,8 @@ class RidgeLeverage(Landmarks):
     def choose(
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> ChosenLandmarks:
-        double = X.astype(np.float64, copy=False)
-        return ChosenLandmarks(
-            leverage_rows(kernel, (double,), double.shape[0], count, self.alpha, rng)
-        )
+        rows = (X.astype(np.float64, copy=False),)
+        return ChosenLandmarks(leverage_rows(kernel, rows, X.shape[0], count, self.alpha, rng))
 
 
 #: What stands for each by name.
@@ -333,9 +321,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[
 # the level above; which ones is decided by one random number a row, so that blocks of rows can be
 # read again and again.
 
-#: Rows whose leverage is computed together.
-ROWS = 4096
-
+ROWS = 4096  # Rows whose leverage is computed together
 #: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
 LEAST = 1e-11
 
@@ -358,20 +344,13 @@ def leverage_rows(
 ) -> Float[Array, "s d"]:
     """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
 
-    Parameters
-    ----------
-    blocks : iterable of (b, d)
-        NumPy or CSR, the same rows each time it is iterated; about 2 log₂(n/count) times.
-    alpha : float or None
-        λ; None takes what ``count`` rows can resolve.
+    Blocks are NumPy or CSR, the same rows each of the about 2 log₂(n/count) times that they are
+    iterated. ``alpha`` is λ; None takes what ``count`` rows can resolve.
     """
     level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
     order, draws = rng.random(n), rng.random(n)
-    sample = WeightedRows(
-        _taken(blocks, order < 0.5**level), np.ones(int((order < 0.5**level).sum()))
-    )
-    if not len(sample.rows):
-        sample = WeightedRows(_taken(blocks, order == order.min()), np.ones(1))
+    chosen = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
+    sample = WeightedRows(_taken(blocks, chosen), np.ones(int(chosen.sum())))
     for depth in range(level - 1, -1, -1):
         inside = order < 0.5**depth
         tau = estimate(kernel, _parts(blocks, inside), sample, _penalty(kernel, sample, alpha))

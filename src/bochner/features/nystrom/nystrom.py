@@ -79,7 +79,6 @@ class Nystrom(Method):
 #: carry 6e-8; with L's smallest pivot at 1e-3 the features keep four digits of the smallest
 #: direction, and Z Zᵀ stays below K.
 JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-
 #: From this jitter on float64 sums of k(S, x) may be whitened: on nine tables (two lengthscales,
 #: three choices of landmarks) G is then off by at most 1.4e-8 ‖G‖ at D = 1024 and 2.4e-8 at 2048,
 #: about as if its products were of float32. What the jitter takes from a direction is a hundredth
@@ -268,8 +267,7 @@ def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
 
 # --- Landmarks chosen from all rows of a stream, which is read as often as the choice needs ------
 
-#: Share of the trace below which the residual is the jitter of the map.
-EXPLAINED = 1e-11
+EXPLAINED = 1e-11  # Share of the trace below which the residual is the jitter of the map
 
 
 def landmarks_of(
@@ -388,13 +386,10 @@ def _centres(
     from sklearn.cluster import MiniBatchKMeans  # noqa: PLC0415  takes a second to import
 
     seeds = in_units(np.unique(rows.sample(count, rng), axis=0), kernel)
+    seed = int(rng.integers(2**31))
     # No reassignment: it would move centres that a block happens not to visit.
     clusters = MiniBatchKMeans(
-        len(seeds),
-        init=seeds,
-        n_init=1,
-        random_state=int(rng.integers(2**31)),
-        reassignment_ratio=0.0,
+        len(seeds), init=seeds, n_init=1, random_state=seed, reassignment_ratio=0.0
     )
     for _ in range(landmarks.iterations):
         for X in rows:

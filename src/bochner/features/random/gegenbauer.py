@@ -12,6 +12,7 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -155,14 +156,9 @@ class GegenbauerMap(FeatureMap):
         functions = len(self.counts) * (1 + self.parity)
         H = xp.reshape(H, (U.shape[0], functions, self.degree + 1))
         W = moved(self.directions, like=U)
-        if is_numpy(U):
-            return self._compiled(U, W, H)
-        return xp.concat(
-            [polynomials_twin(U, W[:, w], H[:, f, :], *self._steps) for f, w, _ in self._groups],
-            axis=1,
-        )
-
-    def _compiled(self, U: Array, W: Array, H: Array) -> Float[np.ndarray, "n D"]:
+        if not is_numpy(U):
+            groups = ((W[:, w], H[:, f, :]) for f, w, _ in self._groups)
+            return xp.concat([polynomials_twin(U, *g, *self._steps) for g in groups], axis=1)
         Z = np.empty((len(U), self.n_features), U.dtype)
         steps = [step.astype(U.dtype) for step in self._steps]
         for f, w, columns in self._groups:
@@ -173,18 +169,12 @@ class GegenbauerMap(FeatureMap):
     @cached_property
     def _groups(self) -> list[tuple[slice, slice, slice]]:
         """Functions, their directions and their columns: one group where directions are shared."""
-        copies = 1 + self.parity
-        m = self.counts.tolist()
         if self.shared:
             return [(slice(None), slice(None), slice(None))]
-        ends = np.cumsum([0, *m]).tolist()
+        copies = 1 + self.parity
         return [
-            (
-                slice(copies * i, copies * (i + 1)),
-                slice(ends[i], ends[i + 1]),
-                slice(copies * ends[i], copies * ends[i + 1]),
-            )
-            for i in range(len(m))
+            (slice(copies * i, copies * i + copies), slice(a, b), slice(copies * a, copies * b))
+            for i, (a, b) in enumerate(pairwise(np.cumsum([0, *self.counts]).tolist()))
         ]
 
     @cached_property
@@ -214,33 +204,16 @@ class GegenbauerMap(FeatureMap):
 #: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
 #: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
 NEGLIGIBLE = 1e-12
-
-#: Share of k(x, x) that defaults may leave out in silence.
-LOUD = 0.01
-
-#: Terms of a power series that are looked at.
-TERMS = 4096
-
-#: RadialKernels kernels are factored up to here where no degree is given.
-LARGEST_DEGREE = 48
-
-#: A width that no search over degrees can fill.
-EVERYTHING = 1 << 62
-
-#: Components that are tried where no order is given.
-MOST_ORDERS = 16
-
-#: Rows on which orders are compared.
-ROWS = 256
-
-#: Quantiles of the radii on which radial kernels are factored.
-NODES = 64
-
+LOUD = 0.01  # Share of k(x, x) that defaults may leave out in silence
+TERMS = 4096  # Terms of a power series that are looked at
+LARGEST_DEGREE = 48  # RadialKernels kernels are factored up to here where no degree is given
+EVERYTHING = 1 << 62  # A width that no search over degrees can fill
+MOST_ORDERS = 16  # Components that are tried where no order is given
+ROWS = 256  # Rows on which orders are compared
+NODES = 64  # Quantiles of the radii on which radial kernels are factored
 #: What interpolation in the radius may add to an entry, as a share of the noise of D features.
 INTERPOLATION = 1e-6
-
-#: √α_l stays below it: float32 holds p_l.
-LARGEST_VALUE = 1e35
+LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 
 
 class Radials(NamedTuple):
@@ -267,24 +240,19 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Gegenba
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     choose = _monomial if _by_monomials(method, radial, r) else _optimal
     radials = choose(method, plain, radial, r, ask.n_features)
-    if _order_is_open(method, radials, ask.n_inputs):
+    # The order is weighed against noise, of which there is none in one column.
+    order_is_open = method.order is None and method.allocation == "equal" and ask.n_inputs > 1
+    if order_is_open and len(radials.energies) > 1:
         radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
     counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
-    counts -= _odd(method, ask.n_inputs, counts)
+    if ask.n_inputs == 1 and not method.parity:  # both directions come equally often
+        counts -= np.where(counts > 1, counts % 2, 0)
     radials = radials.first(len(counts))
     shared = method.allocation == "equal"
     directions = draw_directions(method, ask.n_inputs, counts, ask.stream("directions"))
-    phi = GegenbauerMap(
-        kernel,
-        polar,
-        directions,
-        radials.functions,
-        radials.components,
-        counts,
-        shared,
-        method.parity,
-        method.alternating,
-    )
+    functions, components, _ = radials
+    how = shared, method.parity, method.alternating
+    phi = GegenbauerMap(kernel, polar, directions, functions, components, counts, *how)
     if ask.X is not None and (method.degree is None or method.order is None):
         _warn_of_what_is_cut(phi, ask.X)
     return phi
@@ -304,18 +272,6 @@ def _warn_of_what_is_cut(phi: GegenbauerMap, X: Array) -> None:
             FeatureWarning,
             stacklevel=2,
         )
-
-
-def _order_is_open(method: Gegenbauer, radials: Radials, d: int) -> bool:
-    """Whether the order is weighed against noise; of one column there is no noise."""
-    open_ = method.order is None and method.allocation == "equal" and d > 1
-    return open_ and len(radials.energies) > 1
-
-
-def _odd(method: Gegenbauer, d: int, counts: np.ndarray) -> np.ndarray:
-    """Return what is to be left away so that both directions of one column come equally often."""
-    paired = d == 1 and not method.parity
-    return np.where(paired & (counts > 1), counts % 2, 0)
 
 
 def _by_monomials(method: Gegenbauer, radial: RadialKernels, r: Array | None) -> bool:
@@ -480,20 +436,15 @@ def _directions(
         return rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
     if method.directions == "fibonacci":
         return _fibonacci(d, m, method.parity, rng)
-    if method.directions == "sobol" and not method.parity:
-        W = _normal_points(d, m, rng)
+    if method.directions == "sobol" and not method.parity:  # scrambled points of the normal law
+        from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
+
+        points = qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
+        W = ndtri(np.clip(points, 1e-12, 1 - 1e-12)).T
         return W / np.linalg.norm(W, axis=0)
     # With parity w and −w are one, which QMC's half of space is made for.
     placement = {"iid": IID(), "orthogonal": Orthogonal(), "sobol": QMC()}[method.directions]
     return unit_directions(placement, d, m, rng)
-
-
-def _normal_points(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
-    """Return scrambled Sobol points of the normal law."""
-    from scipy.stats import qmc  # noqa: PLC0415  scipy.stats takes half a second to import
-
-    points = qmc.Sobol(d, scramble=True, rng=rng).random_base2(int(m - 1).bit_length())[:m]
-    return ndtri(np.clip(points, 1e-12, 1 - 1e-12)).T
 
 
 def _fibonacci(d: int, m: int, half: bool, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:

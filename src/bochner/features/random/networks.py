@@ -14,7 +14,6 @@ The polynomials in front are exact features; only the rest is random.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -167,7 +166,7 @@ class ReLUMap(OfProjections):
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:
             return _rectified(T, self.order) * (2 * moment / m) ** 0.5
-        rest = (xp.sign, xp.abs, _signed_square)[self.order](T)
+        rest = (xp.sign, xp.abs, lambda T: T * xp.abs(T))[self.order](T)
         rest *= (moment / (2 * m)) ** 0.5
         return xp.concat([_polynomial(X, self.order), rest], axis=1)
 
@@ -186,21 +185,15 @@ def _rectified(T: Float[Array, "n m"], order: int) -> Float[Array, "n m"]:
     return positive if order == 1 else positive * positive
 
 
-def _signed_square(T: Float[Array, "n m"]) -> Float[Array, "n m"]:
-    return T * array_namespace(T).abs(T)
-
-
 def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
     """Return features of ½, ½⟨x, y⟩ or ½|x|²|y|² + ⟨x, y⟩²."""
     X = dense(X)
     xp = array_namespace(X)
     if order == 0:
         return xp.full((X.shape[0], 1), 0.5**0.5, dtype=X.dtype, device=device(X))
-    return X * 0.5**0.5 if order == 1 else _quadratic(X, xp)
-
-
-def _quadratic(X: Float[Array, "n d"], xp: Any) -> Float[Array, "n p"]:
-    """Return √2 x_i x_j, i < j, and x_i² + c|x|²: the root of I + ½ 11ᵀ is I + c 11ᵀ."""
+    if order == 1:
+        return X * 0.5**0.5
+    # √2 x_i x_j, i < j, and x_i² + c|x|²: the root of I + ½ 11ᵀ is I + c 11ᵀ.
     d = X.shape[1]
     c = ((1 + d / 2) ** 0.5 - 1) / d
     squares = X * X
@@ -214,9 +207,6 @@ def _require_placement(who: str, placement: object) -> None:
         raise InvalidInput(
             f"{who}: placement must be IID(), Orthogonal() or QMC(); got {placement!r}."
         )
-
-
-# --- Rules ---------------------------------------------------------------------------------------
 
 
 def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
@@ -369,22 +359,15 @@ class NeuralSketch(FeatureMap):
         return (tangent if self.steps else linear) * length[:, None]
 
 
-# --- What both do --------------------------------------------------------------------------------
-
-
 def _halves(h: int) -> list[float]:
     """Return the roots of the factors in Σ_h: of ⟨u, v⟩, A_1, ..., A_h."""
-    return [2.0 ** (-h / 2), *(2.0 ** (-(h - j) / 2) for j in range(1, h + 1))]
+    return [2.0 ** (-h / 2), *(2.0 ** (-i / 2) for i in reversed(range(h)))]
 
 
 def _weights(h: int) -> list[float]:
     """Return the roots of the factors in K_h: of ⟨u, v⟩, A_1, T_1, ..., A_h, T_h."""
-    layers = (((h - j + 1) ** 0.5 * 2.0 ** (-(h - j) / 2), 2.0 ** (-(h - j) / 2)) for j in _to(h))
+    layers = [(((i + 1) * 2.0**-i) ** 0.5, 2.0 ** (-i / 2)) for i in range(h)][::-1]
     return [((h + 1) * 2.0**-h) ** 0.5, *(factor for pair in layers for factor in pair)]
-
-
-def _to(h: int) -> range:
-    return range(1, h + 1)
 
 
 def _joined(blocks: list[Array], factors: list[float]) -> Array:
@@ -401,9 +384,6 @@ def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"
 def _mixed(Y: Float[Array, "n p"], signs: Float[Array, " P"], picks: Array) -> Float[Array, "n s"]:
     """Return coordinates of H D y: H the ±1 matrix of Hadamard, D the signs, y padded by zeros."""
     return taken(signed_walsh(Y, signs), picks, axis=1)
-
-
-# --- Rules ---------------------------------------------------------------------------------------
 
 
 def draw_layers(
@@ -435,7 +415,7 @@ def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
     L, tangent = kernel.depth, isinstance(kernel, NeuralTangent)
     shares = [
         ((L - j + 1 if tangent else 1) * 2.0 ** (j - L), j * 2.0 ** (j - L) if tangent else 0.0)
-        for j in _to(L)
+        for j in range(1, L + 1)
     ]
     parts = np.array(shares).ravel()
     edges = np.rint(np.cumsum(parts) / parts.sum() * total).astype(int)

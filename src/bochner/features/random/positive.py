@@ -118,7 +118,10 @@ class PositiveMap(FeatureMap):
 
 def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Request) -> PositiveMap:
     """Draw D positive features: exponentials of random projections."""
-    scales, half = _scales(kernel, ask.n_inputs)
+    if isinstance(kernel, DotExponential):
+        scales, half = np.full(ask.n_inputs, kernel.scale**0.5), 0.5
+    else:
+        scales, half = np.asarray(kernel.spectral_measure(ask.n_inputs).scales), 1.0
     two = method.form == "hyperbolic"
     m = ask.n_features // 2 if two else ask.n_features
     if m < 1 or (two and ask.n_features % 2):
@@ -129,10 +132,3 @@ def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Requ
     normal = Gaussian().spectral_measure(ask.n_inputs)
     W = method.placement.place(normal, m, ask.stream("frequencies"))
     return PositiveMap(kernel, scales[:, None] * W, scales, half, method.form)
-
-
-def _scales(kernel: DotExponential | Gaussian, d: int) -> tuple[Float[Array, " d"], float]:
-    """Return s and c of the map."""
-    if isinstance(kernel, DotExponential):
-        return np.full(d, kernel.scale**0.5), 0.5
-    return np.asarray(kernel.spectral_measure(d).scales), 1.0

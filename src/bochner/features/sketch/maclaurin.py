@@ -107,22 +107,14 @@ class MaclaurinMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, lengths = self.inputs.split(X)
-        parts = [*self._exact(U, lengths)]
+        exact = self.exact.at(lengths, like=U)
+        columns = ((n, exact[:, i : i + 1]) for i, n in enumerate(self.exact.degrees))
+        parts = [c * dense(U) if n else c for n, c in columns]
         if len(self.weights.degrees):
-            parts.append(self._random(U, lengths))
+            distinct, which = self._distinct
+            products = taken(self._products(U), self._places, axis=1)
+            parts.append(products * taken(distinct.at(lengths, like=U), which, axis=1))
         return array_namespace(parts[0]).concat(parts, axis=1)
-
-    def _exact(self, U: Array, lengths: Float[Array, " n"]) -> list[Array]:
-        weights = self.exact.at(lengths, like=U)
-        columns = [weights[:, i : i + 1] for i in range(len(self.exact.degrees))]
-        return [
-            c if n == 0 else c * dense(U) for n, c in zip(self.exact.degrees, columns, strict=True)
-        ]
-
-    def _random(self, U: Array, lengths: Float[Array, " n"]) -> Array:
-        distinct, which = self._distinct
-        products = taken(self._products(U), self._places, axis=1)
-        return products * taken(distinct.at(lengths, like=U), which, axis=1)
 
     def _products(self, U: Array) -> Array:
         """Return Π_j ⟨ω_j, u⟩ by falling degree, from the last factor to the first."""
@@ -146,10 +138,6 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
     parts = powers(kernel, method, ask.n_inputs)
     if method.degrees == "geometric":
         return _published(kernel, parts, ask)
-    return _by_energy(method, kernel, parts, ask)
-
-
-def _by_energy(method: Maclaurin, kernel: Kernel, parts: Powers, ask: Request) -> MaclaurinMap:
     series = parts.series
     exact, energy, left = split_off(kernel, method, parts, ask)
     degrees = _spread(energy, left, ask) if energy.any() else np.empty(0, dtype=np.int64)

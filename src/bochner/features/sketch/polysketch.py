@@ -1,7 +1,5 @@
 """PolySketch: a tree of sketches, and the blocks of features that are read off it.
 
-What a tree of sketches is made of: steps, and the blocks of features that are read off them.
-
 A step gives H D v of a value v of its own, not normalised, from the rows or from earlier steps:
 H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
 """
@@ -54,24 +52,15 @@ class Hashed:
     width: int  # P, a power of two
 
     @cached_property
-    def _single(self) -> scipy.sparse.csr_array:
-        return self._matrix(np.float32)
-
-    @cached_property
-    def _double(self) -> scipy.sparse.csr_array:
-        return self._matrix(np.float64)
-
-    def _matrix(self, dtype: type) -> scipy.sparse.csr_array:
+    def _matrices(self) -> dict[np.dtype, scipy.sparse.csr_array]:
+        """S by precision."""
         d, s = self.rows.shape
         place = (np.repeat(np.arange(d), s), self.rows.ravel())
-        values = (self.signs.ravel() / s**0.5).astype(dtype)
-        return scipy.sparse.csr_array((values, place), shape=(d, self.width))
+        S = scipy.sparse.csr_array((self.signs.ravel() / s**0.5, place), shape=(d, self.width))
+        return {np.dtype(t): S.astype(t) for t in ("f4", "f8")}
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        """Return the value for these rows, (n, P)."""
-        hashed = np.ascontiguousarray(
-            dense(U @ (self._double if U.dtype == np.float64 else self._single))
-        )
+        hashed = np.ascontiguousarray(dense(U @ self._matrices[U.dtype]))
         return native.hadamard(hashed, out=hashed)
 
 
@@ -109,7 +98,6 @@ class Node:
     pairs: Pairs
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        """Return the value for these rows, (n, m)."""
         Z = np.empty((U.shape[0], self.pairs.width), dtype=U.dtype)
         self.pairs.fill(Z, U, earlier, np.ones((1, 1), dtype=U.dtype))
         return native.hadamard(Z, out=Z)
@@ -128,7 +116,6 @@ class Entries:
         return len(self.chosen)
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        """Write the entries times a weight of each row into Z, (n, m)."""
         entries = np.take(earlier[self.source], self.chosen, axis=1)
         np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
 
@@ -141,7 +128,6 @@ class Exact:
     width: int
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        """Write the weight, or the weighted columns."""
         np.multiply(dense(U) if self.degree else 1, weight, out=Z)
 
 
@@ -251,9 +237,6 @@ class PolySketchMap(FeatureMap):
             start += block.width
 
 
-# --- Drawing --------------------------------------------------------------------------------------
-
-
 class Tree:
     """The steps of a tree while it is drawn; each once, its stream named by its place."""
 
@@ -348,12 +331,10 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySke
     """Draw the sketches of all powers from one tree."""
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
-    d = ask.n_inputs
-    inner = power_of_two(method.inner or left)
+    d, inner = ask.n_inputs, power_of_two(method.inner or left)
     padded = min(inner, power_of_two(d))
-    got = shares(
-        energy, lambda n: capacity(n, padded, inner, method.pairs), left, ask.stream("degrees")
-    )
+    most = lambda n: capacity(n, padded, inner, method.pairs)
+    got = shares(energy, most, left, ask.stream("degrees"))
     tree = Tree(method, ask, power_of_two(method.inner or max(got.widths, default=1)))
     blocks: list[Exact | Entries | Pairs] = [Exact(int(n), d if n else 1) for n in exact]
     blocks += [tree.power(n, w) for n, w in zip(got.degrees, got.widths, strict=True)]

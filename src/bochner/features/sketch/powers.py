@@ -35,17 +35,12 @@ from bochner.kernels.dotproduct import (
 from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
 from bochner.kernels.stationary import Gaussian
 
-TERMS = 1 << 14
-"""Terms after which the energies of a series count as divergent at this radius."""
-
+TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
 NEGLIGIBLE = 1e-18
 """Energy, as a share of all, below which a degree is never drawn: float64 cannot see it."""
 
-ROWS = 512
-"""Rows whose lengths degrees are weighed at."""
-
-SHORTEST = 1e-30
-"""Rows shorter than this are divided by it instead of their length."""
+ROWS = 512  # Rows whose lengths degrees are weighed at
+SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their length
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,20 +261,12 @@ class Shares:
 def shares(
     energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
 ) -> Shares:
-    """Share D features among degrees in proportion to their energies.
+    """Share D features among degrees in proportion to their energies, zero where served otherwise.
 
-    A degree whose share is a feature or more gets it. The rest, all degrees of smaller shares,
-    are stood for by random ones of them: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
-    draw, so that the series is not cut and the features stay unbiased for rows of any length.
-
-    Parameters
-    ----------
-    energy : (N,)
-        Zero for degrees that are served otherwise.
-    capacity : callable
-        Features of degree n beyond which more bring nothing (its sketch is then exact).
-    D : int
-    rng : numpy.random.Generator
+    A degree whose share is a feature or more gets it, up to its ``capacity``, with which its sketch
+    is exact. The rest, all degrees of smaller shares, are stood for by random ones of them: degree
+    n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a draw, so that the series is not cut and the
+    features stay unbiased for rows of any length.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
@@ -341,8 +328,7 @@ def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.n
 
 # --- Rows a bounded number at a time, by all threads ---------------------------------------------
 
-#: Cells of one block's transforms: they then stay in the cache.
-CELLS = 1 << 19
+CELLS = 1 << 19  # Cells of one block's transforms: they then stay in the cache
 
 
 def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
@@ -363,8 +349,7 @@ def by_pieces(fill: Callable[[slice], None], n: int, width: int) -> None:
 # ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so that a kernel Σ aₙ ⟨x, y⟩ⁿ
 # that ends has finitely many features of its own, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
 
-#: Exact features of one row are this many at most: 8 MB.
-MOST_EXACT = 1 << 20
+MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
 
 
 @dataclass(frozen=True)
@@ -401,18 +386,17 @@ class MonomialMap(FeatureMap):
 
     below_kernel = True  # exact, so below
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = products_of_rows(self._how, self.n_features, self._table, X)
-        return Z * moved(self.weights, like=Z)[None, :]
-
     @cached_property
     def _how(self) -> Halves | Array:
         return factored(self.columns)
 
-    def _table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(dense(X))
-        ones = X[:, :1] * 0 + 1
-        return xp.permute_dims(xp.concat([X, ones], axis=1), (1, 0))
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        def table(X: Array) -> Array:
+            xp, X = in_double(dense(X))
+            return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
+
+        Z = products_of_rows(self._how, self.n_features, table, X)
+        return Z * moved(self.weights, like=Z)[None, :]
 
 
 def draw_monomials(method: Expanded, kernel: Kernel, ask: Request) -> MonomialMap:

@@ -77,32 +77,24 @@ class CountSketch:
     width: int
 
     @cached_property
-    def _single(self) -> tuple[scipy.sparse.csr_array, ...]:
-        return self._matrices(np.float32)
-
-    @cached_property
-    def _double(self) -> tuple[scipy.sparse.csr_array, ...]:
-        return self._matrices(np.float64)
-
-    def _matrices(self, dtype: type) -> tuple[scipy.sparse.csr_array, ...]:
+    def _matrices(self) -> dict[np.dtype, list[scipy.sparse.csr_array]]:
+        """The CountSketches of all rows, by precision."""
         shape, columns = (self.width, self.buckets.shape[1]), np.arange(self.buckets.shape[1])
-        return tuple(
-            scipy.sparse.csr_array((s.astype(dtype), (h, columns)), shape=shape)
-            for h, s in zip(self.buckets, self.signs, strict=True)
-        )
+        matrix = lambda h, s: scipy.sparse.csr_array((s, (h, columns)), shape=shape)
+        return {
+            np.dtype(t): list(map(matrix, self.buckets, self.signs.astype(t))) for t in ("f4", "f8")
+        }
 
     def of(self, U: Array) -> Float[Array, "n D"]:
         """Return the sketch of the power of NumPy or sparse rows."""
-        first, *others = self._double if U.dtype == np.float64 else self._single
+        first, *others = self._matrices[U.dtype]
         if not others:
             return dense(first @ U.T).T
-        spectrum = self._spectrum(first, U)
+        transformed = lambda C: scipy.fft.rfft(dense(C @ U.T), axis=0)
+        spectrum = transformed(first)
         for C in others:
-            spectrum *= self._spectrum(C, U)
+            spectrum *= transformed(C)
         return scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True).T
-
-    def _spectrum(self, C: scipy.sparse.csr_array, U: Array) -> Array:
-        return scipy.fft.rfft(dense(C @ U.T), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,19 +145,10 @@ class TensorSketchMap(FeatureMap):
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
-        return _appended(kernel, ask)
-    return _by_power(method, kernel, ask)
-
-
-def _appended(kernel: Polynomial, ask: Request) -> TensorSketchMap:
-    """Pham and Pagh (2013): the offset is the square of one more coordinate."""
-    inputs = UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
-    sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
-    weights = Weights(np.array([kernel.degree]), np.zeros(1), False)
-    return TensorSketchMap(kernel, inputs, weights, (sketch,))
-
-
-def _by_power(method: TensorSketch, kernel: Kernel, ask: Request) -> TensorSketchMap:
+        inputs = UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
+        sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
+        weights = Weights(np.array([kernel.degree]), np.zeros(1), False)
+        return TensorSketchMap(kernel, inputs, weights, (sketch,))
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
     got = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))

@@ -1,0 +1,144 @@
+"""A name of another library, or a slip of spelling, is refused with the name that was meant."""
+
+from inspect import isabstract, signature
+from pathlib import Path
+
+import pytest
+
+import bochner as bo
+from bochner import kernels
+from bochner._core import names  # the tables themselves: each row must lead somewhere
+from bochner.errors import InvalidInput, InvalidType
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "words.md"
+VALUES = [getattr(kernels, name) for name in kernels.__all__]
+CLASSES = [v for v in (*VALUES, *(getattr(bo, n) for n in bo.__all__)) if isinstance(v, type)]
+CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kernels.Gaussian(gamma=0.5), r"lengthscale=1/sqrt\(2 gamma\)"),
+        (lambda: kernels.Gaussian(length_scale=1.0), r"give lengthscale, with the same meaning"),
+        (lambda: kernels.Matern(nu=1.5), r"Matern has no argument 'nu': give smoothness"),
+        (lambda: bo.KernelRidge(gamma=1.0), r"KernelRidge .*give kernel=Gaussian\(lengthscale"),
+        (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
+        (lambda: bo.KernelRidge(n_feature=8), r"'n_feature'; did you mean 'n_features'\?"),
+        (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, method, n_features"),
+        (lambda: bo.GaussianProcessRegressor(nugget=0.1), r"give noise"),
+        (lambda: bo.Nystrom(landmark="uniform"), r"did you mean 'landmarks'\?"),
+        (lambda: bo.Orthogonal(seed=1), r"Orthogonal has no argument 'seed'"),
+    ],
+)
+def test_an_unknown_argument_names_the_one_that_was_meant(make, message):
+    with pytest.raises(InvalidType, match=message):
+        make()
+
+
+def test_a_class_without_arguments_of_its_own_takes_none():
+    class Plain(kernels.Kernel):
+        def evaluate(self, X, Y):
+            return X @ Y.T
+
+        def diagonal(self, X):
+            return (X**2).sum(1)
+
+    Plain()
+    with pytest.raises(InvalidType, match=r"Plain has no argument 'scale'\. It takes: none"):
+        Plain(scale=1.0)
+
+
+@pytest.mark.parametrize("cls", CONCRETE, ids=lambda c: c.__name__)
+def test_signatures_are_those_of_the_class(cls):
+    assert "given" not in signature(cls).parameters
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (kernels, "RBF", r"'bochner.kernels' has no 'RBF': here it is kernels.Gaussian"),
+        (kernels, "Mattern", r"did you mean 'Matern'\?"),
+        (bo, "Nystroem", r"here it is KernelFeatures"),
+        (bo, "KernelRidgeClasifier", r"did you mean 'KernelRidgeClassifier'\?"),
+        (bo, "zzz", r"module 'bochner' has no attribute 'zzz'$"),
+    ],
+)
+def test_an_unknown_name_of_a_module_names_the_one_here(module, name, message):
+    with pytest.raises(AttributeError, match=message):
+        getattr(module, name)
+
+
+X = [[0.0, 1.0], [1.0, 0.5], [2.0, 0.0], [0.5, 0.5], [1.5, 2.0], [2.5, 1.0]]
+Y = [0.0, 1.0, 2.0, 0.5, 1.5, 2.5]
+
+
+@pytest.mark.parametrize("word", ["rbf", "squared_exponential", "matern", "laplacian", "rq"])
+def test_names_of_kernels_elsewhere_are_served(word):
+    model = bo.KernelRidge(word, n_features=4, random_state=0).fit(X, Y)
+    twin = bo.KernelRidge(names.WORDS[word], n_features=4, random_state=0).fit(X, Y)
+    assert model.kernel_ == twin.kernel_
+    assert (model.predict(X) == twin.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kernel": "mattern"}, r"got 'mattern'; did you mean 'matern\d\d'\?"),
+        ({"kernel": "RBF"}, r"got 'RBF'; did you mean 'gaussian'\?"),
+        ({"method": "nystron"}, r"got 'nystron'; did you mean 'nystrom'\?"),
+        ({"method": "zzz"}, r"got 'zzz'\."),
+    ],
+)
+def test_a_misspelt_word_names_the_one_that_was_meant(given, message):
+    with pytest.raises(InvalidInput, match=message):
+        bo.KernelRidge(**given).fit(X, Y)
+
+
+def test_every_argument_of_another_library_leads_to_one_of_ours():
+    ours = {name for cls in CLASSES for name in signature(cls).parameters}
+    for meanings in names.ARGUMENTS.values():
+        assert set(meanings) <= ours
+
+
+@pytest.mark.parametrize("name", names.OTHERS)
+def test_what_is_named_instead_exists(name):
+    here = names.OTHERS[name]
+    found = [
+        part
+        for part in here.replace("(", " ").replace(",", " ").replace(")", " ").split()
+        if hasattr(bo, part.removeprefix("kernels."))
+        or hasattr(kernels, part.removeprefix("kernels."))
+        or part == "number"
+    ]
+    assert found, here
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "γ",
+        "gamma",
+        "length_scale",
+        "nu",
+        "nugget",
+        "sill",
+        "range",
+        "inducing",
+        "WhiteKernel",
+        "RFF",
+        "RBF",
+        "rbf",
+        "Nystroem",
+        "coef0",
+        "ScaleKernel",
+        "outputscale",
+        "ARD",
+        "reg_lambda",
+        "noise_level",
+        "n_components",
+        "bandwidth",
+    ],
+)
+def test_the_page_holds_the_words_people_look_for(word):
+    assert word in PAGE.read_text(encoding="utf8")
