@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRe
 
 from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor, load, save
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
-from bochner.features.draw import exact_map
+from bochner.features.rules import exact_map
 from bochner.kernels import Columns, DotProduct, Gaussian, Laplace, Linear, Polynomial
 from bochner.models.sgd.steps import DUAL, EXACT, STRATEGIES
 from bochner.models.sgd.strategies import SgdTask, StrategyCost, StrategyPlan, plan_strategies

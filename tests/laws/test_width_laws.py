@@ -5,7 +5,7 @@ import pytest
 
 import bochner as bo
 from bochner.errors import InvalidInput
-from bochner.features.draw import draw as draw_width
+from bochner.features.rules import draw as draw_width
 from bochner.kernels import Gaussian
 from bochner.selection import width
 from bochner.selection.spec import Tolerance

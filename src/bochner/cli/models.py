@@ -9,22 +9,17 @@ from typing import Any
 
 import click
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from bochner import models
 from bochner._core.arrays import to_numpy
 from bochner.cli.arguments import LEARNERS
 from bochner.data.blocks import Blocks
-from bochner.errors import InvalidInput, ModelFileError
+from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.unsupervised.transform import KernelFeatures
-from bochner.persist.files import load
 from bochner.report.quality import kind_of
 from bochner.selection.spec import NAMED
 
@@ -160,27 +155,6 @@ def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarr
 
 
 # --- A model file and the files it is to be used on ----------------------------------------------
-
-
-def open_model(path: str) -> Any:
-    """Return the fitted learner in a file."""
-    model = load(path)
-    learner = isinstance(model, BaseEstimator)
-    fitted = learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
-    if not fitted:
-        kind = "one that is not fitted" if learner else f"a {type(model).__name__}"
-        raise ModelFileError(
-            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
-        )
-    return model
-
-
-def _is_fitted(model: KernelEstimator) -> bool:
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
 
 
 def open_rows(

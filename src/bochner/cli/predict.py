@@ -6,16 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
 from bochner.cli.arguments import refuse_overwriting
-from bochner.cli.models import Output, certified, intervals_of, open_model, open_rows, outputs
+from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.files import find_files
 from bochner.data.writers import write_table
+from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
 from bochner.models.prediction_displays import has_features
+from bochner.models.unsupervised.transform import KernelFeatures
+from bochner.persist.files import load
 from bochner.report.model import report_model
 from bochner.report.quality import coded, errors_of, kind_of, look
 from bochner.report.render import require
@@ -147,3 +153,27 @@ def _error(found: dict[str, Any]) -> str:
     names = {"rmse": "RMSE", "r_squared": "R²", "accuracy": "share right"}
     first = [f"leave-one-out {names[k[4:]]} {number(v)}" for k, v in found.items() if "loo_" in k]
     return ", ".join([*first, *(f"{names[k]} {number(v)}" for k, v in found.items() if k in names)])
+
+
+# --- The model ------------------------------------------------------------------------------------
+
+
+def open_model(path: str) -> Any:
+    """Return the fitted learner in a file."""
+    model = load(path)
+    learner = isinstance(model, BaseEstimator)
+    fitted = learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
+    if not fitted:
+        kind = "one that is not fitted" if learner else f"a {type(model).__name__}"
+        raise ModelFileError(
+            f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
+        )
+    return model
+
+
+def _is_fitted(model: KernelEstimator) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True

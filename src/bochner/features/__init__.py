@@ -1,7 +1,6 @@
 """Row 2: a kernel and a method become columns."""
 
 from bochner.features.auto import Auto
-from bochner.features.draw import draw
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.histogram import HistogramSampling
 from bochner.features.fourier.placements import IID, QMC, Fastfood, Grid, Orthogonal, Structured
@@ -15,6 +14,7 @@ from bochner.features.projections import Compressed, Projected
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import NeuralTangentFeatures, ReLU, Sign
 from bochner.features.random.positive import Positive
+from bochner.features.rules import draw
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch

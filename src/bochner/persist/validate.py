@@ -27,7 +27,6 @@ from bochner.features.mercer import hermite
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models.sgd.steps import KernelStrategy
-from bochner.persist.known import MAPS, SHAPED
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
@@ -104,14 +103,14 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 Sizes = dict[str, int] | None
 
 
-def require_fields(value: Any) -> None:
+def require_fields(value: Any, shaped: bool) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value of the
-    classes that are held to their shapes.
+    Letters of shapes, as in ``Float[Array, "d m"]``, stand for one number within a value that is
+    held to its shapes.
     """
     kind: Any = type(value)
-    sizes: Sizes = {} if kind in SHAPED else None
+    sizes: Sizes = {} if shaped else None
     for name, hint in _hints(kind):
         if not fits(getattr(value, name), hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
@@ -207,12 +206,12 @@ FITTED = ("cluster_centers_", "eigenvectors_", "x_mean_", "x_weights_", "y_mean_
 _MOST_DEGREES = 10_000
 
 
-def require_numbers(value: Any) -> None:
-    """Refuse coefficients, sums and features that are not numbers, and endless kernels."""
+def require_numbers(value: Any, of_map: bool) -> None:
+    """Refuse coefficients, sums and parts of maps that are not numbers, and endless kernels."""
     for name in _FIELDS.get(type(value), ()):
         if not is_finite(getattr(value, name)):
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
-    if type(value) in MAPS and any(_has_nan(part) for part in _parts(value)):
+    if of_map and any(_has_nan(part) for part in _parts(value)):
         raise ValueError(f"{type(value).__name__} must hold numbers")
     if isinstance(value, hermite.HermiteMap) and not _are_degrees(value.indices):
         raise ValueError("indices of HermiteMap must be degrees")

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from bochner.errors import InvalidType
-from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
+from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, SHAPED
 from bochner.persist.validate import (
     require_compressed,
     require_fields,
@@ -247,8 +247,8 @@ def _random(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
     value = KNOWN[name](**{key: decode(item, arrays) for key, item in fields.items()})
-    require_fields(value)
-    require_numbers(value)
+    require_fields(value, type(value) in SHAPED)
+    require_numbers(value, type(value) in MAPS)
     return value
 
 

@@ -11,12 +11,12 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
-from bochner.features.draw import draw as draw_width
 from bochner.features.fourier.fourier import require_real
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.rules import choose as choose_method
+from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.selection.chosen import Chosen, FeatureSpec

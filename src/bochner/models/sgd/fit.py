@@ -18,7 +18,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.draw import exact_map
+from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.sgd.steps import (
     DUAL,
