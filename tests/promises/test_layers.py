@@ -189,11 +189,8 @@ def test_planted_circle_is_seen():
     assert ring == ["bochner.a", "bochner.b", "bochner.c", "bochner.a"]
 
 
-# ---- optional packages
-
-
-def imported_at_once(source):
-    """First names of packages that the module imports as it is imported itself."""
+def at_once(source):
+    """Imports that run as the module is imported itself, those in branches too."""
     statements = list(source.body)
     for node in statements:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -202,10 +199,43 @@ def imported_at_once(source):
             statements.extend(
                 n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
             )
-        elif isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module.split(".")[0]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
+def longest_chain(modules):
+    """The modules of the longest chain of imports, the first one on top."""
+    graph = dependencies({m: ast.Module([*at_once(t)], []) for m, t in modules.items()})
+
+    @functools.cache
+    def below(name):
+        return max(([name, *below(other)] for other in graph[name]), key=len, default=[name])
+
+    return max(map(below, graph), key=len)
+
+
+def test_what_a_module_needs_is_at_most_sixteen_imports_deep():
+    """A deeper chain knows too much: split what is low from what is high, or import where it is."""
+    assert len(longest_chain({module_of(p): tree(p) for p in files()})) - 1 <= 16
+
+
+def test_planted_chain_is_measured():
+    modules = {
+        "bochner.a": ast.parse("try:\n    from bochner.b import thing\nexcept ImportError: ..."),
+        "bochner.b": ast.parse("from bochner import c"),
+        "bochner.c": ast.parse("def late():\n    import bochner.d"),
+        "bochner.d": ast.parse("import os"),
+    }
+    assert longest_chain(modules) == ["bochner.a", "bochner.b", "bochner.c"]
+
+
+# ---- optional packages
+
+
+def imported_at_once(source):
+    """First names of packages that the module imports as it is imported itself."""
+    for name in imported_names(ast.Module([*at_once(source)], [])):
+        yield name.split(".")[0]
 
 
 @pytest.mark.parametrize("path", [p for p in files() if part_of(p) != "cli"], ids=module_of)
