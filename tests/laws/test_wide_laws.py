@@ -17,7 +17,6 @@ from bochner.features import (
     Projected,
     draw,
 )
-from bochner.features.mercer import radial
 from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
@@ -153,7 +152,7 @@ def test_axes_from_few_rows_are_those_of_the_covariance(centred, monkeypatch):
     X = np.random.default_rng(0).standard_normal((8, 12)) * np.linspace(1, 5, 12) + 3.0
     scales = np.linspace(2, 1, 12)
     whole = axes_of_rows(X, scales, centred, 5)
-    monkeypatch.setattr(radial, "MOST_COLUMNS", 10)
+    monkeypatch.setattr("bochner.features.mercer.axes.MOST_COLUMNS", 10)
     few = axes_of_rows(X, scales, centred, 5)
     assert_close(few, whole, factor=1e4)  # eigenvectors: roundings over the gaps
     assert axes_of_rows(X, scales, centred, 12).shape == (12, 7 + (not centred))
