@@ -144,6 +144,13 @@ def optional(check: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str],
     return lambda value, who, name: None if value is None else check(value, who, name)
 
 
+def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], tuple[Any, ...]]:
+    """Return the check of a field that is a sequence, one item or more, as a tuple."""
+    return lambda value, who, name: tuple(
+        check(item, who, f"{name}[{i}]") for i, item in enumerate(sequence(value, who, name))
+    )
+
+
 def counted(value: object, who: str, name: str) -> int:
     """Return ``value`` as an int, one or above."""
     return integer(value, who, name, least=1)

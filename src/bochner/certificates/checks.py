@@ -443,63 +443,61 @@ def _rows(phi: Any, X: Any, rng: np.random.Generator) -> Float[np.ndarray, "n d"
 
 def _laws(subject: Subject) -> Iterator[FeatureLaw]:
     """Yield every law; those of values only where features have their shape and are finite."""
-    form = list(_guarded(subject, (_shape, _dtype, _finite)))
+    form = [_looked(subject, law) for law in (_shape, _dtype, _finite)]
     yield from form
     broken = any(law.outcome == "failed" for law in form)
-    for look in (_deterministic, _arguments, _alone, _precision, _refusal, _pickled, *MEANING):
+    for law in (_deterministic, _arguments, _alone, _precision, _refusal, _pickled, *MEANING):
         if broken:
-            yield FeatureLaw(look.__name__[1:], "not applicable", "the features' form comes first.")
+            yield FeatureLaw(law.__name__[1:], "not applicable", "the features' form comes first.")
         else:
-            yield from _guarded(subject, (look,))
+            yield _looked(subject, law)
 
 
-def _guarded(
-    subject: Subject, laws: tuple[Callable[[Subject], FeatureLaw], ...]
-) -> Iterator[FeatureLaw]:
-    for law in laws:
-        try:
-            yield law(subject)
-        except Exception as error:  # noqa: BLE001  the report is of whatever a user's map raises
-            yield FeatureLaw(
-                law.__name__[1:],
-                "failed",
-                f"features must be made of every table of finite rows; got "
-                f"{type(error).__name__}: {error}",
-            )
+#: What came of a law: outcome, sentence, and where there are such number and tolerance.
+Found = tuple[str, str] | tuple[str, str, float, float]
+
+
+def _looked(subject: Subject, law: Callable[[Subject], Found]) -> FeatureLaw:
+    """Look at one law; whatever a user's map raises is what came of it."""
+    try:
+        return FeatureLaw(law.__name__[1:], *law(subject))
+    except Exception as error:  # noqa: BLE001  the report is of whatever a user's map raises
+        said = f"got {type(error).__name__}: {error}"
+        required = "features must be made of every table of finite rows"
+        return FeatureLaw(law.__name__[1:], "failed", f"{required}; {said}")
 
 
 def _features(subject: Subject, X: Array) -> Float[np.ndarray, "n D"]:
     return to_numpy(subject.phi(X))
 
 
-def _shape(subject: Subject) -> FeatureLaw:
+def _shape(subject: Subject) -> Found:
     n, found = len(subject.X), tuple(getattr(subject.phi(subject.X), "shape", ()))
     D = getattr(subject.phi, "n_features", found[1] if len(found) == 2 else "D")
     few = tuple(getattr(subject.phi(subject.X[:1]), "shape", ()))
     required = f"φ(X) must be ({n}, {D}), one row for each of X"
     if found == (n, D) and few == (1, D):
-        return FeatureLaw("shape", "passed", f"{required}.")
-    return FeatureLaw("shape", "failed", f"{required}; got {found}, and {few} for one row.")
+        return "passed", f"{required}."
+    return "failed", f"{required}; got {found}, and {few} for one row."
 
 
-def _dtype(subject: Subject) -> FeatureLaw:
+def _dtype(subject: Subject) -> Found:
     required = "features must have the precision of the rows"
     for dtype in ("float64", "float32"):
         found = str(_features(subject, subject.X.astype(dtype)).dtype)
         if found != dtype:
-            return FeatureLaw("dtype", "failed", f"{required}; got {found} for {dtype}.")
-    return FeatureLaw("dtype", "passed", f"{required}.")
+            return "failed", f"{required}; got {found} for {dtype}."
+    return "passed", f"{required}."
 
 
-def _finite(subject: Subject) -> FeatureLaw:
-    Z = _features(subject, subject.X)
-    count = int((~np.isfinite(Z)).sum())
-    return _judged("finite", "features must be finite: the count of those that are not", count, 0)
+def _finite(subject: Subject) -> Found:
+    count = int((~np.isfinite(_features(subject, subject.X))).sum())
+    return _judged("features must be finite: the count of those that are not", count, 0)
 
 
-def _judged(name: str, sentence: str, number: float, tolerance: float) -> FeatureLaw:
+def _judged(sentence: str, number: float, tolerance: float) -> Found:
     outcome = "passed" if number <= tolerance else "failed"
-    return FeatureLaw(name, outcome, f"{sentence}.", float(number), float(tolerance))
+    return outcome, f"{sentence}.", float(number), float(tolerance)
 
 
 def _gap(A: Array, B: Array) -> float:
@@ -507,51 +505,47 @@ def _gap(A: Array, B: Array) -> float:
     return float(np.abs(A - B).max()) / max(float(np.abs(B).max()), np.finfo(float).tiny)
 
 
-def _deterministic(subject: Subject) -> FeatureLaw:
+def _deterministic(subject: Subject) -> Found:
     gap = _gap(_features(subject, subject.X), _features(subject, subject.X))
-    return _judged("deterministic", "the same rows must give the same features again", gap, 0)
+    return _judged("the same rows must give the same features again", gap, 0)
 
 
-def _arguments(subject: Subject) -> FeatureLaw:
+def _arguments(subject: Subject) -> Found:
     rows = subject.X.copy()
     _features(subject, rows)
-    gap = float(np.abs(rows - subject.X).max())
-    return _judged("arguments", "the rows must be left as they are", gap, 0)
+    return _judged("the rows must be left as they are", float(np.abs(rows - subject.X).max()), 0)
 
 
-def _alone(subject: Subject) -> FeatureLaw:
+def _alone(subject: Subject) -> Found:
     half = (len(subject.X) + 1) // 2
     gap = _gap(_features(subject, subject.X[:half]), _features(subject, subject.X)[:half])
-    sentence = "the features of a row must not depend on other rows"
-    return _judged("alone", sentence, gap, ROUNDING["float64"])
+    return _judged("the features of a row must not depend on other rows", gap, ROUNDING["float64"])
 
 
-def _precision(subject: Subject) -> FeatureLaw:
+def _precision(subject: Subject) -> Found:
     single = subject.X.astype(np.float32)
     A, B = _features(subject, single), _features(subject, single.astype(np.float64))
     # Features may differ by a rotation; what they mean may not.
     gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
     sentence = "float32 and float64 rows must have the same products of features"
-    return _judged("precision", sentence, gap, ROUNDING["float32"])
+    return _judged(sentence, gap, ROUNDING["float32"])
 
 
-def _refusal(subject: Subject) -> FeatureLaw:
+def _refusal(subject: Subject) -> Found:
     required = "rows of another number of columns must be refused"
-    wider = np.concatenate([subject.X, subject.X[:, :1]], axis=1)
     try:
-        subject.phi(wider)
+        subject.phi(np.concatenate([subject.X, subject.X[:, :1]], axis=1))
     except ValueError as error:
-        return FeatureLaw("refusal", "passed", f"{required}: {error}")
-    return FeatureLaw("refusal", "failed", f"{required}; got features. Check X.shape[1].")
+        return "passed", f"{required}: {error}"
+    return "failed", f"{required}; got features. Check X.shape[1]."
 
 
-def _pickled(subject: Subject) -> FeatureLaw:
+def _pickled(subject: Subject) -> Found:
     required = "a copy by pickle must give the same features"
     if not isinstance(subject.phi, FeatureMap):
-        return _not_applicable("pickled", required, "this is no FeatureMap")
+        return "not applicable", f"{required}; this is no FeatureMap."
     copy = pickle.loads(pickle.dumps(subject.phi))
-    gap = _gap(to_numpy(copy(subject.X)), _features(subject, subject.X))
-    return _judged("pickled", required, gap, 0)
+    return _judged(required, _gap(to_numpy(copy(subject.X)), _features(subject, subject.X)), 0)
 
 
 def _matrix(subject: Subject) -> Float[np.ndarray, "n n"]:
@@ -569,46 +563,42 @@ def _inapplicable(subject: Subject, below: bool | None = None) -> str:
     return "this map says it stays below" if claims else "this map does not say so"
 
 
-def _not_applicable(name: str, required: str, reason: str) -> FeatureLaw:
-    return FeatureLaw(name, "not applicable", f"{required}; {reason}.")
-
-
-def _kernel(subject: Subject) -> FeatureLaw:
+def _kernel(subject: Subject) -> Found:
     required = "φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius"
     if reason := _inapplicable(subject):
-        return _not_applicable("kernel", required, reason)
+        return "not applicable", f"{required}; {reason}."
     K, Z = _matrix(subject), _features(subject, subject.X)
     error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
-    return _judged("kernel", required, error, subject.tolerance)
+    return _judged(required, error, subject.tolerance)
 
 
-def _length(subject: Subject) -> FeatureLaw:
+def _length(subject: Subject) -> Found:
     required = "|φ(x)|² must be about k(x, x): the share of rows with less than half of it"
     if reason := _inapplicable(subject, below=False):
-        return _not_applicable("length", required, reason)
+        return "not applicable", f"{required}; {reason}."
     Z, whole = _features(subject, subject.X), np.diag(_matrix(subject))
     lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * whole
-    return _judged("length", required, float(lost.mean()), LOST)
+    return _judged(required, float(lost.mean()), LOST)
 
 
-def _below(subject: Subject) -> FeatureLaw:
+def _below(subject: Subject) -> Found:
     required = "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖"
     if reason := _inapplicable(subject, below=True):
-        return _not_applicable("below", required, reason)
+        return "not applicable", f"{required}; {reason}."
     K, Z = _matrix(subject), _features(subject, subject.X)
     depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
-    return _judged("below", required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
+    return _judged(required, max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
 
-def _unbiased(subject: Subject) -> FeatureLaw:
+def _unbiased(subject: Subject) -> Found:
     required = (
         f"the mean over {DRAWS} draws must be k(x, y): the largest distance in standard errors, "
         f"over {PAIRS} pairs"
     )
     if subject.redraw is None:
-        return _not_applicable("unbiased", required, "pass redraw= to look")
+        return "not applicable", f"{required}; pass redraw= to look."
     if reason := _inapplicable(subject, below=False):
-        return _not_applicable("unbiased", required, reason)
+        return "not applicable", f"{required}; {reason}."
     first = np.arange(PAIRS) % len(subject.X)
     second = (first * 7 + np.arange(PAIRS) // len(subject.X)) % len(subject.X)
     draws = np.empty((DRAWS, PAIRS))
@@ -619,7 +609,7 @@ def _unbiased(subject: Subject) -> FeatureLaw:
     # Where draws agree to rounding there is no spread to measure by, and rounding is no bias.
     spread = draws.std(axis=0, ddof=1) / DRAWS**0.5 + 1e-12 * np.abs(draws).max()
     bar = float(student.isf(ALARM / (2 * PAIRS), DRAWS - 1))
-    return _judged("unbiased", required, float((off / spread).max()), bar)
+    return _judged(required, float((off / spread).max()), bar)
 
 
 MEANING = (_kernel, _length, _below, _unbiased)

@@ -203,17 +203,8 @@ def run_demo(terminal: Terminal, *, out: str, quick: bool, seed: int) -> None:
     require("bochner demo")
     said = None if terminal.quiet else lambda line: click.echo(line, err=True)
     result = write_page(out, quick=quick, seed=seed, show=said)
-    rows = [
-        (
-            method.name,
-            f"{method.n_features:,}",
-            number(method.rmse),
-            f"{method.r_squared:.4f}",
-            f"{method.seconds:.2f}",
-            number(method.epsilon),
-        )
-        for method in result.methods
-    ]
+    errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))
+    rows = [(m.name, f"{m.n_features:,}", *errors(m)) for m in result.methods]
     head = ("method", "features", "RMSE, m", "R²", "seconds", "ε")
     caption = f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}"
     terminal.table(head, rows, caption)

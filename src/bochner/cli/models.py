@@ -86,15 +86,11 @@ def outputs(model: KernelEstimator, coverage: float | None = None) -> Output:
     if kind == "clusters":
         return lambda rows: {"cluster": to_numpy(model.predict(rows))}
     if kind == "outliers":
-        return lambda rows: {
-            "prediction": to_numpy(model.predict(rows)),
-            "score": to_numpy(model.score_samples(rows)),
-        }
+        said = {"prediction": model.predict, "score": model.score_samples}
+        return lambda rows: {name: to_numpy(ask(rows)) for name, ask in said.items()}
     if kind == "features":
-        return lambda rows: {
-            f"component_{i + 1}": column
-            for i, column in enumerate(to_numpy(model.transform(rows)).T)
-        }
+        columns = lambda rows: enumerate(to_numpy(model.transform(rows)).T, start=1)
+        return lambda rows: {f"component_{i}": column for i, column in columns(rows)}
     return lambda rows: _named(model, "prediction", model.predict(rows))
 
 
@@ -131,12 +127,9 @@ def _process(model: GaussianProcessRegressor, coverage: float) -> Output:
     def columns(rows: Blocks) -> dict[str, np.ndarray]:
         mean, low, high = model.predict_interval(rows, coverage, calibrated)
         deviation = model.predict(rows, return_std=True)[1]
-        return (
-            _named(model, "prediction", mean)
-            | _named(model, f"low_{percent}", low)
-            | _named(model, f"high_{percent}", high)
-            | _named(model, "deviation_of_mean", deviation)
-        )
+        names = ("prediction", f"low_{percent}", f"high_{percent}", "deviation_of_mean")
+        found = zip(names, (mean, low, high, deviation), strict=True)
+        return {k: v for name, values in found for k, v in _named(model, name, values).items()}
 
     return columns
 

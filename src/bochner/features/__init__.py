@@ -19,32 +19,11 @@ from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch
 
+# fmt: off
 __all__ = [
-    "IID",
-    "QMC",
-    "Auto",
-    "Compressed",
-    "Explicit",
-    "Fastfood",
-    "FeatureMap",
-    "Fourier",
-    "Gegenbauer",
-    "Grid",
-    "HermiteMercer",
-    "HistogramSampling",
-    "LaplacianEigenfunctions",
-    "Maclaurin",
-    "MercerHarmonic",
-    "Method",
-    "NeuralTangentFeatures",
-    "Nystrom",
-    "Orthogonal",
-    "PolySketch",
-    "Positive",
-    "Projected",
-    "ReLU",
-    "Sign",
-    "Structured",
-    "TensorSketch",
-    "draw",
+    "IID", "QMC", "Auto", "Compressed", "Explicit", "Fastfood", "FeatureMap", "Fourier",
+    "Gegenbauer", "Grid", "HermiteMercer", "HistogramSampling", "LaplacianEigenfunctions",
+    "Maclaurin", "MercerHarmonic", "Method", "NeuralTangentFeatures", "Nystrom", "Orthogonal",
+    "PolySketch", "Positive", "Projected", "ReLU", "Sign", "Structured", "TensorSketch", "draw",
 ]
+# fmt: on

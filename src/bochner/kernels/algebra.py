@@ -103,7 +103,7 @@ class Mahalanobis(Transformed):
 
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
-        object.__setattr__(self, "matrix", positive_matrix(self.matrix, "Mahalanobis"))
+        check_fields(self, matrix=positive_matrix)
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d d"]:
@@ -315,7 +315,7 @@ class Bilinear(Kernel):
     matrix: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "matrix", positive_matrix(self.matrix, "Bilinear"))
+        check_fields(self, matrix=positive_matrix)
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d r"]:

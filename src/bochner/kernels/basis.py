@@ -12,7 +12,7 @@ from functools import reduce
 from typing import final
 
 from bochner._core.arrays import array_namespace, dense
-from bochner._core.checks import check_fields, finite, nonnegative, positive, unpacked
+from bochner._core.checks import check_fields, each, finite, nonnegative, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -62,8 +62,7 @@ class FourierSeries(Basis):
     period: float = 1.0
 
     def __post_init__(self) -> None:
-        _set_weights(self)
-        check_fields(self, period=positive)
+        check_fields(self, weights=_weights, period=positive)
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -103,8 +102,7 @@ class Polynomials(Basis):
     upper: float = 1.0
 
     def __post_init__(self) -> None:
-        _set_weights(self)
-        check_fields(self, lower=finite, upper=finite)
+        check_fields(self, weights=_weights, lower=finite, upper=finite)
         if self.lower >= self.upper:
             raise InvalidInput(
                 f"Polynomials: lower must be below upper; got {self.lower} and {self.upper}."
@@ -184,13 +182,11 @@ class BrownianBridge(Green):
         return array_namespace(x, y).minimum(x, y) - x * y / self.length
 
 
-def _set_weights(kernel: FourierSeries | Polynomials) -> None:
-    """Check the weights, none below zero and not all zero, and keep them as a tuple."""
-    who, weights = type(kernel).__name__, kernel.weights
-    plain = unpacked(weights)
+def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
+    """Return the weights as a tuple, none below zero and not all zero."""
+    plain = unpacked(value)
     if not isinstance(plain, list | tuple) or not any(plain):
         raise InvalidInput(
-            f"{who}: weights must be a sequence of numbers, not all zero; got {weights!r}."
+            f"{who}: {name} must be a sequence of numbers, not all zero; got {value!r}."
         )
-    checked = tuple(nonnegative(w, who, f"weights[{k}]") for k, w in enumerate(plain))
-    object.__setattr__(kernel, "weights", checked)
+    return each(nonnegative)(plain, who, name)

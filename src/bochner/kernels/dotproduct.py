@@ -13,11 +13,11 @@ from bochner._core.arrays import array_namespace
 from bochner._core.checks import (
     check_fields,
     counted,
+    each,
     finite,
     integer,
     nonnegative,
     positive,
-    sequence,
 )
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
@@ -58,7 +58,13 @@ class Coefficients(PowerSeries):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _nonnegative(self.values, "Coefficients"))
+        check_fields(self, values=each(finite))
+        if min(self.values) < 0:
+            raise NotPositive(
+                "Coefficients: values must be zero or above, or the kernel is not positive "
+                f"semi-definite on balls; got {min(self.values)!r}. On the sphere alone fewer "
+                "conditions hold: see Zonal."
+            )
 
     @property
     def degree(self) -> int | None:
@@ -235,18 +241,6 @@ class MultipliedSeries(PowerSeries):
         return self.left.value(t) * self.right.value(t)
 
 
-def _nonnegative(values: Any, who: str) -> tuple[float, ...]:
-    """Return the coefficients as a tuple of floats, zero or above."""
-    items = sequence(values, who, "values")
-    result = tuple(finite(v, who, f"values[{n}]") for n, v in enumerate(items))
-    if min(result) < 0:
-        raise NotPositive(
-            f"{who}: values must be zero or above, or the kernel is not positive semi-definite on "
-            f"balls; got {min(result)!r}. On the sphere alone fewer conditions hold: see Zonal."
-        )
-    return result
-
-
 def _terms(series: PowerSeries, log_t: float) -> Float[np.ndarray, " n"]:
     """Return the logarithms of the terms of κ(t), as many as matter in float64."""
     count = 64 if series.degree is None else series.degree + 1
@@ -379,17 +373,14 @@ class DotProduct(DotProductKernel):
     series: PowerSeries
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "series", _as_series(self.series))
+        given: Any = self.series
+        if not isinstance(given, PowerSeries):
+            series = LogDerivatives(given) if callable(given) else Coefficients(given)
+            object.__setattr__(self, "series", series)
 
     @property
     def power_series(self) -> PowerSeries:
         return self.series
-
-
-def _as_series(value: Any) -> PowerSeries:
-    if isinstance(value, PowerSeries):
-        return value
-    return LogDerivatives(value) if callable(value) else Coefficients(value)
 
 
 def _in_range(kernel: DotProductKernel, t: Array) -> Array:

@@ -118,14 +118,14 @@ def answer(
 # --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
 
 
-def positive_matrix(matrix: Any, who: str) -> tuple[tuple[float, ...], ...]:
+def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
     rows = unpacked(matrix)
     d = len(rows) if isinstance(rows, list | tuple) else 0
     if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
         raise InvalidInput(f"{who}: matrix must be square, d rows of d numbers; got {matrix!r}.")
     result = tuple(
-        tuple(finite(v, who, f"matrix[{i}, {j}]") for j, v in enumerate(row))
+        tuple(finite(v, who, f"{name}[{i}, {j}]") for j, v in enumerate(row))
         for i, row in enumerate(rows)
     )
     symmetric_root(result, who)

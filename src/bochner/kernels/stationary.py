@@ -63,11 +63,20 @@ class Stationary(Kernel):
         return ones(X)
 
 
-class Radial(Stationary):
-    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
+class Compilable(Stationary):
+    """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=numbers)
+
+    @property
+    @abc.abstractmethod
+    def compiled(self) -> Compiled | None:
+        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
+
+
+class Radial(Compilable):
+    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
 
     @abc.abstractmethod
     def profile(self, s: Array) -> Array:
@@ -78,11 +87,6 @@ class Radial(Stationary):
     def mixing(self) -> Mixing:
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
-    @property
-    @abc.abstractmethod
-    def compiled(self) -> Compiled | None:
-        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
-
     def spectral_measure(self, d: int) -> Measure:
         return GaussianMixture(self.mixing, _scales(self, d))
 
@@ -90,11 +94,8 @@ class Radial(Stationary):
         return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
 
 
-class CoordinateWise(Stationary):
+class CoordinateWise(Compilable):
     """A stationary kernel that is a product of one-dimensional kernels of one kind."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, lengthscale=numbers)
 
     @abc.abstractmethod
     def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -104,11 +105,6 @@ class CoordinateWise(Stationary):
     @abc.abstractmethod
     def law(self) -> Law:
         """Law of each coordinate of ω, in units of 1/ℓ."""
-
-    @property
-    @abc.abstractmethod
-    def compiled(self) -> Compiled | None:
-        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
 
     def spectral_measure(self, d: int) -> Measure:
         return Independent(self.law, _scales(self, d))
@@ -274,7 +270,7 @@ def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
     return tuple(1.0 / v for v in _lengthscales(kernel, d))
 
 
-def _pairs(kernel: Radial | CoordinateWise, block: distances.Block, X: Array, Y: Array) -> Array:
+def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Array:
     """Return K by the compiled loop where there is one, else block by block."""
     _lengthscales(kernel, X.shape[1])
     U, V = distances.centred(X, Y)

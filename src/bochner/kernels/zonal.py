@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
-from bochner._core.checks import check_fields, counted, finite, integer, nonnegative, sequence
+from bochner._core.checks import check_fields, counted, each, finite, integer, nonnegative
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
@@ -230,10 +230,9 @@ class ArcCosine(Homogeneous):
     order: int = 1
 
     def __post_init__(self) -> None:
-        order = integer(self.order, "ArcCosine", "order")
-        if order > 2:
-            raise InvalidInput(f"ArcCosine: order must be 0, 1 or 2; got {order}.")
-        object.__setattr__(self, "order", order)
+        check_fields(self, order=integer)
+        if self.order > 2:
+            raise InvalidInput(f"ArcCosine: order must be 0, 1 or 2; got {self.order}.")
 
     @property
     def degree(self) -> int:
@@ -423,8 +422,12 @@ class Zonal(Kernel):
     power: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _coefficients(self.coefficients))
-        check_fields(self, power=integer)
+        check_fields(self, coefficients=each(finite), power=integer)
+        if min(self.coefficients) < 0:
+            raise NotPositive(
+                "Zonal: coefficients must be zero or above, or the kernel is not positive "
+                f"semi-definite on the sphere; got {min(self.coefficients)!r}."
+            )
 
     @property
     def degree(self) -> int:
@@ -480,17 +483,12 @@ class Monomials:
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        a, n = (sequence(getattr(self, f), "Monomials", f) for f in ("coefficients", "powers"))
-        if len(a) != len(n):
+        check_fields(self, coefficients=each(finite), powers=each(integer), decay=nonnegative)
+        if len(self.coefficients) != len(self.powers):
             raise InvalidInput(
                 "Monomials: coefficients and powers must be of one length; got "
-                f"{len(a)} and {len(n)}."
+                f"{len(self.coefficients)} and {len(self.powers)}."
             )
-        a = tuple(finite(v, "Monomials", f"coefficients[{i}]") for i, v in enumerate(a))
-        n = tuple(integer(v, "Monomials", f"powers[{i}]") for i, v in enumerate(n))
-        object.__setattr__(self, "coefficients", a)
-        object.__setattr__(self, "powers", n)
-        check_fields(self, decay=nonnegative)
 
     def __call__(self, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n s"]:
         """Return h at the radii t."""
@@ -564,14 +562,3 @@ class GeneralizedZonal(Kernel):
 def _cosines(U: Float[Array, "n d"], V: Float[Array, "m d"]) -> Float[Array, "n m"]:
     inner = distances.inner(U, V)
     return array_namespace(inner).clip(inner, min=-1.0, max=1.0)
-
-
-def _coefficients(value: Any) -> tuple[float, ...]:
-    items = sequence(value, "Zonal", "coefficients")
-    result = tuple(finite(c, "Zonal", f"coefficients[{l}]") for l, c in enumerate(items))
-    if min(result) < 0:
-        raise NotPositive(
-            "Zonal: coefficients must be zero or above, or the kernel is not positive "
-            f"semi-definite on the sphere; got {min(result)!r}."
-        )
-    return result

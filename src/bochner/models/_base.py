@@ -6,14 +6,21 @@ was learned are properties that read ``fit_``.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    is_classifier,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -30,12 +37,13 @@ from sklearn.utils.validation import (
 from bochner._core.arrays import (
     array_namespace,
     is_sparse,
+    joined,
     refuse_dates,
     refuse_masked,
     to_numpy,
 )
 from bochner._core.names import NamedArguments
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, Schema, listed, repeated
@@ -79,6 +87,65 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     kernel: Any
     fit_: Any
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table; text columns of a table become one column of zeros
+            and ones for each category.
+        y : (n,) or (n, t)
+            Numbers; of a classifier, (n,): labels of any type, two classes at least.
+        sample_weight : (n,), optional
+            Finite, not negative. A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
+        return self
+
+    def fit_blocks(self, blocks: Blocks) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
+        self.fit_ = self._fit(*self._training_blocks(blocks))
+        return self
+
+    @abstractmethod
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> Any:
+        """Return the value that is fitted to checked rows."""
+
+    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:  # noqa: ARG002
+        """Return checked rows of (X, y, sample_weight, first), and what they are."""
+        return self._blocks_of(*rows)
+
+    def _training_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
+        """Return blocks as a fit reads them, and what they are."""
+        return blocks, self._inputs_of(blocks)
+
+    def _add_rows(self, *rows: Any, **classes: Any) -> Self:
+        """Fit to the first rows in memory, or to more beside those before."""
+        first = not self.__sklearn_is_fitted__()
+        given = self._training_rows(*rows, first, **classes)
+        self.fit_ = self._first_piece(*given) if first else self._with_rows(*given)
+        return self
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
+        """Return the fit to the first rows of many pieces."""
+        return self._fit(blocks, inputs)
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Any:
+        """Return the fit to the rows before and to these."""
+        raise NotImplementedError
 
     # --- what was learned ------------------------------------------------------------------------
 
@@ -397,6 +464,88 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         return tags
+
+
+class WithoutTarget(KernelEstimator):
+    """An estimator that learns from rows alone."""
+
+    def fit(
+        self,
+        X: Tabular,
+        y: object = None,  # noqa: ARG002  scikit-learn's signature
+        sample_weight: Array | None = None,
+    ) -> Self:
+        """Fit to rows in memory; y takes no part.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Array, sparse matrix, or table.
+        y : ignored
+        sample_weight : (n,), optional
+            Finite, not negative. A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput, ValueError
+            If the data are not what was required; the message says what to do.
+        """
+        self.fit_ = self._fit(*self._training_rows(X, None, sample_weight))
+        return self
+
+
+class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
+    """A regressor: of one target, (n,), or of several, (n, t)."""
+
+    target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
+
+    def predict(self, X: Tabular) -> Array:
+        """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    @abstractmethod
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Give the predictions of one block of rows after the other."""
+
+    def _by_target(self, values: Any) -> Any:
+        """Return values of all targets, (t, ...), or what there is of a single one."""
+        if self.target_shape_:
+            return values
+        return float(values[0]) if np.ndim(values) == 1 else values[0]
+
+
+class LabelEstimator(ClassifierMixin, KernelEstimator):
+    """A classifier: its fit sees codes of classes."""
+
+    classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
+
+    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
+        return self._class_blocks_of(*rows, **classes)
+
+    def _training_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
+        return self._class_blocks(blocks)
+
+    def decision_function(self, X: Tabular) -> Array:
+        """Return the decision values: (n,), positive for ``classes_[1]``, or (n, K)."""
+        f = self._decisions(X)
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    def predict(self, X: Tabular) -> Array:
+        """Return the classes decided for, (n,)."""
+        return self.classes_[decided(self._decisions(X))]
+
+    @abstractmethod
+    def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
+        """Return decision values, a single column for two classes."""
+
+
+def decided(f: Float[Array, "n t"]) -> Array:
+    """Return the codes decided for: of the largest value, or of the sign of a single one."""
+    return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
 
 
 class PenalisedByAlpha:

@@ -66,9 +66,7 @@ def require_nesting(value: Any, size: int) -> None:
 
 
 def _inside(item: Any) -> Any:
-    if isinstance(item, dict):
-        return item.values()
-    return item if isinstance(item, list) else ()
+    return item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
 
 
 def _padded(item: Any) -> int:

@@ -7,7 +7,7 @@ Decoding reads a table of such keys and a table of classes; it imports nothing b
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property, partial, singledispatch
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -122,10 +122,6 @@ def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
     return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
 
 
-def _items(values: Iterable[Any], arrays: NamedArrays) -> Json:
-    return [arrays.encoded(i, value) for i, value in enumerate(values)]
-
-
 @encode.register(type(None))
 @encode.register(bool)
 @encode.register(int)
@@ -139,16 +135,13 @@ def _(value: float, _arrays: NamedArrays) -> Json:
     return value if math.isfinite(value) else {"float": repr(value)}
 
 
-@encode.register
-def _(value: list, arrays: NamedArrays) -> Json:
-    return _items(value, arrays)
-
-
-@encode.register
-def _(value: tuple, arrays: NamedArrays) -> Json:
-    if type(value) is not tuple:
+@encode.register(list)
+@encode.register(tuple)
+def _(value: list | tuple, arrays: NamedArrays) -> Json:
+    if isinstance(value, tuple) and type(value) is not tuple:
         return encode.dispatch(object)(value, arrays)
-    return {"tuple": _items(value, arrays)}
+    items = [arrays.encoded(i, item) for i, item in enumerate(value)]
+    return {"tuple": items} if isinstance(value, tuple) else items
 
 
 @encode.register
@@ -274,14 +267,10 @@ def _number(content: Json, _arrays: Mapping[str, np.ndarray]) -> float:
     return float(content)
 
 
-def _pairs(content: Json, arrays: Mapping[str, np.ndarray]) -> dict:
-    return {decode(key, arrays): decode(item, arrays) for key, item in content}
-
-
 _DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
     "array": _array,
     "class": _instance,
-    "dict": _pairs,
+    "dict": lambda content, arrays: {decode(k, arrays): decode(v, arrays) for k, v in content},
     "enum": _member,
     "estimator": _estimator,
     "float": _number,

@@ -150,20 +150,16 @@ class Plan:
     def __str__(self) -> str:
         """Return the table, and what it means."""
         table = fits_table(self.fits, self.choice, self.budget)
-        return "\n".join([self._title(), table, f"> {self.reason}", self._note()])
-
-    def _title(self) -> str:
-        return (
+        title = (
             f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
             f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
-
-    def _note(self) -> str:
-        return (
+        note = (
             f"error: leave-one-out, root mean square, of fits to {self.n_sample:,} rows, "
             "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
             "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
+        return "\n".join([title, table, f"> {self.reason}", note])
 
 
 def plan(
@@ -249,7 +245,10 @@ def plan_by(
     began, allowed, seed = timer(), as_budget(budget), seed_of(random_state)
     chosen = as_kernel(kernel)
     options = None if methods is None else [as_method(method) for method in methods]
-    asked = None if widths is None else _widths(widths)
+    if widths is not None:
+        widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
+        if not widths:
+            raise InvalidInput("plan: widths must be at least one number of features; got none.")
     blocks = _blocks(X, y)
     reading = timer()
     sample = sampled(blocks, seed)
@@ -259,17 +258,10 @@ def plan_by(
         chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
     like = next(iter(blocks)).X
     task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
-    fits = planned_fits(task, options, asked or usual_widths(n))
+    fits = planned_fits(task, options, widths or usual_widths(n))
     choice, reason = best_of(fits, allowed)
     threads = native.get_num_threads()
     return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)
-
-
-def _widths(widths: Sequence[int]) -> list[int]:
-    found = [integer(width, "plan", "widths", least=1) for width in np.atleast_1d(widths)]
-    if not found:
-        raise InvalidInput("plan: widths must be at least one number of features; got none.")
-    return found
 
 
 def _blocks(X: Any, y: Any) -> Blocks:

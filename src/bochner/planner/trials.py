@@ -16,10 +16,11 @@ import re
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -156,11 +157,11 @@ class Task:
         model.set_params(**parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
-            with Traced() as memory:
+            with traced() as peak:
                 seconds = self.seconds(lambda: model.fit(*rows), repeats=1)
             if seconds < MOMENT:
                 seconds = min(seconds, self.seconds(lambda: clone(model).fit(*rows)))
-        return FitTrial(model, n, seconds, memory.peak + BESIDE)
+        return FitTrial(model, n, seconds, peak[0] + BESIDE)
 
     def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
         """Return the least seconds of a few repeats."""
@@ -186,22 +187,19 @@ class Task:
         return max(swept(many) - swept(few), 0.0) / (many - few)
 
 
-class Traced:
-    """Measures the most bytes that are held at a time, beside those held before."""
-
-    peak = 0.0
-
-    def __enter__(self) -> Self:
-        self._own = not tracemalloc.is_tracing()
-        if self._own:
-            tracemalloc.start()
-        tracemalloc.reset_peak()
-        self._before = tracemalloc.get_traced_memory()[0]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.peak = float(tracemalloc.get_traced_memory()[1] - self._before)
-        if self._own:
+@contextmanager
+def traced() -> Iterator[list[float]]:
+    """Put the most bytes that are held at a time within, beside those held before, in a list."""
+    own, peak = not tracemalloc.is_tracing(), []
+    if own:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield peak
+    finally:
+        peak.append(float(tracemalloc.get_traced_memory()[1] - before))
+        if own:
             tracemalloc.stop()
 
 

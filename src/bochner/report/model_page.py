@@ -1,5 +1,6 @@
 """The page of a report of a model: one HTML file that fetches nothing and runs nothing."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -49,7 +50,8 @@ def model_page(r: Any) -> str:
     """Return the page of a :class:`ModelReport` as text."""
     require("The page of a report")
     f, q, targets = r.fit, r.quality, ", ".join(r.fit.targets[:3])
-    kernel = rounded(f.kernel)
+    counted, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
+    kernel, took = rounded(f.kernel), math.nan if r.widths is None else r.widths.seconds[-1]
     return page(
         "model.html.j2",
         r=r,
@@ -57,7 +59,7 @@ def model_page(r: Any) -> str:
         does=DOES.get(f.kind, f.kind.capitalize()),
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
-        counts=_counts(r),
+        counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
         certificate=_certificate(r.certificate),
         widths=None if r.widths is None else _widths(r.widths),
         path=None if r.path is None else _path(r.path),
@@ -68,7 +70,7 @@ def model_page(r: Any) -> str:
         confusion=None if q.confusion is None else _confusion(q.confusion, f.classes, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         lists=[_list(r, one) for one in r.seen.lists],
-        refit=_refit(r.widths),
+        refit=float(took) if np.isfinite(took) else None,
         phases=_phases(r.phases),
     )
 
@@ -92,12 +94,6 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _counts(r: Any) -> str:
-    total = sum(r.seen.counts.values())
-    shown = list(r.seen.counts.items())[:24]
-    return ", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in shown)
-
-
 def _certificate(c: Any) -> dict[str, Any] | None:
     if c is None:
         return None
@@ -114,23 +110,22 @@ def _certificate(c: Any) -> dict[str, Any] | None:
 def _widths(found: WidthDisplay) -> dict[str, Any]:
     """Return error against width, and the gain of the last step."""
     judged = bool(np.isfinite(found.errors).any())
-    lines = zip(found.widths, found.errors, found.kernel_errors, found.seconds, strict=True)
-    rows = [
-        [f"{D:,}", *([number(error, 3)] if judged else []), number(kernel, 3)]
-        + ([seconds(took)] if judged else [])
-        for D, error, kernel, took in lines
-    ]
-    head = ["D", *([found.measure] if judged else []), "kernel error"]
+    columns = {"D": [f"{D:,}" for D in found.widths]}
+    if judged:
+        columns[found.measure] = [number(error, 3) for error in found.errors]
+    columns["kernel error"] = [number(error, 3) for error in found.kernel_errors]
+    if judged:
+        columns["seconds"] = [seconds(took) for took in found.seconds]
+    rows = list(zip(*columns.values(), strict=True))
     caption = (
         f"{'Fitted to' if judged else 'Drawn for'} {found.n_train:,} rows, tested on "
         f"{found.n_test:,} others"
     )
     drawn = picture(f"{found.measure} against the number of features", found.plot)
-    head += ["seconds"] if judged else []
     return {
         "judged": judged,
         "tail": _gain(found.errors, found.exact) if judged else _gain(found.kernel_errors, None),
-        "shown": Shown("Error against width", drawn, head, rows, caption, len(rows) - 1),
+        "shown": Shown("Error against width", drawn, [*columns], rows, caption, len(rows) - 1),
     }
 
 
@@ -281,13 +276,6 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }
-
-
-def _refit(widths: WidthDisplay | None) -> float | None:
-    """Return the seconds of a fit at the model's width, where one was made."""
-    if widths is None or not np.isfinite(widths.seconds[-1]):
-        return None
-    return float(widths.seconds[-1])
 
 
 def _phases(phases: Any) -> list[list[str]]:

@@ -228,7 +228,7 @@ def rankings_for(
     The kernel is compared on ``reference``, random rows; ``leverage`` is of ridge regressions.
     """
     found = (_off(model, reference), _unsure(model, leverage), _missed(model))
-    return tuple(one for one in found if one is not None)
+    return tuple(filter(None, found))
 
 
 def _off(model: KernelEstimator, reference: Array) -> Ranking | None:
@@ -284,10 +284,8 @@ def _unsure(model: KernelEstimator, leverage: "RowLeverage | None") -> Ranking |
         return Ranking(RowList(UNSURE, "deviation", words), lambda _, Z, *__: leverage.deviation(Z))
     if kind == "outliers":
         words = "−φ(x)·β: the higher, the less like the rows of the fit."
-        return Ranking(
-            RowList(STRANGE, "strangeness", words),
-            lambda X, *_: -to_numpy(model.score_samples(Blocks.from_arrays(X))),
-        )
+        score = lambda X, *_: -to_numpy(model.score_samples(Blocks.from_arrays(X)))
+        return Ranking(RowList(STRANGE, "strangeness", words), score)
     if kind == "clusters":
         words = "Distance to the nearest centre over that to the next: 1 is halfway between two."
         return Ranking(RowList(UNSURE, "ratio", words), lambda X, *_: _between(model, X))
@@ -297,10 +295,8 @@ def _unsure(model: KernelEstimator, leverage: "RowLeverage | None") -> Ranking |
 def _doubtful(model: KernelEstimator) -> Ranking:
     if hasattr(model, "predict_proba"):
         words = "1 − the probability of the label predicted."
-        return Ranking(
-            RowList(UNSURE, "doubt", words),
-            lambda X, *_: 1 - to_numpy(model.predict_proba(Blocks.from_arrays(X))).max(axis=1),
-        )
+        doubt = lambda X, *_: 1 - to_numpy(model.predict_proba(Blocks.from_arrays(X))).max(axis=1)
+        return Ranking(RowList(UNSURE, "doubt", words), doubt)
 
     def margin(X: Array, *_: Any) -> Array:
         f = to_numpy(model.decision_function(Blocks.from_arrays(X)))

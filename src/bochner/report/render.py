@@ -46,13 +46,9 @@ def page(template: str, **facts: Any) -> str:
     """Return a page as text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    how = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    loader = FileSystemLoader(Path(__file__).parent / "templates")
+    environment = Environment(loader=loader, undefined=StrictUndefined, **how)
     environment.filters |= {"number": number, "seconds": seconds, "rounded": rounded}
     return environment.get_template(template).render(colours=COLOURS, versions=versions(), **facts)
 
@@ -111,11 +107,10 @@ def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = 
     ink, soft, rule = (COLOURS[name][0] for name in ("ink", "soft", "rule"))
     with rc_context():
         rcdefaults()
+        clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
         rcParams.update(
             {
-                **dict.fromkeys(
-                    ("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"
-                ),
+                **dict.fromkeys(clear, "none"),
                 **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), soft),
                 **dict.fromkeys(("axes.labelcolor", "text.color"), ink),
                 **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
@@ -143,7 +138,9 @@ def _inline(text: str, title: str) -> str:
     text = re.sub(extra, "", text)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
     text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", text)
-    text = re.sub(r' (?:d|x|y|width|height|transform)="[^"]*"', _shorter, text)
+    # With two decimals, on one line.
+    shorter = lambda found: re.sub(r"\s+", " ", re.sub(r"(\.\d\d)\d+", r"\1", found[0]))
+    text = re.sub(r' (?:d|x|y|width|height|transform)="[^"]*"', shorter, text)
     for name, (light, _) in COLOURS.items():
         text = text.replace(light, f"var(--{name})")
     text = re.sub(r"font: ([\d.]+px) [^;\"]+", r"font-size: \1; font-family: var(--sans)", text)
@@ -160,8 +157,3 @@ def _inline(text: str, title: str) -> str:
     )
     text = re.sub(r"<svg [^>]*>", lambda _: head, text, count=1)
     return re.sub(r">\s+<", "><", text).replace("xlink:href", "href").strip()
-
-
-def _shorter(found: re.Match[str]) -> str:
-    """Return an attribute with two decimals, on one line."""
-    return re.sub(r"\s+", " ", re.sub(r"(\.\d\d)\d+", r"\1", found[0]))

@@ -248,19 +248,10 @@ class MercerHarmonicMap(FeatureMap):
         return harmonic_blocks(U, self.n_inputs, self.radial.degrees, self.counts, self.radial(r))
 
     def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 for each row, seen before or not.
+        """Return e(x) = k(x, x) − |φ(x)|² ≥ 0 for each row, in float64: seen before or not.
 
         |k(x, y) − φ(x)·φ(y)| ≤ √(e(x) e(y)), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I: the certificate of
         every entry, and a score of how far a row is from what the features can tell.
-
-        Parameters
-        ----------
-        X : (n, d)
-
-        Returns
-        -------
-        e : (n,)
-            In float64; rounding below zero is cut.
         """
         return left_over(self, X)
 

@@ -90,8 +90,6 @@ class ColumnwiseMap(Products):
     def n_inputs(self) -> int:
         return len(self.factors)
 
-    below_kernel = True  # A product of projections: always
-
     @cached_property
     def how(self) -> Halves | Array:
         ends = np.cumsum([w.shape[1] for w in self.weights])
@@ -244,8 +242,6 @@ class HermiteMap(Products):
     @property
     def n_inputs(self) -> int:
         return len(self.mean)
-
-    below_kernel = True  # some terms of a Mercer series: always
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:

@@ -145,6 +145,8 @@ class Products(FeatureMap):
 
     indices: Array  # (D, d): which function of each column
 
+    below_kernel = True  # some of the terms of the kernel: always, but on a box
+
     @property
     def n_features(self) -> int:
         return len(self.indices)
@@ -201,8 +203,6 @@ class BasisMap(Products):
     @property
     def n_inputs(self) -> int:
         return self.indices.shape[1]
-
-    below_kernel = True  # some of the features that make the kernel: always
 
     @cached_property
     def how(self) -> Halves | Array:

@@ -1,11 +1,11 @@
 """Support vector and logistic classification at any number of rows."""
 
 import math
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 from scipy.special import log_expit, log_softmax, logsumexp
-from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.checks import one_of, positive, require_switch
@@ -16,6 +16,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.models._base import LabelEstimator, decided, learned
+from bochner.models._parameters import estimator
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.estimator import ConvexEstimator
@@ -34,40 +36,11 @@ from bochner.solvers.convex.losses import Loss
 SAME = ("kernel", "method", "n_features", "metric", "random_state", "precision")
 
 
-class ConvexClassifier(ClassifierMixin, ConvexEstimator):
+class ConvexClassifier(LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
     C: float | str
     warm_start: bool
-
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : (n,)
-            Labels of any type; two classes at least.
-        sample_weight : (n,), optional
-            Finite, not negative.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        self.fit_ = self._fit(*self._class_blocks_of(X, y, sample_weight))
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        self.fit_ = self._fit(*self._class_blocks(blocks))
-        return self
 
     def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
         loss = self._loss(len(inputs.classes))
@@ -98,26 +71,8 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
             return 0.0
         return 1 / positive(self.C, who, "C")
 
-    # --- prediction ------------------------------------------------------------------------------
-
-    def decision_function(self, X: Tabular) -> Array:
-        """Return φ(X) β + b: (n,), positive for ``classes_[1]``, or (n, K), the largest wins."""
-        f = self._decisions(X)
-        return f[:, 0] if f.shape[1] == 1 else f
-
-    def predict(self, X: Tabular) -> Array:
-        """Return the classes decided for, (n,)."""
-        return self.classes_[_decided(self._decisions(X))]
-
-    def _decisions(self, X: Array) -> Float[Array, "n t"]:
+    def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return self._fitted.decisions(self._rows_to_predict(X))
-
-    # --- what was learned ------------------------------------------------------------------------
-
-    @property
-    def classes_(self) -> Array:
-        """Labels, sorted, (K,)."""
-        return self._inputs.classes
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * self.C_)
@@ -127,20 +82,8 @@ class ConvexClassifier(ClassifierMixin, ConvexEstimator):
         """The weight of the losses that was used."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
-    @property
-    def coef_(self) -> Float[Array, "t D"]:
-        """β, (1, D) or (K, D)."""
-        return self.solution_.coef.T
-
-    @property
-    def intercept_(self) -> Float[Array, " t"]:
-        """b, (1,) or (K,)."""
-        return np.asarray(self.solution_.intercept)
-
-
-def _decided(f: Float[Array, "n t"]) -> Array:
-    """Return the codes decided for."""
-    return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
+    coef_ = learned("solution.coef.T", "β, (1, D) or (K, D).")
+    intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
 
 
 def _has_probabilities(model: "SVC") -> bool:
@@ -152,6 +95,7 @@ def _has_probabilities(model: "SVC") -> bool:
     return True
 
 
+@estimator
 class SVC(ConvexClassifier):
     """Support vector machine for classification, through features.
 
@@ -161,20 +105,11 @@ class SVC(ConvexClassifier):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is; a name means: of this family, with the lengthscale chosen from a
-        sample of the rows, as in :class:`KernelRidge`.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
-        rows; see :class:`bochner.KernelRidge`.
-    C : "auto" or float, default "auto"
-        Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
-        rows that were left out of a sample of some thousand lose the least, and where the kernel
-        is a name, its lengthscale is compared with those an octave away by the same loss.
+    %(kernel)s
+    %(method)s
+    %(n_features)s
+    %(metric)s
+    %(C)s
     loss : {"squared_hinge", "hinge"}, default "squared_hinge"
         max(0, 1 − yf)² is the faster; max(0, 1 − yf) is that of scikit-learn's SVC.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
@@ -185,43 +120,24 @@ class SVC(ConvexClassifier):
         Whether ``predict_proba`` is calibrated, on five folds
         (``bochner.models.convex.calibration``). Its largest probability is always that of the
         class predicted. With ``class_weight`` it is that of weighted classes.
-    class_weight : dict, "balanced" or None, default None
-        Factors of the weights.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
+    %(class_weight)s
+    %(fit_intercept)s
     tol : float, default 1e-4
         The last Newton step lowered the objective by less than this share of it, and promised no
         more; the hinge's objective is above its minimum by no more than this share.
     max_iter : int, default 100
         Newton steps at most; where a width of smoothing goes to zero, for each width.
-    warm_start : bool, default False
-        Start from the solution before, with its features, where kernel, method, width, metric,
-        seed, columns and classes are the same.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of features; "auto" is float64 where the fit is small.
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features, samples and folds.
+    %(warm_start)s
+    %(precision)s
+    %(random_state)s
 
     Attributes
     ----------
-    classes_ : (K,)
-    coef_ : (1, D) or (K, D)
-    intercept_ : (1,) or (K,)
-    solution_ : Optimum
-        Coefficients, objective, outcome (its text is the remedy) and history.
-    C_ : float
-        The one used.
-    path_ : HeldOutPath or None
-        With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
-        where rows are too few to leave some of a class out: C is then 1.
-    n_iter_ : int
-        Newton steps.
+    %(coefficients of classes)s
     calibration_ : Calibration
         With ``probability=True``.
-    kernel_, map_, choice_, search_
-        As in :class:`KernelRidge`.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
+    %(chosen)s
+    %(columns)s
 
     Notes
     -----
@@ -242,40 +158,22 @@ class SVC(ConvexClassifier):
     ['inside', 'outside']
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        C: float | str = "auto",
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        probability: bool = False,
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        warm_start: bool = False,
-        precision: str = "auto",
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.C = C
-        self.loss = loss
-        self.multi_class = multi_class
-        self.probability = probability
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.precision = precision
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    C: float | str = "auto"
+    loss: str = "squared_hinge"
+    multi_class: str = "ovr"
+    probability: bool = False
+    class_weight: Any = None
+    fit_intercept: bool = True
+    tol: float = 1e-4
+    max_iter: int = 100
+    warm_start: bool = False
+    precision: str = "auto"
+    random_state: Seed = None
 
     def _loss(self, n_classes: int) -> Loss:
         squared = one_of(self.loss, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
@@ -292,13 +190,13 @@ class SVC(ConvexClassifier):
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
-        return agreeing(self._calibration.probabilities(f), _decided(f))
+        return agreeing(self._calibration.probabilities(f), decided(f))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms."""
         f = self._decisions(X)
-        return agreeing(self._calibration.log_probabilities(f), _decided(f))
+        return agreeing(self._calibration.log_probabilities(f), decided(f))
 
     @property
     def _calibration(self) -> Calibration:
@@ -317,6 +215,7 @@ class SVC(ConvexClassifier):
         return found
 
 
+@estimator
 class LogisticRegression(ConvexClassifier):
     """Logistic regression through features: kernel logistic regression for any number of rows.
 
@@ -325,56 +224,28 @@ class LogisticRegression(ConvexClassifier):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is; a name means: of this family, with the lengthscale chosen from a
-        sample of the rows, as in :class:`KernelRidge`.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
-        rows; see :class:`bochner.KernelRidge`.
-    C : "auto" or float, default "auto"
-        Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
-        rows that were left out of a sample of some thousand lose the least, and where the kernel
-        is a name, its lengthscale is compared with those an octave away by the same loss.
+    %(kernel)s
+    %(method)s
+    %(n_features)s
+    %(metric)s
+    %(C)s
     multinomial : bool, default True
         Several classes: one softmax, or (False) each against the rest, normalised.
-    class_weight : dict, "balanced" or None, default None
-        Factors of the weights.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
+    %(class_weight)s
+    %(fit_intercept)s
     tol : float, default 1e-4
         The last Newton step promised to lower the objective by less than this share of it.
     max_iter : int, default 100
         Newton steps at most.
-    warm_start : bool, default False
-        Start from the solution before, with its features, where kernel, method, width, metric,
-        seed, columns and classes are the same.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of features; "auto" is float64 where the fit is small.
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features and samples.
+    %(warm_start)s
+    %(precision)s
+    %(random_state)s
 
     Attributes
     ----------
-    classes_ : (K,)
-    coef_ : (1, D) or (K, D)
-    intercept_ : (1,) or (K,)
-    solution_ : Optimum
-        Coefficients, objective, outcome (its text is the remedy) and history.
-    C_ : float
-        The one used.
-    path_ : HeldOutPath or None
-        With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
-        where rows are too few to leave some of a class out: C is then 1.
-    n_iter_ : int
-        Newton steps.
-    kernel_, map_, choice_, search_
-        As in :class:`KernelRidge`.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
+    %(coefficients of classes)s
+    %(chosen)s
+    %(columns)s
 
     Notes
     -----
@@ -392,36 +263,20 @@ class LogisticRegression(ConvexClassifier):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        C: float | str = "auto",
-        multinomial: bool = True,
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        warm_start: bool = False,
-        precision: str = "auto",
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.C = C
-        self.multinomial = multinomial
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.precision = precision
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    C: float | str = "auto"
+    multinomial: bool = True
+    class_weight: Any = None
+    fit_intercept: bool = True
+    tol: float = 1e-4
+    max_iter: int = 100
+    warm_start: bool = False
+    precision: str = "auto"
+    random_state: Seed = None
 
     def _loss(self, n_classes: int) -> Loss:
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
@@ -430,12 +285,12 @@ class LogisticRegression(ConvexClassifier):
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
-        return agreeing(np.exp(self._log_probabilities(f)), _decided(f))
+        return agreeing(np.exp(self._log_probabilities(f)), decided(f))
 
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms, good to the last digits also where they are tiny."""
         f = self._decisions(X)
-        return agreeing(self._log_probabilities(f), _decided(f))
+        return agreeing(self._log_probabilities(f), decided(f))
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         if f.shape[1] == 1:
@@ -445,7 +300,4 @@ class LogisticRegression(ConvexClassifier):
         apart = log_expit(f)
         return apart - logsumexp(apart, axis=1, keepdims=True)
 
-    @property
-    def joint_(self) -> bool:
-        """Whether one softmax was fitted to all classes."""
-        return self._fitted.loss.joint
+    joint_ = learned("loss.joint", "Whether one softmax was fitted to all classes.")

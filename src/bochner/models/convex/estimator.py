@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from bochner.models._base import KernelEstimator
+from bochner.models._base import KernelEstimator, learned
 from bochner.models.convex.fit import ConvexFit, ConvexSpec
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.penalty_path import HeldOutPath
 
 
 class ConvexEstimator(KernelEstimator):
@@ -22,21 +20,10 @@ class ConvexEstimator(KernelEstimator):
         features = self._feature_spec(self.method)
         return ConvexSpec.of(features, loss, alpha, centred, self.tol, self.max_iter)
 
-    @property
-    def solution_(self) -> Optimum:
-        """Coefficients, objective, outcome, and what every step did."""
-        return self._fitted.solution
-
-    @property
-    def path_(self) -> HeldOutPath | None:
-        """Penalties that were compared, and what the rows left out lost."""
-        return self._fitted.path
+    solution_ = learned("solution", "Coefficients, objective, outcome, and what every step did.")
+    path_ = learned("path", "Penalties that were compared, and what the rows left out lost.")
+    n_iter_ = learned("n_iter", "Steps taken.")
 
     @property
     def _path(self) -> Any:
         return self.path_
-
-    @property
-    def n_iter_(self) -> int:
-        """Steps taken."""
-        return self._fitted.n_iter

@@ -1,8 +1,7 @@
 """One-class support vector machines at any number of rows."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Self
+from dataclasses import KW_ONLY, replace
 
 import numpy as np
 from sklearn.base import OutlierMixin
@@ -16,6 +15,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.models._base import WithoutTarget, learned
+from bochner.models._parameters import estimator
 from bochner.models._rows import weights_of
 from bochner.models.convex.estimator import ConvexEstimator
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, warned
@@ -32,7 +33,8 @@ from bochner.sums.executor import LOCAL, Executor
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
-class OneClassSVM(OutlierMixin, ConvexEstimator):
+@estimator
+class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
     """Support of a distribution: which rows are like those seen, through features.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
@@ -40,28 +42,22 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is; of a name the lengthscale is the median distance between rows.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
+    %(kernel at the median)s
+    %(method)s
+    %(n_features)s
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
         at least this share outside or at the border (to rounding of the features).
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of the features; "auto" is float64 where the fit is small.
+    %(precision)s
     tol : float, default 1e-6
         Duality gap, and gain of a further step, as a share of ½‖β‖² and the loss.
     max_iter : int, default 200
         Newton steps at most.
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features and samples.
+    %(random_state)s
 
     Attributes
     ----------
-    kernel_, map_, choice_, search_
-        The kernel with its numbers, φ, and how both were chosen.
+    %(chosen)s
     offset_ : (1,)
         ρ: ``decision_function`` is ``score_samples`` − ρ.
     coef_ : (1, D)
@@ -69,9 +65,7 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
     solution_ : Optimum
         β and −ρ, duality gap, outcome, and what every step did.
     n_iter_ : int
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -79,49 +73,15 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
     unique unless rows fill the outside exactly; then it is the middle of those that are best.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        nu: float = 0.5,
-        precision: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.nu = nu
-        self.precision = precision
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    # --- fitting ---------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X: Tabular,
-        y: object = None,  # noqa: ARG002
-        sample_weight: Array | None = None,
-    ) -> Self:
-        """Fit to rows in memory; y takes no part.
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        self.fit_ = self._fit(*self._blocks_of(X, None, sample_weight))
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
-        return self
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    nu: float = 0.5
+    precision: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 200
+    random_state: Seed = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
         nu = _as_nu(self.nu)
@@ -160,10 +120,7 @@ class OneClassSVM(OutlierMixin, ConvexEstimator):
         """ρ, (1,)."""
         return -self.solution_.intercept
 
-    @property
-    def coef_(self) -> Float[Array, "1 D"]:
-        """β."""
-        return self.solution_.coef.T
+    coef_ = learned("solution.coef.T", "β.")
 
 
 def fit_one_class(

@@ -1,13 +1,12 @@
 """Support vector regression, and regression by any convex loss, at any number of rows."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
-from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 
-from bochner._core.arrays import joined
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
@@ -16,7 +15,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import PenalisedByAlpha
+from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._parameters import estimator
 from bochner.models.convex.estimator import ConvexEstimator
 from bochner.models.convex.fit import ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
@@ -37,46 +37,8 @@ _LOSSES = {
 }
 
 
-class ConvexRegressor(MultiOutputMixin, RegressorMixin, ConvexEstimator):
+class ConvexRegressor(TargetEstimator, ConvexEstimator):
     """A regressor by a convex loss."""
-
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : (n,) or (n, t)
-            One column for several quantiles.
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        self.fit_ = self._fit(*self._blocks_of(X, y, sample_weight))
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
-        return self
-
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-        raise NotImplementedError
-
-    # --- prediction ------------------------------------------------------------------------------
-
-    def predict(self, X: Tabular) -> Array:
-        """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
@@ -86,26 +48,18 @@ class ConvexRegressor(MultiOutputMixin, RegressorMixin, ConvexEstimator):
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         return f
 
-    # --- what was learned ------------------------------------------------------------------------
-
-    @property
-    def target_shape_(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self._fitted.target_shape
-
     @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
-        coef = self.solution_.coef.T
-        return coef if self.target_shape_ else coef[0]
+        return self._by_target(self.solution_.coef.T)
 
     @property
     def intercept_(self) -> Any:
         """b, a number or (t,)."""
-        intercept = self.solution_.intercept
-        return intercept if self.target_shape_ else float(intercept[0])
+        return self._by_target(self.solution_.intercept)
 
 
+@estimator
 class SVR(ConvexRegressor):
     """Support vector regression through features.
 
@@ -114,15 +68,10 @@ class SVR(ConvexRegressor):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
-        rows; see :class:`bochner.KernelRidge`.
+    %(kernel)s
+    %(method)s
+    %(n_features)s
+    %(metric)s
     C : "auto" or float, default "auto"
         Weight of the loss against the penalty, above zero; a number means what it does in
         scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
@@ -132,34 +81,26 @@ class SVR(ConvexRegressor):
         the mean distance of y from its median.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
         The squared one is smooth, and faster to fit.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of the features; "auto" is float64 where the fit is small.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
+    %(precision)s
+    %(fit_intercept)s
     tol : float, default 1e-6
         The objective is at most this share above its least value.
     max_iter : int, default 200
         Newton steps at most.
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features and samples.
+    %(random_state)s
 
     Attributes
     ----------
-    kernel_, map_, choice_, search_
-        The kernel with its numbers, φ, and how both were chosen.
-    solution_ : Optimum
-        Coefficients, duality gap, outcome, and what every step did.
+    %(chosen)s
+    %(solution)s
     C_, epsilon_ : float or (t,)
         Those used, in the units of y; one for each target where these differ.
     path_ : HeldOutPath or None
         With C="auto": the penalties 1/C that were compared, of the first target, and what rows
         left out lost.
-    coef_ : (D,) or (t, D)
-    intercept_ : float or (t,)
+    %(coefficients)s
     n_iter_ : int
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -171,34 +112,19 @@ class SVR(ConvexRegressor):
     holds them, and recomputed in every step otherwise.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        C: float | str = "auto",
-        epsilon: float | str = "auto",
-        loss: str = "epsilon_insensitive",
-        precision: str = "auto",
-        fit_intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.C = C
-        self.epsilon = epsilon
-        self.loss = loss
-        self.precision = precision
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    C: float | str = "auto"
+    epsilon: float | str = "auto"
+    loss: str = "epsilon_insensitive"
+    precision: str = "auto"
+    fit_intercept: bool = True
+    tol: float = 1e-6
+    max_iter: int = 200
+    random_state: Seed = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
@@ -230,6 +156,7 @@ def _number(given: Any, name: str) -> Any:
     return given
 
 
+@estimator
 class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
 
@@ -237,8 +164,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is; of a name the lengthscale is chosen from a sample of the rows.
+    %(kernel)s
     loss : str or Loss, default "squared"
         "squared" (y − f)²/2; "absolute" |y − f|, the conditional median; "huber", squares up to
         1.35 standard deviations of the noise, which is estimated along with the fit as in
@@ -250,52 +176,40 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
         Levels for loss="quantile". Several are columns of the prediction and never cross: they
         are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned by the gradients of a few fits on a sample of
-        rows; see :class:`bochner.KernelRidge`.
+    %(method)s
+    %(n_features)s
+    %(metric)s
     alpha : float or {"holdout", "kfold"}, default "holdout"
         The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
         left out, or of five fifths in turn. The last fit has all rows.
     early_stopping : bool, default False
         Whether the number of steps of a descent is the regulariser instead: chosen by a fifth of
         the rows that is left out, then taken on all. alpha is then added only if it is a number.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of the features; "auto" is float64 where the fit is small.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
+    %(precision)s
+    %(fit_intercept)s
     tol : float, default 1e-6
         The objective is at most about this share above its least value.
     max_iter : int, default 200
         Newton steps, or steps of the descent that is stopped early, at most.
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features, samples and folds.
+    %(random_state)s
 
     Attributes
     ----------
-    kernel_, map_, choice_, search_
-        The kernel with its numbers, φ, and how both were chosen.
+    %(chosen)s
     loss_ : Loss
         The loss as a value, with its numbers.
-    solution_ : Optimum
-        Coefficients, duality gap, outcome, and what every step did.
+    %(solution)s
     path_ : HeldOutPath or None
         Penalties and what the rows left out lost.
     alpha_ : float or (t,)
         The penalty used; one for each target where the loss is not quadratic and their units
         differ.
-    coef_ : (D,) or (t, D)
-    intercept_ : float or (t,)
+    %(coefficients)s
     n_iter_ : int
         Steps taken in the last fit.
     stopping_errors_ : (s,)
         With early stopping: what the rows left out lost after each step, as a share of the first.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -306,36 +220,20 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     others. Five folds share their sweeps, not their Hessians.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        loss: str | Loss = "squared",
-        quantiles: Any = (0.1, 0.5, 0.9),
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        alpha: float | str = "holdout",
-        early_stopping: bool = False,
-        precision: str = "auto",
-        fit_intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.quantiles = quantiles
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.alpha = alpha
-        self.early_stopping = early_stopping
-        self.precision = precision
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    loss: str | Loss = "squared"
+    quantiles: Any = (0.1, 0.5, 0.9)
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    alpha: float | str = "holdout"
+    early_stopping: bool = False
+    precision: str = "auto"
+    fit_intercept: bool = True
+    tol: float = 1e-6
+    max_iter: int = 200
+    random_state: Seed = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
@@ -374,15 +272,8 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
 
     # --- what was learned ------------------------------------------------------------------------
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss as a value, with its numbers."""
-        return self._fitted.loss
-
-    @property
-    def alpha_(self) -> Any:
-        """The penalty used."""
-        return self.solution_.alpha
+    loss_ = learned("loss", "The loss as a value, with its numbers.")
+    alpha_ = learned("solution.alpha", "The penalty used.")
 
     @property
     def stopping_errors_(self) -> Float[Array, " s"]:

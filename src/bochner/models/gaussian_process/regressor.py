@@ -2,39 +2,44 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, require_switch
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, PenalisedByAlpha
-from bochner.models.gaussian_process.fit import GaussianProcessSpec, fit_process, solved, warned
+from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._parameters import estimator
+from bochner.models.gaussian_process.fit import (
+    GaussianProcessFit,
+    GaussianProcessSpec,
+    fit_process,
+    solved,
+    warned,
+)
 from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
-from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
-from bochner.solvers.ridge.evidence import Evidence
 from bochner.sums.executor import LOCAL
-from bochner.sums.moments import Moments, Precision
+from bochner.sums.moments import Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
 MOST_ROWS = 20_000
 
 
-class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlpha, KernelEstimator):
+@estimator
+class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
     """Gaussian process regression through features, in one pass over the rows.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
@@ -49,10 +54,8 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlph
     kernel : Kernel or str, default "gaussian"
         A value is used as it is, times the amplitude. A name means: of this family, with the
         lengthscale chosen from a sample of the rows; see :class:`KernelRidge`.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
-    n_features : int, "auto" or Tolerance, default 1024
-        D.
+    %(method)s
+    %(n_features)s
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
     noise : "evidence" or float, default "evidence"
@@ -113,52 +116,24 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlph
     True
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        noise: float | str = "evidence",
-        amplitude: float | str = "evidence",
-        lengthscale: str = "auto",
-        precision: str = "auto",
-        fit_intercept: bool = True,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.noise = noise
-        self.amplitude = amplitude
-        self.lengthscale = lengthscale
-        self.precision = precision
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    noise: float | str = "evidence"
+    amplitude: float | str = "evidence"
+    lengthscale: str = "auto"
+    precision: str = "auto"
+    fit_intercept: bool = True
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-        y : (n,) or (n, t)
-            Targets are independent processes with one kernel, each with its noise and amplitude.
-        sample_weight : (n,), optional
-            A row of weight w has noise σ²/w, and counts as w rows.
-        """
-        blocks, inputs = self._blocks_of(X, y, sample_weight)
-        self.fit_ = fit_process(self._spec(), blocks, inputs)
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        self.fit_ = fit_process(self._spec(), blocks, self._inputs_of(blocks))
-        return self
+    def _fit(
+        self, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
+    ) -> GaussianProcessFit:
+        return fit_process(self._spec(), blocks, inputs, precision=precision)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
@@ -166,15 +141,14 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlph
         The first call draws the map and chooses the lengthscale, where that is open; noise and
         amplitude are chosen again each time. All calls equal one ``fit`` with the same map.
         """
-        first, spec = not self.__sklearn_is_fitted__(), self._spec()
-        blocks, inputs = self._blocks_of(X, y, sample_weight, first)
-        if first:
-            precision: Precision = "float32" if self.precision == "float32" else "float64"
-            self.fit_ = fit_process(spec, blocks, inputs, precision=precision)
-        else:
-            more = self.fit_.summed.with_rows_of(blocks, False, LOCAL)
-            self.fit_ = solved(self._again(spec), inputs, more)
-        return self
+        return self._add_rows(X, y, sample_weight)
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
+        return self._fit(blocks, inputs, "float32" if self.precision == "float32" else "float64")
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
+        spec, before = self._again(self._spec()), self.fit_.summed
+        return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
 
     def _spec(self) -> GaussianProcessSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
@@ -345,40 +319,17 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlph
         """
         return self._fitted.calibration()
 
-    @property
-    def target_shape_(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self._fitted.target_shape
-
-    @property
-    def predictive_(self) -> Predictive:
-        """Law of f(x): posterior of the coefficients, and what the features leave out."""
-        return self._fitted.law
-
-    @property
-    def loo_log_density_(self) -> float:
-        """Mean log density of a row of the sample under the law without it."""
-        return self._fitted.loo_log_density
-
-    @property
-    def moments_(self) -> Moments:
-        """What further rows, or other models, are added to."""
-        return self._fitted.summed.moments
-
-    @property
-    def rows_seen_(self) -> int:
-        """Rows that were read."""
-        return self._fitted.summed.rows
-
-    @property
-    def sample_(self) -> RowSample:
-        """Rows kept for leave-one-out errors."""
-        return self._fitted.summed.sample
-
-    @property
-    def evidence_(self) -> Evidence:
-        """Noise, amplitude and likelihood of the fit."""
-        return self.predictive_.posterior.evidence
+    predictive_ = learned(
+        "law", "Law of f(x): posterior of the coefficients, and what the features leave out."
+    )
+    loo_log_density_ = learned(
+        "loo_log_density", "Mean log density of a row of the sample under the law without it."
+    )
+    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
+    rows_seen_ = learned("summed.rows", "Rows that were read.")
+    sample_ = learned("summed.sample", "Rows kept for leave-one-out errors.")
+    evidence_ = learned("law.posterior.evidence", "Noise, amplitude and likelihood of the fit.")
+    _kept_moments = learned("summed.seen", "Moments as the solution sees them.")
 
     @property
     def noise_variance_(self) -> Any:
@@ -396,13 +347,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, PenalisedByAlph
         return self._by_target(self.evidence_.alpha)
 
     @property
-    def _kept_moments(self) -> Moments | None:
-        return self._fitted.summed.seen
-
-    @property
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""
         return float(self.evidence_.log_likelihood.sum())
-
-    def _by_target(self, values: Float[Array, " t"]) -> Any:
-        return values if self.target_shape_ else float(values[0])

@@ -1,17 +1,16 @@
 """Learning by stochastic gradient descent in the space of a kernel."""
 
-from abc import abstractmethod
 from copy import deepcopy
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
@@ -19,7 +18,8 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator
+from bochner.models._base import KernelEstimator, LabelEstimator, TargetEstimator, learned
+from bochner.models._parameters import estimator
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
 from bochner.models.sgd.strategies import SgdSpec, StrategyPlan
@@ -45,33 +45,10 @@ class SgdEstimator(KernelEstimator):
     def _before(self) -> SgdFit | None:
         return self.fit_ if self.__sklearn_is_fitted__() else None
 
-    @abstractmethod
-    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
-        """Return checked rows, and what they are, of (X, y, sample_weight, first, classes)."""
-
-    def _step_on(self, X: Any, y: Any, sample_weight: Any, *classes: Any) -> Self:
-        before = self._before()
-        blocks, inputs = self._training_blocks(X, y, sample_weight, before is None, *classes)
-        self.fit_ = with_rows_of(before, self._spec(before), blocks, inputs)
-        return self
-
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : (n,) or (n, t)
-            Of a classifier, (n,): labels of any type, of two classes or more. Else numbers.
-        sample_weight : (n,), optional
-            Finite, not negative. A row's loss counts this many times.
-
-        Returns
-        -------
-        self
+    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit to rows in memory; see :meth:`KernelRidge.fit`.
 
         Raises
         ------
@@ -79,13 +56,20 @@ class SgdEstimator(KernelEstimator):
             If the data are not what was required, or the steps diverge.
         """
         before = self._before() if self.warm_start else None
-        blocks, inputs = self._training_blocks(X, y, sample_weight, before is None)
+        blocks, inputs = self._training_rows(X, y, sample_weight, before is None)
         self.fit_ = fit_sgd(self._spec(before), blocks, inputs, before)
         return self
 
-    def plan(
-        self, X: Float[Array, "n d"], y: Array | None = None, *, measure: float = 0.0
-    ) -> StrategyPlan:
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
+        return fit_stream(self._spec(), blocks, inputs)
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
+        return with_rows_of(None, self._spec(), blocks, inputs)
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
+        return with_rows_of(self.fit_, self._spec(self.fit_), blocks, inputs)
+
+    def plan(self, X: Tabular, y: Array | None = None, *, measure: float = 0.0) -> StrategyPlan:
         """Say what each of the six strategies takes for a fit to these rows.
 
         Parameters
@@ -101,7 +85,7 @@ class SgdEstimator(KernelEstimator):
         StrategyPlan
             ``print`` shows the table; a star marks what "auto" takes.
         """
-        blocks, inputs = self._blocks_of(X) if y is None else self._training_blocks(X, y)
+        blocks, inputs = self._blocks_of(X) if y is None else self._training_rows(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
         return plan_sgd(spec, blocks, inputs, measure)
 
@@ -129,11 +113,6 @@ class SgdEstimator(KernelEstimator):
         return float(self.alpha) * n / 2  # of a mean of losses
 
     @property
-    def strategy_(self) -> str:
-        """The strategy taken."""
-        return self._fitted.chosen.strategy.name
-
-    @property
     def plan_(self) -> StrategyPlan:
         """What "auto" decided by."""
         plan = self._fitted.chosen.plan
@@ -159,25 +138,17 @@ class SgdEstimator(KernelEstimator):
         """Rows that have coefficients, where steps are made on these."""
         return self._strategy(KernelStrategy).support
 
-    @property
-    def loss_curve_(self) -> tuple[float, ...]:
-        """Of each epoch of the last fit: mean loss of its rows before their steps."""
-        return self._fitted.losses
-
-    @property
-    def validation_scores_(self) -> tuple[float, ...]:
-        """Of each epoch of the last fit: score on rows held out."""
-        return self._fitted.scores
+    strategy_ = learned("chosen.strategy.name", "The strategy taken.")
+    loss_curve_ = learned(
+        "losses", "Of each epoch of the last fit: mean loss of its rows before their steps."
+    )
+    validation_scores_ = learned("scores", "Of each epoch of the last fit: score on rows held out.")
+    t_ = learned("walk.steps", "Steps in all.")
 
     @property
     def n_iter_(self) -> int:
         """Epochs of the last fit."""
         return len(self._fitted.losses)
-
-    @property
-    def t_(self) -> int:
-        """Steps in all."""
-        return self._fitted.walk.steps
 
 
 def _has_probabilities(model: "KernelSGDClassifier") -> bool:
@@ -189,7 +160,8 @@ def _has_probabilities(model: "KernelSGDClassifier") -> bool:
     )
 
 
-class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
+@estimator
+class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
 
     Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
@@ -264,6 +236,9 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
     -----
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
     a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
+    ``fit_blocks`` reads all rows once for each epoch and shuffles them within windows of 8192: rows
+    that come sorted should be shuffled before. Its steps are made on features, which are kept where
+    that is the strategy.
 
     Examples
     --------
@@ -278,71 +253,34 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
 
     _losses = CLASS_LOSSES
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        loss: str = "hinge",
-        strategy: str = "auto",
-        method: Method | str = "auto",
-        n_features: int = 1024,
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        batch_size: int = 32,
-        learning_rate: str = "optimal",
-        eta0: float | str = "auto",
-        power_t: float = 0.5,
-        average: bool | int = False,
-        max_iter: int = 1000,
-        tol: float | None = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        shuffle: bool = True,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.strategy = strategy
-        self.method = method
-        self.n_features = n_features
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.power_t = power_t
-        self.average = average
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.shuffle = shuffle
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    loss: str = "hinge"
+    strategy: str = "auto"
+    method: Method | str = "auto"
+    n_features: int = 1024
+    alpha: float = 1e-4
+    fit_intercept: bool = True
+    batch_size: int = 32
+    learning_rate: str = "optimal"
+    eta0: float | str = "auto"
+    power_t: float = 0.5
+    average: bool | int = False
+    max_iter: int = 1000
+    tol: float | None = 1e-3
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    shuffle: bool = True
+    class_weight: Any = None
+    warm_start: bool = False
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
-        return self._class_blocks_of(*rows)
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, read once for each epoch.
-
-        Rows are shuffled within windows of 8192: rows that come sorted should be shuffled before.
-        Steps are made on features, which are kept where that is the strategy.
-        """
-        coded, inputs = self._class_blocks(blocks)
-        self.fit_ = fit_stream(self._spec(), coded, inputs)
-        return self
-
     def partial_fit(
         self,
-        X: Float[Array, "n d"],
+        X: Tabular,
         y: Array,
         classes: Array | None = None,
         sample_weight: Array | None = None,
@@ -368,22 +306,20 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
                 "KernelSGDClassifier.partial_fit: class_weight='balanced' requires all rows at "
                 "once; pass a dict of class: weight."
             )
-        return self._step_on(X, y, sample_weight, classes)
+        return self._add_rows(X, y, sample_weight, classes=classes)
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Float[Array, "n d"]) -> Array:
+    def decision_function(self, X: Tabular) -> Array:
         """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
         f, like = self._values(X)
         return from_numpy(f[:, 0] if f.shape[1] == 1 else f, like=like)
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
-        """Return the class of largest f, (n,)."""
-        f = to_numpy(self.decision_function(X))
-        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+    def _decisions(self, X: Any) -> Float[Array, "n t"]:
+        return self._values(X)[0]
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
         (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
         """  # noqa: D205
@@ -396,17 +332,12 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
         return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
 
     @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Float[Array, "n d"]) -> Float[Array, "n K"]:
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return logarithms of the probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     # --- what was learned ------------------------------------------------------------------------
-
-    @property
-    def classes_(self) -> Array:
-        """Labels, sorted, (K,)."""
-        return self._inputs.classes
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
@@ -424,7 +355,8 @@ class KernelSGDClassifier(ClassifierMixin, SgdEstimator):
         return self._fitted.walk.result[1]
 
 
-class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
+@estimator
+class KernelSGDRegressor(TargetEstimator, SgdEstimator):
     """Linear regression on a kernel's features by stochastic gradient descent.
 
     Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
@@ -465,75 +397,39 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
 
     _losses = NUMBER_LOSSES
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        loss: str = "squared_error",
-        strategy: str = "auto",
-        method: Method | str = "auto",
-        n_features: int = 1024,
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        batch_size: int = 32,
-        learning_rate: str = "invscaling",
-        eta0: float | str = "auto",
-        power_t: float = 0.25,
-        epsilon: float = 0.1,
-        quantile: float = 0.5,
-        average: bool | int = False,
-        max_iter: int = 1000,
-        tol: float | None = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        shuffle: bool = True,
-        warm_start: bool = False,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.strategy = strategy
-        self.method = method
-        self.n_features = n_features
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.power_t = power_t
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.average = average
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.shuffle = shuffle
-        self.warm_start = warm_start
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    loss: str = "squared_error"
+    strategy: str = "auto"
+    method: Method | str = "auto"
+    n_features: int = 1024
+    alpha: float = 1e-4
+    fit_intercept: bool = True
+    batch_size: int = 32
+    learning_rate: str = "invscaling"
+    eta0: float | str = "auto"
+    power_t: float = 0.25
+    epsilon: float = 0.1
+    quantile: float = 0.5
+    average: bool | int = False
+    max_iter: int = 1000
+    tol: float | None = 1e-3
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    shuffle: bool = True
+    warm_start: bool = False
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def _training_blocks(self, *rows: Any) -> tuple[Blocks, Inputs]:
-        return self._blocks_of(*rows)
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks; see :meth:`KernelSGDClassifier.fit_blocks`."""
-        inputs = self._inputs_of(blocks)
-        self.fit_ = fit_stream(self._spec(), blocks, inputs)
-        return self
-
-    def partial_fit(
-        self, X: Float[Array, "n d"], y: Array, sample_weight: Array | None = None
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
-        return self._step_on(X, y, sample_weight)
+        return self._add_rows(X, y, sample_weight)
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Float[Array, "n d"]) -> Array:
+    def predict(self, X: Tabular) -> Array:
         """Return f, (n,) or (n, t), in the array library of X and float64."""
         f, like = self._values(X)
         return from_numpy(f.reshape(len(f), *self.target_shape_), like=like)
@@ -541,24 +437,16 @@ class KernelSGDRegressor(MultiOutputMixin, RegressorMixin, SgdEstimator):
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def target_shape_(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self._fitted.target_shape
-
-    @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
-        coef = self._coef(FeatureStrategy)
-        return coef if self.target_shape_ else coef[0]
+        return self._by_target(self._coef(FeatureStrategy))
 
     @property
     def dual_coef_(self) -> Float[Array, " m"]:
         """Coefficients of ``support_vectors_``, (m,) or (t, m)."""
-        coef = self._coef(KernelStrategy)
-        return coef if self.target_shape_ else coef[0]
+        return self._by_target(self._coef(KernelStrategy))
 
     @property
     def intercept_(self) -> Any:
         """b, a number or (t,)."""
-        intercept = self._fitted.walk.result[1]
-        return intercept if self.target_shape_ else float(intercept[0])
+        return self._by_target(self._fitted.walk.result[1])

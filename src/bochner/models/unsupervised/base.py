@@ -1,9 +1,8 @@
 """What learners without targets share: maps chosen from rows alone, and how they are fitted."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -14,7 +13,6 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import SMALL
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.data.schema import Inputs
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.mercer.harmonic import MercerHarmonic
@@ -23,7 +21,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
-from bochner.models._base import KernelEstimator
+from bochner.models._base import KernelEstimator, WithoutTarget
 from bochner.selection.choose import choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.sums.executor import Executor
@@ -129,47 +127,5 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self._feature_spec(self.method)
 
 
-class TargetlessLearner(KernelTransformer):
-    """An estimator that learns from rows alone."""
-
-    @abstractmethod
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> Any:
-        """Return the fitted value."""
-
-    def fit(
-        self,
-        X: Tabular,
-        y: object = None,  # noqa: ARG002  scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : ignored
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        blocks, inputs = self._blocks_of(X, None, sample_weight)
-        self.fit_ = self._fit(blocks, inputs)
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again.
-
-        Targets are not looked at. A pass before the others, without features, is made where
-        lengthscale or method are chosen from rows.
-        """
-        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
-        return self
+class TargetlessLearner(WithoutTarget, KernelTransformer):
+    """A transformer that learns from rows alone."""

@@ -1,6 +1,6 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -249,6 +250,7 @@ def _partners(blocks: Blocks) -> int:
     return 1 if y.ndim == 1 else int(y.shape[1])
 
 
+@estimator
 class KernelCCA(KernelTransformer):
     """Directions in two feature spaces along which rows and their partners correlate most.
 
@@ -270,8 +272,7 @@ class KernelCCA(KernelTransformer):
     alpha : float or "cv", default "cv"
         Penalty. Without one, wide features correlate perfectly whatever the data. "cv" takes the
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of features and of their products; "auto" is float64 where the fit is small.
+    %(precision of sums)s
     random_state : int, Generator, RandomState or None, default None
 
     Attributes
@@ -288,9 +289,7 @@ class KernelCCA(KernelTransformer):
         With "cv": penalties, and the mean correlation on rows left out.
     kernel_, map_, kernel_y_, map_y_
         Kernels with their numbers, and both maps.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -311,26 +310,15 @@ class KernelCCA(KernelTransformer):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        kernel: Kernel | str = "gaussian",
-        kernel_y: Kernel | str | None = None,
-        *,
-        method: Method | str = "auto",
-        n_features: int = 512,
-        alpha: float | str = "cv",
-        precision: str = "auto",
-        random_state: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.kernel_y = kernel_y
-        self.method = method
-        self.n_features = n_features
-        self.alpha = alpha
-        self.precision = precision
-        self.random_state = random_state
+    n_components: int = 2
+    kernel: Kernel | str = "gaussian"
+    kernel_y: Kernel | str | None = None
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int = 512
+    alpha: float | str = "cv"
+    precision: str = "auto"
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -341,52 +329,26 @@ class KernelCCA(KernelTransformer):
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         return CcaSpec(features, kernel_y, count, alpha)
 
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows and their partners in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table.
-        y : (n,) or (n, e)
-            Y: numbers.
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        blocks, inputs = self._pairs_of(X, y, sample_weight)
-        self.fit_ = fit_cca(self._spec(), blocks, inputs)
-        return self
-
-    def _pairs_of(
-        self, X: Any, y: Any, sample_weight: Any, first: bool = True
+    def _training_rows(
+        self,
+        X: Any,
+        y: Any,
+        *rest: Any,
+        **classes: Any,  # noqa: ARG002
     ) -> tuple[Blocks, Inputs]:
         if y is None:
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
-        return self._blocks_of(X, y, sample_weight, first)
+        return self._blocks_of(X, y, *rest)
 
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks whose targets are Y: files larger than memory, tables, streams."""
-        self.fit_ = fit_cca(self._spec(), blocks, self._inputs_of(blocks))
-        return self
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> CcaFit:
+        return fit_cca(self._spec(), blocks, inputs)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
-        first = not self.__sklearn_is_fitted__()
-        blocks, inputs = self._pairs_of(X, y, sample_weight, first)
-        spec = self._spec()
-        self.fit_ = (
-            fit_cca(spec, blocks, inputs) if first else with_rows_of(self.fit_, spec, blocks)
-        )
-        return self
+        return self._add_rows(X, y, sample_weight)
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> CcaFit:  # noqa: ARG002
+        return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments as they are now."""

@@ -1,7 +1,7 @@
 """Kernel k-means at any number of rows."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models.unsupervised.base import (
     DiagonalOf,
@@ -189,6 +190,7 @@ def _warn_few(k: int, found: int) -> None:
     )
 
 
+@estimator
 class KernelKMeans(ClusterMixin, TargetlessLearner):
     """k-means in the feature space of a kernel.
 
@@ -199,13 +201,8 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     ----------
     n_clusters : int, default 8
         k.
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is. A name means: of this family, with the median distance of a
-        sample of rows as lengthscale.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
-        four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
-        Nyström features on centres found in little time.
+    %(kernel at the median)s
+    %(quick method)s
     n_features : int, default 512
         D.
     n_init : int, default 3
@@ -218,8 +215,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         "full": Lloyd's algorithm on all rows until the centres rest; features stay in memory
         where they fit and are computed again otherwise. "minibatch": one pass that moves the
         centres towards each block's means, and one that assigns the rows.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of features; "auto" is float64 where the fit is small.
+    %(precision)s
     random_state : int, Generator, RandomState or None, default None
 
     Attributes
@@ -235,13 +231,10 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         asked for. ``print`` says it in words.
     n_iter_ : int
         Passes over all rows.
-    kernel_, map_, choice_, search_
-        As in :class:`bochner.KernelRidge`.
+    %(chosen)s
     sample_ : RowSample
         Rows kept for the objective.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -262,30 +255,17 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int = 512,
-        n_init: int = 3,
-        max_iter: int = 300,
-        tol: float = 1e-5,
-        algorithm: str = "full",
-        precision: str = "auto",
-        random_state: Seed = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.algorithm = algorithm
-        self.precision = precision
-        self.random_state = random_state
+    n_clusters: int = 8
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int = 512
+    n_init: int = 3
+    max_iter: int = 300
+    tol: float = 1e-5
+    algorithm: str = "full"
+    precision: str = "auto"
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -314,13 +294,13 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
         The first call draws the map and starts from its rows; it needs as many as clusters. Each
         centre is the mean of all rows that were assigned to it when they came.
         """
-        first = not self.__sklearn_is_fitted__()
-        blocks, inputs = self._blocks_of(X, None, sample_weight, first)
-        spec = replace(self._spec(), algorithm="minibatch")
-        self.fit_ = (
-            fit_kmeans(spec, blocks, inputs) if first else with_rows_of(self.fit_, spec, blocks)
-        )
-        return self
+        return self._add_rows(X, None, sample_weight)
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
+        return fit_kmeans(replace(self._spec(), algorithm="minibatch"), blocks, inputs)
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:  # noqa: ARG002
+        return with_rows_of(self.fit_, replace(self._spec(), algorithm="minibatch"), blocks)
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""

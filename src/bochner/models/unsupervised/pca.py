@@ -1,7 +1,7 @@
 """Kernel principal components at any number of rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from typing import Self
 
@@ -19,6 +19,7 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._parameters import estimator
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import RidgeFit, fit_ridge
 from bochner.models.ridge.sums import RidgeSpec
@@ -178,6 +179,7 @@ def _goes_back(model: "KernelPCA") -> bool:
     return True
 
 
+@estimator
 class KernelPCA(TargetlessLearner):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
@@ -189,13 +191,8 @@ class KernelPCA(TargetlessLearner):
     ----------
     n_components : int or None, default None
         Components kept; None keeps all whose eigenvalues are above rounding.
-    kernel : Kernel or str, default "gaussian"
-        A value is used as it is. A name means: of this family, with the median distance of a
-        sample of rows as lengthscale.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
-        four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
-        Nyström features on centres found in little time.
+    %(kernel at the median)s
+    %(quick method)s
     n_features : int, default 512
         D. With D at or above the number of different rows, "auto" is the exact kernel.
     fit_inverse_transform : bool, default False
@@ -206,8 +203,7 @@ class KernelPCA(TargetlessLearner):
         leave-one-out error.
     alpha : float or str, default "loo"
         Penalty of that regression, as in :class:`bochner.KernelRidge`.
-    precision : {"auto", "float32", "float64"}, default "auto"
-        Of features and of their products; "auto" is float64 where the fit is small.
+    %(precision of sums)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
 
@@ -224,15 +220,12 @@ class KernelPCA(TargetlessLearner):
         features leave out counts as unexplained.
     trace_ : float
         Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².
-    kernel_, map_, choice_, search_
-        As in :class:`bochner.KernelRidge`.
+    %(chosen)s
     moments_ : Moments
         What further rows are added to.
     inverse_ : KernelRidge
         From scores to rows, with ``fit_inverse_transform``.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -254,28 +247,16 @@ class KernelPCA(TargetlessLearner):
     (400, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int = 512,
-        fit_inverse_transform: bool = False,
-        inverse_kernel: Kernel | str = "gaussian",
-        alpha: float | str = "loo",
-        precision: str = "auto",
-        random_state: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.fit_inverse_transform = fit_inverse_transform
-        self.inverse_kernel = inverse_kernel
-        self.alpha = alpha
-        self.precision = precision
-        self.random_state = random_state
+    n_components: int | None = None
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int = 512
+    fit_inverse_transform: bool = False
+    inverse_kernel: Kernel | str = "gaussian"
+    alpha: float | str = "loo"
+    precision: str = "auto"
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -309,13 +290,10 @@ class KernelPCA(TargetlessLearner):
         The first call draws the map, and chooses what is open from its rows; all calls together
         equal one ``fit`` with the same map.
         """
-        first = not self.__sklearn_is_fitted__()
-        blocks, inputs = self._blocks_of(X, None, sample_weight, first)
-        spec = self._spec()
-        self.fit_ = (
-            fit_pca(spec, blocks, inputs) if first else with_rows_of(self.fit_, spec, blocks)
-        )
-        return self
+        return self._add_rows(X, None, sample_weight)
+
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PcaFit:  # noqa: ARG002
+        return with_rows_of(self.fit_, self._spec(), blocks)
 
     def solve_again(self) -> Self:
         """Decompose anew the moments as they are now, and learn the way back."""

@@ -1,6 +1,6 @@
 """Feature maps as a scikit-learn transformer."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._parameters import estimator
 from bochner.models.unsupervised.base import KernelTransformer
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -37,6 +38,7 @@ def fit_features(
     return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
 
 
+@estimator
 class KernelFeatures(KernelTransformer):
     """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
 
@@ -45,8 +47,7 @@ class KernelFeatures(KernelTransformer):
     kernel : Kernel or str, default "gaussian"
         A value is used as it is; a name means this family, at the median distance of a sample of
         rows (with ``y``: at the lengthscale of least leave-one-out error).
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`.
+    %(method)s
     n_features : int, "auto" or Tolerance, default 1024
         D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
     random_state : int, Generator, RandomState or None, default None
@@ -56,8 +57,7 @@ class KernelFeatures(KernelTransformer):
     kernel_ : Kernel
     map_ : FeatureMap
     choice_ : Choice
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
+    %(columns)s
 
     Examples
     --------
@@ -72,25 +72,22 @@ class KernelFeatures(KernelTransformer):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    random_state: Seed = None
 
-    def fit(self, X: Tabular, y: Array | None = None) -> Self:
+    def fit(  # type: ignore[override]
+        self, X: Tabular, y: Array | None = None
+    ) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
-        blocks, inputs = self._blocks_of(X, y if numeric else None)
-        self.fit_ = fit_features(self._feature_spec(self.method), blocks, inputs)
+        self.fit_ = self._fit(*self._blocks_of(X, y if numeric else None))
         return self
+
+    def _fit(self, blocks: Blocks, inputs: Inputs) -> FeaturesFit:
+        return fit_features(self._feature_spec(self.method), blocks, inputs)
 
     def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""

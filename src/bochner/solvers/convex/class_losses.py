@@ -1,6 +1,6 @@
 """Losses of classifiers: of one column against its −1 and +1, or of the columns of all classes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
@@ -57,12 +57,7 @@ class Logistic(Loss):
 class Multinomial(Loss):
     """log Σₖ exp(fₖ) − f_y: minus the log of the softmax."""
 
-    @property
-    def joint(self) -> bool:
-        return True
-
-    def centred(self, intercept: Array) -> Array:
-        return intercept - intercept.mean()
+    joint = True
 
     def value(self, y: Array, f: Array) -> Array:
         return (logsumexp(f, axis=1) - (y * f).sum(axis=1))[:, None]
@@ -91,22 +86,10 @@ class CrammerSinger(Loss):
     squared: bool = False
     width: float = 0.0
 
-    @property
-    def joint(self) -> bool:
-        return True
-
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
-
-    def smooth(self, width: float) -> "CrammerSinger":
-        return replace(self, width=width)
+    joint = True
 
     def first_width(self, y: Array, f: Array) -> float:  # noqa: ARG002
         return 2.0
-
-    def centred(self, intercept: Array) -> Array:
-        return intercept - intercept.mean()
 
     def value(self, y: Array, f: Array) -> Array:
         m = _margins(y, f)

@@ -24,7 +24,7 @@ own is a class with these methods, or a :class:`CustomLoss`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -37,20 +37,19 @@ from bochner.errors import InvalidInput, InvalidType
 class Loss(ABC):
     """A convex loss of the prediction f, for the target y."""
 
-    @property
-    def joint(self) -> bool:
-        """Whether one value is made of all columns of a row."""
-        return False
+    #: Whether one value is made of all columns of a row.
+    joint: ClassVar[bool] = False
+    #: Whether rows of no curvature, beyond a margin, have no slope: they are inactive.
+    has_inactive_rows: ClassVar[bool] = False
+    #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
+    degree: ClassVar[int] = 0
+    #: What a slope takes to change; 0 where it jumps, None of a loss that is smooth by itself.
+    width: float | None = None
 
     @property
     def nonsmooth(self) -> bool:
         """Whether slopes jump, so that algorithms go through ``smooth``."""
-        return False
-
-    @property
-    def has_inactive_rows(self) -> bool:
-        """Whether rows of no curvature, beyond a margin, have no slope: they are inactive."""
-        return False
+        return self.width == 0
 
     @abstractmethod
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -82,26 +81,21 @@ class Loss(ABC):
         """Return how far rows are from being active, negative where they are."""
         return np.full(np.shape(f), -np.inf)
 
-    def smooth(self, width: float) -> "Loss":  # noqa: ARG002
+    def smooth(self, width: float) -> "Loss":
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
-        return self
+        return self if self.width is None else type(self)(**{**vars(self), "width": width})
 
     def first_width(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> float:
         """Return the width to start smoothing from: the mean of |y − f|."""
         return float(np.abs(y - f).mean())
-
-    @property
-    def degree(self) -> int:
-        """p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0."""
-        return 0
 
     def in_units(self, units: Float[Array, " t"]) -> "Loss":  # noqa: ARG002
         """Return the loss whose numbers are in these units, one for each column."""
         return self
 
     def centred(self, intercept: Float[Array, " t"]) -> Float[Array, " t"]:
-        """Return the intercepts; where only their differences matter, about their mean."""
-        return intercept
+        """Return the intercepts; of a joint loss, where differences matter, about their mean."""
+        return intercept - intercept.mean() if self.joint else intercept
 
     def at(self, columns: Array) -> "Loss":  # noqa: ARG002
         """Return the loss of these columns."""
@@ -156,10 +150,6 @@ class RampLoss(OfMargin):
 
     width: float
 
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
-
     def value(self, y: Array, f: Array) -> Array:
         return ramp(self.margin(y, f), self.width)
 
@@ -169,16 +159,11 @@ class RampLoss(OfMargin):
     def curvature(self, y: Array, f: Array) -> Array:
         return ramp_curvature(self.margin(y, f), self.width)
 
-    def smooth(self, width: float) -> Loss:
-        return type(self)(**{**vars(self), "width": width})
-
 
 class SquaredRampLoss(OfMargin):
     """max(0, m)²."""
 
-    @property
-    def has_inactive_rows(self) -> bool:
-        return True
+    has_inactive_rows = True
 
     def value(self, y: Array, f: Array) -> Array:
         return positive(self.margin(y, f)) ** 2
@@ -203,9 +188,7 @@ LARGEST_EXPONENT = 600.0
 class Squared(Loss):
     """(y − f)²/2: then alpha is the penalty of ridge regression."""
 
-    @property
-    def degree(self) -> int:
-        return 2
+    degree = 2
 
     def value(self, y: Array, f: Array) -> Array:
         return (y - f) ** 2 / 2
@@ -223,9 +206,7 @@ class Huber(Loss):
 
     threshold: float | tuple[float, ...] = 1.0
 
-    @property
-    def degree(self) -> int:
-        return 2
+    degree = 2
 
     def in_units(self, units: Array) -> "Huber":
         return Huber(_divided(self.threshold, units))
@@ -246,20 +227,16 @@ class Huber(Loss):
         return Huber(_of(self.threshold, columns))
 
 
-@dataclass(frozen=True)
-class Quantile(Loss):
-    """max(τ r, (τ − 1) r), r = y − f; one level τ, or one a column."""
+class TwoSlopes(Loss):
+    """max(low r, high r), r = y − f: the largest q r − δq²/2 over q from low to high."""
 
-    level: float | tuple[float, ...] = 0.5
-    width: float = 0.0
-
-    @property
-    def degree(self) -> int:
-        return 1
+    width: float
+    degree = 1
 
     @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
+    @abstractmethod
+    def slopes(self) -> tuple[Any, Any]:
+        """Low and high, numbers or one a column."""
 
     def value(self, y: Array, f: Array) -> Array:
         q, r = self._best(y - f), y - f
@@ -271,50 +248,38 @@ class Quantile(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         if self.nonsmooth:
             return np.zeros_like(f)
-        q, tau = (y - f) / self.width, np.asarray(self.level)
-        return ((q > tau - 1) & (q < tau)) / self.width
+        q, (low, high) = (y - f) / self.width, self.slopes
+        return ((q > low) & (q < high)) / self.width
 
-    def smooth(self, width: float) -> "Quantile":
-        return replace(self, width=width)
+    def _best(self, r: Array) -> Array:
+        low, high = self.slopes
+        if self.nonsmooth:
+            return np.where(r > 0, high, np.where(r < 0, low, (low + high) / 2))
+        return np.clip(r / self.width, low, high)
+
+
+@dataclass(frozen=True)
+class Quantile(TwoSlopes):
+    """max(τ r, (τ − 1) r), r = y − f; one level τ, or one a column."""
+
+    level: float | tuple[float, ...] = 0.5
+    width: float = 0.0
+
+    @property
+    def slopes(self) -> tuple[Any, Any]:
+        tau = np.asarray(self.level)
+        return tau - 1, tau
 
     def at(self, columns: Array) -> "Quantile":
         return replace(self, level=_of(self.level, columns))
 
-    def _best(self, r: Array) -> Array:
-        """Return the q in [τ − 1, τ] of the largest q r − δq²/2."""
-        tau = np.asarray(self.level)
-        if self.nonsmooth:
-            return np.where(r > 0, tau, tau - 1)
-        return np.clip(r / self.width, tau - 1, tau)
-
 
 @dataclass(frozen=True)
-class Absolute(Loss):
+class Absolute(TwoSlopes):
     """|y − f|; with a width δ, Huber's."""
 
     width: float = 0.0
-
-    @property
-    def degree(self) -> int:
-        return 1
-
-    @property
-    def nonsmooth(self) -> bool:
-        return self.width == 0
-
-    def value(self, y: Array, f: Array) -> Array:
-        r = np.abs(y - f)
-        return r if self.nonsmooth else ramp(r, self.width)
-
-    def slope(self, y: Array, f: Array) -> Array:
-        r = f - y
-        return np.sign(r) if self.nonsmooth else np.clip(r / self.width, -1, 1)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.zeros_like(f) if self.nonsmooth else (np.abs(y - f) < self.width) / self.width
-
-    def smooth(self, width: float) -> "Absolute":
-        return Absolute(width)
+    slopes: ClassVar[tuple[Any, Any]] = (-1.0, 1.0)
 
 
 class OutsideTube(OfMargin):
@@ -342,9 +307,7 @@ class EpsilonInsensitive(OutsideTube, RampLoss):
     epsilon: float | tuple[float, ...] = 0.1
     width: float = 0.0
 
-    @property
-    def degree(self) -> int:
-        return 1
+    degree = 1
 
 
 @dataclass(frozen=True)
@@ -353,9 +316,7 @@ class SquaredEpsilonInsensitive(OutsideTube, SquaredRampLoss):
 
     epsilon: float | tuple[float, ...] = 0.1
 
-    @property
-    def degree(self) -> int:
-        return 2
+    degree = 2
 
 
 @dataclass(frozen=True)

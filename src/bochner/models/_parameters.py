@@ -1,0 +1,107 @@
+"""Parameters of estimators: a constructor from their declaration, and texts that many share."""
+
+import re
+from dataclasses import dataclass, fields
+from textwrap import indent
+from typing import Any, TypeVar, dataclass_transform
+
+#: Entries of docstrings, by the name that stands for them there: ``%(method)s``.
+TEXTS = {
+    "kernel": """\
+kernel : Kernel or str, default "gaussian"
+    A value is used as it is; a name means: of this family, with the lengthscale chosen from a
+    sample of the rows, as in :class:`bochner.KernelRidge`.""",
+    "kernel at the median": """\
+kernel : Kernel or str, default "gaussian"
+    A value is used as it is. A name means: of this family, with the median distance of a
+    sample of rows as lengthscale.""",
+    "method": """\
+method : Method or str, default "auto"
+    How features are made; see :func:`bochner.draw`.""",
+    "quick method": """\
+method : Method or str, default "auto"
+    How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
+    four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
+    Nyström features on centres found in little time.""",
+    "n_features": """\
+n_features : int, "auto" or Tolerance, default 1024
+    D.""",
+    "metric": """\
+metric : None or "learned", default None
+    "learned": columns are scaled and turned by the gradients of a few fits on a sample of
+    rows; see :class:`bochner.KernelRidge`.""",
+    "C": """\
+C : "auto" or float, default "auto"
+    Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
+    rows that were left out of a sample of some thousand lose the least, and where the kernel
+    is a name, its lengthscale is compared with those an octave away by the same loss.""",
+    "class_weight": """\
+class_weight : dict, "balanced" or None, default None
+    Factors of the weights.""",
+    "fit_intercept": """\
+fit_intercept : bool, default True
+    Whether b is fitted (unpenalised) or zero.""",
+    "warm_start": """\
+warm_start : bool, default False
+    Start from the solution before, with its features, where kernel, method, width, metric,
+    seed, columns and classes are the same.""",
+    "precision": """\
+precision : {"auto", "float32", "float64"}, default "auto"
+    Of features; "auto" is float64 where the fit is small.""",
+    "precision of sums": """\
+precision : {"auto", "float32", "float64"}, default "auto"
+    Of features and of their products; "auto" is float64 where the fit is small.""",
+    "random_state": """\
+random_state : int, Generator, RandomState or None, default None
+    Seed of features, samples and folds.""",
+    "coefficients of classes": """\
+classes_ : (K,)
+coef_ : (1, D) or (K, D)
+intercept_ : (1,) or (K,)
+solution_ : Optimum
+    Coefficients, objective, outcome (its text is the remedy) and history.
+C_ : float
+    The one used.
+path_ : HeldOutPath or None
+    With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
+    where rows are too few to leave some of a class out: C is then 1.
+n_iter_ : int
+    Newton steps.""",
+    "solution": """\
+solution_ : Optimum
+    Coefficients, duality gap, outcome, and what every step did.""",
+    "coefficients": """\
+coef_ : (D,) or (t, D)
+intercept_ : float or (t,)""",
+    "chosen": """\
+kernel_, map_, choice_, search_
+    The kernel with its numbers, φ, and how both were chosen.""",
+    "columns": """\
+n_features_in_ : int
+feature_names_in_ : (d,) of str
+    Where the rows had names.""",
+}
+
+Made = TypeVar("Made")
+
+
+@dataclass_transform(eq_default=False)
+def estimator(cls: type[Made]) -> type[Made]:
+    """Make a class an estimator in scikit-learn's idiom, by what it declares.
+
+    Annotated names with defaults are parameters: the constructor takes them, by keyword only after
+    ``_: KW_ONLY``, and stores them as they are. ``%(name)s`` in the docstring is a text of
+    :data:`TEXTS`.
+    """
+    cls.__doc__ = re.sub(
+        r"^( *)%\(([\w ]+)\)s$",
+        lambda found: indent(TEXTS[found[2]], found[1]),
+        cls.__doc__ or "",
+        flags=re.MULTILINE,
+    )
+    made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
+    for parameter in fields(made):
+        delattr(made, parameter.name)  # a default, which no instance is to fall back on
+    # An estimator is no value: its parameters change.
+    del made.__dataclass_fields__, made.__dataclass_params__
+    return cls
