@@ -20,8 +20,7 @@ from bochner.models._base import LabelEstimator, decided, learned
 from bochner.models._parameters import estimator
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
-from bochner.models.convex.estimator import ConvexEstimator
-from bochner.models.convex.fit import ConvexFit
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,

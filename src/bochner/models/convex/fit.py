@@ -13,6 +13,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._rows import Features, weights_of
 from bochner.models.convex.calibration import Calibration
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -92,6 +93,28 @@ def warned(fit: ConvexFit) -> ConvexFit:
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
     return fit
+
+
+class ConvexEstimator(KernelEstimator):
+    """An estimator whose fitted value is a :class:`ConvexFit`."""
+
+    fit_: ConvexFit
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+    method: Any
+
+    def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
+        features = self._feature_spec(self.method)
+        return ConvexSpec.of(features, loss, alpha, centred, self.tol, self.max_iter)
+
+    solution_ = learned("solution", "Coefficients, objective, outcome, and what every step did.")
+    path_ = learned("path", "Penalties that were compared, and what the rows left out lost.")
+    n_iter_ = learned("n_iter", "Steps taken.")
+
+    @property
+    def _path(self) -> Any:
+        return self.path_
 
 
 # --- units ---------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._parameters import estimator
 from bochner.models._rows import weights_of
-from bochner.models.convex.estimator import ConvexEstimator
-from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, warned
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.choose import choose_map
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.driver import solve

@@ -17,8 +17,7 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._parameters import estimator
-from bochner.models.convex.estimator import ConvexEstimator
-from bochner.models.convex.fit import ConvexFit, one_or_each, shaped, unit_of
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.losses import (
