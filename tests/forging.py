@@ -37,14 +37,11 @@ from gallery import (
 from safetensors.numpy import save as safetensors_bytes
 
 import bochner as bo
-from bochner import models
-from bochner.data.blocks import Blocks
+from bochner import Blocks, models
 from bochner.errors import BochnerError
 from bochner.features import Fastfood, Grid, HistogramSampling, Structured
 from bochner.kernels import AdditiveChi2, Gaussian, Laplace
-from bochner.persist import FORMAT, files
-from bochner.persist.known import NAMES
-from bochner.persist.values import NamedArrays, encode
+from bochner.persist import FORMAT, NAMES, NamedArrays, encode, sealed
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10
@@ -307,7 +304,7 @@ def forged(rng, header, arrays):
 
 def written(header, arrays, twice=False):
     """Return the bytes of a file with a right checksum, perhaps with a key that comes twice."""
-    text = files.sealed(header, arrays)
+    text = sealed(header, arrays)
     text = text[:-1] + ',"value":null}' if twice else text
     return safetensors_bytes(arrays, {"bochner": text})
 

@@ -24,7 +24,6 @@ from bochner.features import (
     Sign,
     TensorSketch,
 )
-from bochner.features.nystrom.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 from bochner.kernels import (
     NNGP,
     AdditiveChi2,
@@ -65,6 +64,7 @@ from bochner.kernels import (
     Warped,
     Zonal,
 )
+from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 
 N_COLUMNS = 3
 

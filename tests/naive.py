@@ -1,5 +1,6 @@
 """Slow, obvious twins: one pair of rows at a time, from the printed formulas, in mpmath."""
 
+import math
 from functools import singledispatch
 
 import mpmath
@@ -457,3 +458,8 @@ def pivot_law(K, rank):
         rest = pivot_law(K - np.outer(K[:, i], K[:, i]) / K[i, i], rank - 1)
         law |= {(int(i), *tail): p * d[i] / d.sum() for tail, p in rest.items()}
     return law
+
+
+def n_harmonics(l, d):
+    """Spherical harmonics of degree l in d dimensions: polynomials of degree l, less r² of l − 2."""
+    return math.comb(l + d - 1, l) - (math.comb(l + d - 3, l - 2) if l > 1 else 0)

@@ -10,26 +10,23 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import poisson
 
 import bochner as bo
-from bochner._core.random import stream
-from bochner.certificates.bounds.matrix import (
+from bochner import compare_bounds
+from bochner.certificates import (
+    Bernstein,
     Cut,
+    Hoeffding,
     OperatorNorm,
     ProjectionCost,
+    RahimiRecht,
     Spectral,
     ZonalSpectral,
-    direction_leverage,
-)
-from bochner.certificates.bounds.pairwise import (
-    Bernstein,
-    Hoeffding,
-    RahimiRecht,
     covering_constant,
+    direction_leverage,
+    draw_leverages,
+    eigen,
 )
-from bochner.certificates.bounds.table import compare_bounds
-from bochner.certificates.pointwise import draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
-from bochner.features.method import Request
-from bochner.features.rules import draw_map
+from bochner.features import Request, draw_map, stream
 from bochner.kernels import (
     Cauchy,
     Columns,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from bochner.certificates.certificate import Certificate, certify
-from bochner.certificates.pencil import match
+from bochner import Certificate, certify
+from bochner.certificates import match
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 
 pytestmark = pytest.mark.usefixtures("one_thread")

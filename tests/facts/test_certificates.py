@@ -10,17 +10,23 @@ import pytest
 from scipy.linalg import eigh
 
 import bochner as bo
-from bochner.certificates.certificate import certify
-from bochner.certificates.checks import check_features
-from bochner.certificates.pencil import steps_for, whitened
-from bochner.certificates.pointwise import (
+from bochner import (
     approximation_residual,
+    certify,
+    certify_costs,
+    check_features,
+    risk,
+    split_half_error,
+)
+from bochner.certificates import (
+    Smoother,
     effective_dimension,
     intrinsic_dimension,
     leverage_scores,
-    split_half_error,
+    noise_variance,
+    steps_for,
+    whitened,
 )
-from bochner.certificates.risk import Smoother, certify_costs, noise_variance, risk
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import Custom, Gaussian, Kernel, Linear, Matern, Polynomial
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.certificates.checks import check_features
-from bochner.features.map import FeatureMap
+from bochner import FeatureMap, check_features
 from bochner.kernels import Custom, Gaussian
 
 

@@ -5,10 +5,18 @@ import pytest
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.certificates import comparison
+from bochner.certificates import all_methods
 from bochner.errors import InvalidInput, InvalidType, MissingDependency
-from bochner.features import IID, Fourier, MercerHarmonic, Nystrom, Orthogonal, Sign
-from bochner.features.auto import expected_error, paired_error
+from bochner.features import (
+    IID,
+    Fourier,
+    MercerHarmonic,
+    Nystrom,
+    Orthogonal,
+    Sign,
+    expected_error,
+    paired_error,
+)
 from bochner.kernels import Gaussian, Laplace, Matern, Polynomial
 
 SEEDS = 200
@@ -125,7 +133,7 @@ def test_compare_prints_a_table_and_draws_a_picture():
 
 
 def test_compare_tries_every_method_of_the_library_once():
-    methods = comparison.everything(3)
+    methods = all_methods(3)
     assert len(set(methods)) == len(methods)
     kinds = {type(method).__name__ for method in methods}
     bases = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}

@@ -4,15 +4,21 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from inside import seen_by
 
-from bochner.solvers.convex import dense
-from bochner.solvers.convex.class_losses import Logistic, SquaredHinge
-from bochner.solvers.convex.dense import Table, changed
-from bochner.solvers.convex.driver import minimise
-from bochner.solvers.convex.losses import SquaredEpsilonInsensitive
-from bochner.solvers.convex.optimum import Convergence, Dense, Newton
-from bochner.solvers.convex.problem import next_best_length
-from bochner.sums.executor import LOCAL
+from bochner.solvers import (
+    Convergence,
+    Dense,
+    Logistic,
+    Newton,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+    Table,
+    changed,
+    minimise,
+    next_best_length,
+)
+from bochner.sums import LOCAL
 
 
 class Block(NamedTuple):
@@ -106,9 +112,7 @@ def test_over_the_rows_that_are_nearly_active_the_minimum_is_that_over_all(
     features, ask = source(Z, codes, w), {"targets": five, "tol": 1e-12}
     together = minimise(features, loss, 0.5, algorithm=Newton(Dense(most_near=0.0)), **ask)
     start = minimise(source(Z, -codes, w), loss, 0.5, targets=lambda c: five(-c)[:, ::-1])
-    ends = []
-    end = dense._end
-    monkeypatch.setattr(dense, "_end", lambda *a: ends.append(a) or end(*a))
+    ends = seen_by(monkeypatch, "bochner.solvers.convex.dense._end")
     ask |= {"start": start if far else None, "algorithm": Newton(Dense(most_near=1.0))}
     found = minimise(features, loss, 0.5, **ask)
     assert len(ends) >= 5

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from bochner import double_descent, draw
-from bochner.cli.running import run
+from bochner import DoubleDescent, double_descent, draw
+from bochner.cli import run
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import IID, Fourier
 from bochner.kernels import Gaussian, Laplace
-from bochner.models.ridge.double_descent import DoubleDescent
 
 N = 60
 

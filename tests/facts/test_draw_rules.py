@@ -12,6 +12,7 @@ from bochner.features import (
     IID,
     QMC,
     Auto,
+    Choice,
     Fourier,
     HermiteMercer,
     HistogramSampling,
@@ -20,13 +21,11 @@ from bochner.features import (
     Nystrom,
     Orthogonal,
     ReLU,
+    Request,
     Structured,
+    choose,
     draw,
 )
-from bochner.features.auto import Choice
-from bochner.features.method import Request
-from bochner.features.nystrom.landmarks import RPCholesky, Uniform
-from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,
     Cauchy,
@@ -40,7 +39,8 @@ from bochner.kernels import (
     Polynomial,
     SkewedChi2,
 )
-from bochner.solvers.factorisations import randomly_pivoted_cholesky
+from bochner.landmarks import RPCholesky, Uniform
+from bochner.solvers import randomly_pivoted_cholesky
 
 X = rows(50)
 

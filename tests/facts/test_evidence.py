@@ -7,15 +7,17 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from tolerance import assert_close, bar
 
+from bochner import Moments
 from bochner.errors import InvalidInput, InvalidType
-from bochner.solvers.ridge.eigen import decompose, decompose_rows, floor
-from bochner.solvers.ridge.evidence import (
+from bochner.solvers import (
     EvidenceOutcome,
     as_variance,
+    decompose,
+    decompose_rows,
+    floor,
     log_evidence,
     maximise_evidence,
 )
-from bochner.sums.moments import Moments
 
 
 def data(n=30, D=7, t=1, noise=0.3, seed=0):

@@ -8,17 +8,18 @@ import mpmath
 import numpy as np
 import pytest
 from gallery import rows
+from inside import HAVE_NATIVE
 from naive import kernel_matrix
 from scipy.special import eval_hermite
 from tolerance import assert_close, of
 
 import bochner as bo
-from bochner._core import native
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     Compressed,
     Explicit,
     Fourier,
+    HermiteMap,
     HermiteMercer,
     LaplacianEigenfunctions,
     MercerHarmonic,
@@ -26,8 +27,10 @@ from bochner.features import (
     Projected,
     draw,
 )
+
+# inside: the one-dimensional parts that Hermite features are made of
 from bochner.features.mercer.harmonic import FLOOR
-from bochner.features.mercer.hermite import SCALES, HermiteMap, columnwise
+from bochner.features.mercer.hermite import SCALES, columnwise
 from bochner.features.mercer.products import best_products, log_spectral_density, products_of_rows
 from bochner.features.random.gegenbauer import INTERPOLATION
 from bochner.kernels import (
@@ -114,7 +117,7 @@ def test_the_way_for_far_rows_gives_the_numbers_of_the_way_for_near_ones():
     assert_close(phi(with_far.astype(np.float32))[:50], phi(X), np.float32, factor=4)
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="there is one way only")
+@pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 9, 40])
 def test_two_ways_to_the_same_features(d, dtype):

@@ -5,12 +5,10 @@ import pytest
 from tolerance import assert_close
 
 import bochner as bo
+from bochner import Moments
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers.ridge.eigen import Triangle, decompose
-from bochner.solvers.ridge.path import solve_ridge
-from bochner.solvers.ridge.solution import Outcome
-from bochner.sums.moments import Moments
+from bochner.solvers import Outcome, Triangle, decompose, solve_ridge
 
 D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]

@@ -5,10 +5,9 @@ import pytest
 from scipy.linalg import LinAlgError
 from tolerance import assert_close
 
+from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.evidence import kernel_evidence, log_evidence
-from bochner.sums.moments import Moments
+from bochner.solvers import decompose, kernel_evidence, log_evidence
 
 GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
 WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}

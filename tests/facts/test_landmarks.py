@@ -9,20 +9,14 @@ from scipy.stats import binomtest, chi2
 from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar
 
+# inside: the steps of leverage sampling, each against its own formula
+from bochner._core.arrays import different_rows
 from bochner.features import Nystrom, draw
-from bochner.features.nystrom.landmarks import (
-    KMeans,
-    RidgeLeverage,
-    RPCholesky,
-    Uniform,
-    WeightedRows,
-    _chances,
-    estimate,
-    leverage_rows,
-)
-from bochner.features.nystrom.nystrom import landmarks_of
+from bochner.features.nystrom.landmarks import WeightedRows, _chances, estimate, leverage_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.solvers.factorisations import MODES, accept, randomly_pivoted_cholesky
+from bochner.landmarks import KMeans, RidgeLeverage, RPCholesky, Uniform, landmarks_of
+from bochner.solvers import accept, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import MODES
 
 # ---- pivots: one law
 
@@ -384,3 +378,12 @@ def test_pivots_are_the_same_whoever_gives_the_corner():
     )
     assert found.pivots.tolist() == twin.pivots.tolist()
     assert found.residual_trace == twin.residual_trace
+
+
+@pytest.mark.parametrize(("n", "d", "values"), [(300, 3, 3), (40, 900, 2), (50, 20, 1), (9, 1, 9)])
+def test_different_rows_are_those_of_unique(n, d, values):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-values, values + 1, (n, d)) * 0.5
+    X[n // 2 :] = X[: n - n // 2] * 1.0
+    X[3] = -0.0 * X[3]
+    assert (X[different_rows(X)] == np.unique(X, axis=0)).all()

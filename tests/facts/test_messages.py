@@ -11,8 +11,8 @@ from sklearn.base import is_classifier
 import bochner as bo
 from bochner import models
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.nystrom.landmarks import Given
 from bochner.kernels import Gaussian
+from bochner.landmarks import Given
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(70, 3))

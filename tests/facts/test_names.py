@@ -7,7 +7,7 @@ import pytest
 
 import bochner as bo
 from bochner import kernels
-from bochner._core import names  # the tables themselves: each row must lead somewhere
+from bochner._core import names  # inside: the tables themselves, each row must lead somewhere
 from bochner.errors import InvalidInput, InvalidType
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "words.md"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from layouts import between_bytes
 
+# inside: compiled loops and their twins are compared with one another
 from bochner._core import native
 from bochner.errors import InvalidInput
 

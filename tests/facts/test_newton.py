@@ -8,35 +8,31 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
+from bochner import Huber, Moments
 from bochner.errors import InvalidInput
-from bochner.solvers.convex.class_losses import (
+from bochner.solvers import (
+    Absolute,
+    ConjugateGradients,
+    Convergence,
     CrammerSinger,
+    Dense,
+    EpsilonInsensitive,
+    GammaDeviance,
     Hinge,
     Logistic,
     Multinomial,
-    SquaredHinge,
-)
-from bochner.solvers.convex.driver import algorithm_for, minimise
-from bochner.solvers.convex.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    GammaDeviance,
-    Huber,
-    PoissonDeviance,
-    Quantile,
-    Squared,
-    SquaredEpsilonInsensitive,
-)
-from bochner.solvers.convex.optimum import (
-    ConjugateGradients,
-    Convergence,
-    Dense,
     Newton,
     Optimum,
+    PoissonDeviance,
+    Quantile,
     Smoothed,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+    algorithm_for,
+    minimise,
 )
-from bochner.sums.executor import LOCAL
-from bochner.sums.moments import Moments
+from bochner.sums import LOCAL
 
 K, C = 4, 0.5
 

@@ -13,8 +13,7 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Fourier, Nystrom
 from bochner.kernels import Gaussian
-from bochner.planner.choice import Budget, PlannedFit, as_budget, best_of
-from bochner.planner.trials import expected, wider
+from bochner.planner import Budget, PlannedFit, as_budget, best_of, expected, wider
 
 
 def rows(n=300, d=2, seed=0):

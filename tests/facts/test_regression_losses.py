@@ -5,32 +5,36 @@ import pytest
 from scipy.optimize import linprog, minimize, minimize_scalar
 from tolerance import assert_close
 
+from bochner import CustomLoss, Huber
 from bochner.errors import InvalidInput, InvalidType
-from bochner.models._rows import FeatureBlock
-from bochner.solvers.convex.driver import solve
-from bochner.solvers.convex.losses import (
+from bochner.models import FeatureBlock
+from bochner.solvers import (
     NAMES,
     Absolute,
     BelowZero,
-    CustomLoss,
+    Convergence,
     EpsilonInsensitive,
     GammaDeviance,
-    Huber,
     Loss,
     PoissonDeviance,
+    Problem,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
     as_levels,
+    best_constant,
+    best_length,
     by_name,
+    from_multipliers,
+    held_out_path,
     huber_scale,
     hubers,
+    optimum,
+    solve,
+    stopped_early,
+    take_steps,
 )
-from bochner.solvers.convex.optimum import Convergence
-from bochner.solvers.convex.penalty_path import path_of, stopped_early, take_steps
-from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
-from bochner.solvers.convex.smoothing import from_multipliers
-from bochner.sums.executor import LOCAL
+from bochner.sums import LOCAL
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
 SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]
@@ -255,7 +259,7 @@ def test_the_scale_of_huber_solves_its_equation():
 def test_the_path_takes_the_penalty_of_least_left_out_loss():
     p = problem(Absolute())
     left_out = np.arange(N)[:, None] % 3 == np.arange(2)
-    path, at = path_of(p, left_out)
+    path, at = held_out_path(p, left_out)
     share = np.tile(p.w, (1, 2))[~left_out].sum() / (2 * p.w.sum())
     errors = []
     for alpha in path.alphas[::4]:

@@ -6,19 +6,22 @@ from scipy.special import gammaln
 
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import (
+    Binomial,
     Coefficients,
     Columns,
     DotExponential,
     DotProduct,
+    ExponentialSeries,
     Gaussian,
     Homogeneous,
     Laplace,
     Linear,
     LogDerivatives,
     Matern,
-    dotproduct,
+    isotropic,
+    monomials,
+    radial_kernels,
 )
-from bochner.kernels.radial import isotropic, monomials, radial_kernels
 
 ONES = np.ones(1)
 REFUSED = {
@@ -95,14 +98,14 @@ REFUSED = {
         NotPositive,
         r"for each integer n, .* got array\(1\.\)",
     ),
-    "rate": (lambda: dotproduct.ExponentialSeries(0.0), InvalidInput, r"scale must be a positive"),
+    "rate": (lambda: ExponentialSeries(0.0), InvalidInput, r"scale must be a positive"),
     "power": (
-        lambda: dotproduct.Binomial(-1),
+        lambda: Binomial(-1),
         InvalidInput,
         r"power must be an integer, 0 or above",
     ),
     "offset": (
-        lambda: dotproduct.Binomial(2, -1.0),
+        lambda: Binomial(2, -1.0),
         InvalidInput,
         r"offset must be a non-negative",
     ),

@@ -6,24 +6,27 @@ import pytest
 from scipy.stats import multivariate_normal
 from tolerance import assert_close
 
+from bochner import Moments
 from bochner.errors import InvalidInput
-from bochner.solvers.ridge.eigen import (
+from bochner.solvers import (
     FLOAT32_FLOOR,
     LOWEST,
+    Outcome,
+    Path,
+    Solution,
+    as_alpha,
     decompose,
     decompose_rows,
+    evidence_of,
     floor,
-    penalties,
-)
-from bochner.solvers.ridge.evidence import evidence_of
-from bochner.solvers.ridge.leave_one_out import (
+    gcv_of,
     leave_one_out,
     left_out_path,
     limited,
+    path_of,
+    penalties,
+    solve_ridge,
 )
-from bochner.solvers.ridge.path import as_alpha, gcv_of, path_of, solve_ridge
-from bochner.solvers.ridge.solution import Outcome, Path, Solution
-from bochner.sums.moments import Moments
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
 

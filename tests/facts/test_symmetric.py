@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tolerance import assert_close
 
+# inside: compiled loops and their twins are compared with one another
 from bochner._core import native
 from bochner._core.native import radial_product, radial_product_twin
 

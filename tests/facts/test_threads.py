@@ -5,6 +5,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bochner as bo
+
+# inside: which decomposition runs on how many threads
 from bochner._core import blas
 from bochner._core.blas import one_thread
 from bochner.kernels import Gaussian

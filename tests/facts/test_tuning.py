@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from tolerance import ALARM
 
 import bochner as bo
-from bochner.data.blocks import Blocks
+from bochner import Blocks, Moments, tune
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import (
     Cauchy,
@@ -24,30 +24,32 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.models.tune import tune
-from bochner.selection.descent import (
+from bochner.selection import (
+    FOLDS,
     LOWEST,
     Hyperparameters,
     OnFeatures,
     Prior,
     Rescaled,
     TimeBudget,
+    TuningRows,
+    crossed,
     descend,
+    first_least,
+    rows_of,
+    screen,
+    tune_kernel,
 )
-from bochner.selection.rows import TuningRows, rows_of, screen
-from bochner.selection.search import tune_kernel
-from bochner.selection.trials import FOLDS, crossed, first_least
-from bochner.solvers.ridge.criteria import (
+from bochner.solvers import (
     CRITERIA,
     FEW,
     LeaveOneOutError,
+    decompose,
     evidence,
     leave_one_out_error,
+    path_of,
 )
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.path import path_of
-from bochner.sums.moments import Moments
-from bochner.sums.rows import sampled
+from bochner.sums import sampled
 
 FAMILIES = [
     Gaussian(),

@@ -18,19 +18,14 @@ import pytest
 from rich.console import Console
 
 import bochner as bo
-from bochner.cli import compare as cli_compare
-from bochner.cli import main
-from bochner.cli.arguments import CRITERIA, KERNELS, METHODS
-from bochner.cli.commands import bochner
-from bochner.cli.running import run
-from bochner.cli.show import Passes, bar_for
-from bochner.data.writers import write_table
+from bochner.cli import CRITERIA, KERNELS, METHODS, Passes, bar_for, bochner, main, run
+from bochner.data import write_table
 from bochner.errors import MissingDependency
-from bochner.features.rules import NAMED as NAMED_METHODS
+from bochner.features import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report import Curve, DemoResult, MethodResult
-from bochner.selection.spec import NAMED
-from bochner.solvers.ridge.path import CRITERIA as FOR_RIDGE
+from bochner.selection import NAMED
+from bochner.solvers import PENALTY_CRITERIA
 
 N = 300
 QUICK = ("--features", "16", "--lengthscale", "1", "--method", "orthogonal")
@@ -180,7 +175,7 @@ def test_every_method_name_fits(folder, tmp_path, name):
 def test_the_names_in_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
     assert tuple(NAMED_METHODS) == METHODS
-    assert CRITERIA == FOR_RIDGE
+    assert CRITERIA == PENALTY_CRITERIA
 
 
 def test_a_repeated_run_writes_the_same_file(folder, tmp_path):
@@ -406,7 +401,7 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
             path=Path(out) / "earth.html",
         )
 
-    monkeypatch.setattr(cli_compare, "write_page", found)
+    monkeypatch.setattr("bochner.cli.compare.write_page", found)
     out, err = said(capsys, 0, "demo", "--out", tmp_path, "--quick", "--seed", "4")
     assert "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25" in out
     assert "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ none" in out

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import bochner as bo
-from bochner.cli.arguments import LEARNERS
-from bochner.cli.running import run
+from bochner.cli import LEARNERS, run
 
 N = 90
 QUICK = ("--columns", "a,c", "--features", "8", "--lengthscale", "1", "--method", "orthogonal")

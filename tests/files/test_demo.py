@@ -14,9 +14,7 @@ from pages import read
 
 from bochner import datasets
 from bochner.errors import DataFileError, InvalidInput, InvalidType
-from bochner.report import demo as module
-from bochner.report import run_demo
-from bochner.report.demo_page import ERROR, ERROR_DARK, RELIEF, colours, earth_page
+from bochner.report import ERROR, ERROR_DARK, METHODS, RELIEF, colours, earth_page, run_demo
 
 
 def coarse_earth():
@@ -32,7 +30,7 @@ def run(tmp_path_factory):
     """One quick demo on coarse cells: the result, the lines shown, the page."""
     lines = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "load_earth", coarse_earth)
+        patch.setattr("bochner.report.demo.load_earth", coarse_earth)
         out = tmp_path_factory.mktemp("demo") / "new" / "folder"
         result = run_demo(out, quick=True, seed=3, show=lines.append)
     return result, lines, result.path.read_text(encoding="utf-8")
@@ -139,9 +137,9 @@ def test_text_from_outside_is_escaped(run):
 
 
 def test_the_same_seed_gives_the_same_numbers(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "load_earth", coarse_earth)
-    monkeypatch.setattr(module, "METHODS", module.METHODS[:1])
-    monkeypatch.setattr(module, "CURVES", module.METHODS[:1])
+    monkeypatch.setattr("bochner.report.demo.load_earth", coarse_earth)
+    monkeypatch.setattr("bochner.report.demo.METHODS", METHODS[:1])
+    monkeypatch.setattr("bochner.report.demo.CURVES", METHODS[:1])
     again = run_demo(tmp_path, quick=True, seed=3)
     assert again.methods[0].rmse == pytest.approx(run[0].methods[0].rmse, rel=1e-9)
     np.testing.assert_array_equal(again.held_out, run[0].held_out)
@@ -154,16 +152,18 @@ def test_lines_may_go_to_an_object_that_prints(tmp_path, monkeypatch):
         def print(self, line):
             self.lines.append(line)
 
-    monkeypatch.setattr(module, "load_earth", coarse_earth)
-    monkeypatch.setattr(module, "METHODS", module.METHODS[:1])
-    monkeypatch.setattr(module, "CURVES", module.METHODS[:1])
+    monkeypatch.setattr("bochner.report.demo.load_earth", coarse_earth)
+    monkeypatch.setattr("bochner.report.demo.METHODS", METHODS[:1])
+    monkeypatch.setattr("bochner.report.demo.CURVES", METHODS[:1])
     result = run_demo(tmp_path / "relief.html", quick=True, show=Console())
     assert result.path.name == "relief.html"
     assert Console.lines[-1].startswith("Wrote ")
 
 
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "load_earth", lambda: pytest.fail("computed before it looked"))
+    monkeypatch.setattr(
+        "bochner.report.demo.load_earth", lambda: pytest.fail("computed before it looked")
+    )
     file = tmp_path / "file"
     file.write_text("in the way")
     with pytest.raises(DataFileError, match=r"needs a folder that can be written.*Name another"):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bochner.data.blocks import Blocks
-from bochner.data.files import find_files
+from bochner import Blocks
+from bochner.data import find_files
 from bochner.errors import DataFileError, InvalidInput, InvalidType, MissingDependency
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bochner.data.blocks import Blocks
+from bochner import Blocks
 from bochner.errors import DataFileError, InvalidInput
 
 

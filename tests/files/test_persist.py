@@ -22,8 +22,7 @@ from safetensors.numpy import save as safetensors_bytes
 from sklearn.base import BaseEstimator
 
 import bochner as bo
-from bochner._core.shapes import Array, Float
-from bochner.data.schema import Schema
+from bochner import KernelFeatures, KernelRidge, Moments, Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError, SolutionWarning
 from bochner.kernels import (
     Cauchy,
@@ -38,14 +37,18 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.unsupervised.transform import KernelFeatures
-from bochner.persist import FORMAT, files, values
-from bochner.persist.known import ESTIMATORS, KNOWN, NAMES
-from bochner.persist.validate import require_arrays
-from bochner.persist.values import NamedArrays, decode, encode
-from bochner.solvers.ridge.solution import Outcome, Path, Solution
-from bochner.sums.moments import Moments
+from bochner.persist import (
+    ESTIMATORS,
+    FORMAT,
+    KNOWN,
+    NAMES,
+    NamedArrays,
+    decode,
+    encode,
+    require_arrays,
+    sealed,
+)
+from bochner.solvers import Outcome, Path, Solution
 
 RNG = np.random.default_rng(20)
 X = RNG.normal(size=(160, 3))
@@ -287,7 +290,7 @@ def test_a_model_that_is_not_fitted_keeps_its_parameters(path):
 
 @dataclass(frozen=True)
 class TinyFit:
-    coef: Float[Array, " d"]
+    coef: np.ndarray
     steps: int
 
 
@@ -308,10 +311,10 @@ class Tiny(BaseEstimator):
 def tiny(monkeypatch):
     """A learner whose fit is one value, known to model files."""
     names = {Tiny: "Tiny", TinyFit: "tiny-fit"}
-    for module in (files, values):
-        monkeypatch.setattr(module, "NAMES", NAMES | names)
-    monkeypatch.setattr(values, "ESTIMATORS", ESTIMATORS | {"Tiny": Tiny})
-    monkeypatch.setattr(values, "KNOWN", KNOWN | {"tiny-fit": TinyFit})
+    for module in ("files", "values"):
+        monkeypatch.setattr(f"bochner.persist.{module}.NAMES", NAMES | names)
+    monkeypatch.setattr("bochner.persist.values.ESTIMATORS", ESTIMATORS | {"Tiny": Tiny})
+    monkeypatch.setattr("bochner.persist.values.KNOWN", KNOWN | {"tiny-fit": TinyFit})
     model = Tiny(alpha=2.0)
     model.fit_ = TinyFit(np.array([1.0, 2.0]), 3)
     return model
@@ -511,7 +514,7 @@ def forged(path, value, arrays=None, **changes):
     header = {"class": "Gaussian", "fingerprint": None, "format": FORMAT, "library": "9.9"}
     header |= {"value": value} | changes
     arrays = {"0": np.array([1.0])} if arrays is None else arrays
-    path.write_bytes(safetensors_bytes(arrays, {"bochner": files.sealed(header, arrays)}))
+    path.write_bytes(safetensors_bytes(arrays, {"bochner": sealed(header, arrays)}))
 
 
 def test_a_newer_format_asks_for_an_upgrade(path):
@@ -573,7 +576,7 @@ def test_a_format_that_is_none_is_refused(version, path):
 
 def test_a_file_without_a_format_is_refused(path):
     header = {"class": "Linear", "library": "9.9", "value": {"class": ["Linear", {}]}}
-    path.write_bytes(safetensors_bytes({}, {"bochner": files.sealed(header, {})}))
+    path.write_bytes(safetensors_bytes({}, {"bochner": sealed(header, {})}))
     refused(path, "it says that it is of format None, and there is only 2")
 
 

@@ -11,8 +11,8 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from bochner.data.blocks import Blocks
-from bochner.data.files import find_files
+from bochner import Blocks
+from bochner.data import find_files
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 N = 1000

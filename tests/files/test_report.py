@@ -13,12 +13,11 @@ import scipy.sparse
 from pages import read
 
 import bochner as bo
-from bochner.cli.running import run
-from bochner.data.blocks import Blocks
+from bochner import Blocks
+from bochner.cli import run
 from bochner.errors import InvalidInput, MissingDependency
 from bochner.kernels import Gaussian
-from bochner.report import report_model
-from bochner.report.render import number, picture, rounded
+from bochner.report import number, picture, report_model, rounded
 
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bochner.data.blocks import Blocks
-from bochner.data.schema import Schema, did_you_mean, listed
+from bochner import Blocks, Schema
+from bochner.data import did_you_mean, listed
 from bochner.errors import InvalidInput, InvalidType
 
 DAY = dt.date(2020, 1, 1)

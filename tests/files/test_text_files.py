@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bochner.data.blocks import Blocks
-from bochner.data.formats import sniff
+from bochner import Blocks
+from bochner.data import sniff
 from bochner.errors import DataFileError, InvalidInput
 
 # More than the 1 MiB that types are learned from.

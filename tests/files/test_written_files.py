@@ -15,9 +15,8 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.data import writers
-from bochner.data.blocks import Blocks
-from bochner.data.writers import atomic, write_table
+from bochner import Blocks
+from bochner.data import atomic, write_table
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
 
@@ -124,7 +123,7 @@ def test_what_killed_writers_left_is_removed_after_a_day(tmp_path):
 
 WRITER = """
 import sys, time
-from bochner.data.writers import atomic
+from bochner.data import atomic
 with atomic(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -170,9 +169,9 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_a_living_one_is_le
 def test_parts_of_another_system_are_let_be_for_a_day(tmp_path, monkeypatch):
     """Two machines that share a folder do not see each other's locks."""
     path = tmp_path / "x.csv"
-    monkeypatch.setattr(writers, "_system", lambda: "0" * 8)
+    monkeypatch.setattr("bochner.data.writers._system", lambda: "0" * 8)
     with atomic(path) as file:
-        monkeypatch.setattr(writers, "_system", lambda: "1" * 8)
+        monkeypatch.setattr("bochner.data.writers._system", lambda: "1" * 8)
         write_table(path, {"a": [1]})
         assert len(list(tmp_path.iterdir())) == 2
         file.write(b"all")
@@ -181,7 +180,7 @@ def test_parts_of_another_system_are_let_be_for_a_day(tmp_path, monkeypatch):
 
 def test_a_disk_without_locks_keeps_parts_for_a_day(tmp_path, monkeypatch):
     path = tmp_path / "x.csv"
-    monkeypatch.setattr(writers, "_lock", lambda _: None)
+    monkeypatch.setattr("bochner.data.writers._lock", lambda _: None)
     with atomic(path) as file:
         write_table(path, {"a": [1]})
         assert len(list(tmp_path.iterdir())) == 2

@@ -13,17 +13,24 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import IID, FeatureMap, Fourier, Method, Nystrom, draw, rules
-from bochner.features.composed import (
+from bochner.features import (
+    IID,
+    JITTER,
+    LEAF_RULES,
     Concatenate,
+    FeatureMap,
+    Fourier,
     LinearMap,
+    Method,
     ModulatedMap,
+    Nystrom,
     SketchedProduct,
     TensorProduct,
+    draw,
+    leaf_map,
+    same_arrays,
     sketched,
 )
-from bochner.features.map import same_arrays
-from bochner.features.nystrom.nystrom import JITTER
 from bochner.kernels import (
     Angular,
     ArcCosine,
@@ -70,14 +77,14 @@ def rule(monkeypatch):
             return drawn(kernel, ask)
 
         row = (method, Kernel, leaf)
-        monkeypatch.setattr(rules, "LEAF_RULES", (*rules.LEAF_RULES, row))
+        monkeypatch.setattr("bochner.features.rules.LEAF_RULES", (*LEAF_RULES, row))
 
     return add
 
 
 @pytest.fixture(autouse=True)
 def signed(rule):
-    rule(Signed, lambda kernel, ask: rules.leaf_map(PHASES, kernel, ask))
+    rule(Signed, lambda kernel, ask: leaf_map(PHASES, kernel, ask))
 
 
 BUILT = [
@@ -143,7 +150,7 @@ def test_rows_reach_the_parts_as_the_parts_see_them(rule):
 
     def looked(kernel, ask):
         seen.append((ask.n_inputs, ask.X))
-        return rules.leaf_map(PHASES, kernel, ask)
+        return leaf_map(PHASES, kernel, ask)
 
     rule(Looking, looked)
     X, A = rows(9), np.diag([1.0, 4.0, 9.0])

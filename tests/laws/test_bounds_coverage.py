@@ -18,9 +18,17 @@ from scipy.linalg import eigh
 from scipy.stats import binom
 
 import bochner as bo
-from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral, ZonalSpectral
-from bochner.certificates.bounds.pairwise import Bernstein, Hoeffding, RahimiRecht
-from bochner.certificates.pencil import ends, steps_for
+from bochner.certificates import (
+    Bernstein,
+    Hoeffding,
+    OperatorNorm,
+    ProjectionCost,
+    RahimiRecht,
+    Spectral,
+    ZonalSpectral,
+    ends,
+    steps_for,
+)
 from bochner.kernels import Gaussian, Matern
 
 ALARM = 1e-6

@@ -14,7 +14,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
-from bochner.certificates.certificate import certify
+from bochner import certify
 
 N = 600
 CONFIDENCE = 0.95

@@ -17,13 +17,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 from bochner.features import Nystrom
-from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.kernels import Gaussian
-from bochner.models import _rows
-from bochner.models._rows import fold_numbers
-from bochner.models.convex import classification
-from bochner.models.convex.calibration import agreeing, calibrate
-from bochner.solvers.convex.optimum import Convergence
+from bochner.landmarks import RPCholesky
+from bochner.models import agreeing, calibrate, class_sample, fold_numbers
+from bochner.solvers import Convergence
 
 KERNEL = Gaussian(lengthscale=0.7)
 GAMMA = 0.5 / 0.7**2
@@ -278,9 +275,11 @@ def test_warm_start_goes_on_from_the_solution_before(cls):
 def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
     """Few rows bend, others than in the step before: moments of all rows are no preconditioner."""
     X, y = table()
-    monkeypatch.setattr(_rows, "free_bytes", lambda: 0)
+    monkeypatch.setattr("bochner.models._rows.free_bytes", lambda: 0)
     swept = []
-    monkeypatch.setattr(classification, "moments_of", lambda *_: swept.append(1))
+    monkeypatch.setattr(
+        "bochner.models.convex.classification.moments_of", lambda *_: swept.append(1)
+    )
     bo.SVC(KERNEL, loss="hinge", **options(tol=1e-3)).fit(X, y)
     assert not swept
 
@@ -288,7 +287,7 @@ def test_nonsmooth_losses_take_no_pass_for_moments(monkeypatch):
 def test_features_that_do_not_fit_in_memory_give_the_same(monkeypatch):
     X, y = table(K=3)
     kept = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
-    monkeypatch.setattr(_rows, "free_bytes", lambda: 0)
+    monkeypatch.setattr("bochner.models._rows.free_bytes", lambda: 0)
     made = bo.SVC(KERNEL, **options(tol=1e-12)).fit(X, y)
     np.testing.assert_allclose(made.coef_, kept.coef_, atol=1e-6)
 
@@ -486,16 +485,14 @@ def test_sample_keeps_rows_of_rare_classes_and_weighs_all_as_all_rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 1))
     codes = (rng.uniform(size=20_000) < 0.01).astype(float)
-    rows = classification.class_sample(bo.Blocks.from_arrays(X, codes), seed=0, n_classes=2)
+    rows = class_sample(bo.Blocks.from_arrays(X, codes), seed=0, n_classes=2)
     rare = rows.codes == 1
     assert rare.sum() == codes.sum()
     assert len(rare) < 5000
     assert rows.w[rare].sum() == codes.sum()
     assert rows.w[~rare].sum() == pytest.approx((codes == 0).sum())
     assert 1 < rows.inflation < 1.2  # all slopes that matter are those of the rare class
-    even = classification.class_sample(
-        bo.Blocks.from_arrays(X, 1.0 * (X[:, 0] > 0)), seed=0, n_classes=2
-    )
+    even = class_sample(bo.Blocks.from_arrays(X, 1.0 * (X[:, 0] > 0)), seed=0, n_classes=2)
     assert even.inflation == pytest.approx(20_000 / 4096, rel=0.05)
 
 

@@ -10,15 +10,10 @@ from sklearn.calibration import calibration_curve
 from sklearn.kernel_ridge import KernelRidge as Exact
 
 import bochner as bo
-from bochner._core.random import stream
+from bochner import CalibrationDisplay, PathDisplay, ResidualDisplay, SpectrumDisplay, WidthDisplay
 from bochner.errors import InvalidInput, MissingDependency
+from bochner.features import stream
 from bochner.kernels import Gaussian
-from bochner.models.displays import PathDisplay, SpectrumDisplay
-from bochner.models.prediction_displays import (
-    CalibrationDisplay,
-    ResidualDisplay,
-    WidthDisplay,
-)
 
 N = 120
 ALARM = 1e-6

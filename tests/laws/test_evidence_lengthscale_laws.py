@@ -10,8 +10,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import Cauchy, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.selection import process
-from bochner.selection.descent import Hyperparameters
+from bochner.selection import Hyperparameters, OnProcess, ProcessRows
 
 KERNELS = [Gaussian(1.0), Matern(1.5, 1.0), RationalQuadratic(1.0, 1.0), Laplace(1.0), Cauchy(1.0)]
 
@@ -35,7 +34,7 @@ def likelihood(fitted):
 def rows_of(X, y, w=None, centred=True, **given):
     w = np.ones(len(y)) if w is None else w
     both = {"noise": None, "amplitude": None} | given
-    return process.ProcessRows(X, y.reshape(len(y), -1), w, centred, **both)
+    return ProcessRows(X, y.reshape(len(y), -1), w, centred, **both)
 
 
 # ---- where they end
@@ -154,7 +153,7 @@ def test_the_gradient_in_log_lengthscales_is_that_of_differences(kernel, width, 
         kernel = Matern(0.7, 1.2)
     X, y = table()
     w = 1.0 + np.arange(80) % 2
-    evidence = process.OnProcess(kernel, rows_of(X, y, w, **given), width)
+    evidence = OnProcess(kernel, rows_of(X, y, w, **given), width)
     at = Hyperparameters(np.linspace(-0.2, 0.3, width), -6.0)
     found, step = evidence(at)[1], 1e-5
     for i, slope in enumerate(found):
@@ -192,9 +191,9 @@ def test_sparse_rows_of_few_cells_have_the_lengthscales_of_dense_ones(monkeypatc
     X[np.random.default_rng(1).random(X.shape) < 0.5] = 0.0
     S = scipy.sparse.csr_matrix(X)
     assert model(Gaussian(1.0)).fit(S, y).kernel_ == model(Gaussian(1.0)).fit(X, y).kernel_
-    monkeypatch.setattr(process, "MOST_CELLS", 0)
+    monkeypatch.setattr("bochner.selection.process.MOST_CELLS", 0)
     sparse = model(Gaussian(1.0)).fit(S, y)
-    one = process.OnProcess(Gaussian(1.0), rows_of(X, y), 1)
+    one = OnProcess(Gaussian(1.0), rows_of(X, y), 1)
     at = Hyperparameters(np.log([sparse.kernel_.lengthscale]), np.log(sparse.search_.share))
     assert abs(one(at)[0] - min(step.value for step in sparse.search_.path)) < 3e-6
 
@@ -213,8 +212,8 @@ def test_weights_are_copies_of_rows():
     X, y = table(40)
     w = 1.0 + np.arange(40) % 3
     twice = np.repeat(np.arange(40), w.astype(int))
-    weighted = process.OnProcess(Gaussian(1.0), rows_of(X, y, w), 2)
-    copies = process.OnProcess(Gaussian(1.0), rows_of(X[twice], y[twice]), 2)
+    weighted = OnProcess(Gaussian(1.0), rows_of(X, y, w), 2)
+    copies = OnProcess(Gaussian(1.0), rows_of(X[twice], y[twice]), 2)
     at = Hyperparameters(np.array([-0.3, 0.4]), -6.0)
     for ours, theirs in zip(weighted(at), copies(at), strict=True):
         assert_close(ours, theirs, factor=1e6)

@@ -11,14 +11,12 @@ from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.data.blocks import Blocks
+from bochner import Blocks, Moments
 from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.models.ridge.exact import gather, prepare
-from bochner.solvers.ridge.path import kfold_errors
-from bochner.solvers.ridge.solution import Outcome
-from bochner.sums.moments import Moments
-from bochner.sums.rows import fold_numbers
+from bochner.models import gather, prepare
+from bochner.solvers import Outcome, kfold_errors
+from bochner.sums import fold_numbers
 
 KERNEL = Gaussian(lengthscale=0.8)
 

@@ -18,27 +18,28 @@ from gallery import (
     RANDOM_MAPS,
     rows,
 )
+from inside import HAVE_NATIVE
 from layouts import in_library
 from tolerance import assert_close, of
 
-from bochner._core import native
 from bochner.features import (
     IID,
+    JITTER,
     Auto,
     Fastfood,
     Fourier,
+    FourierMap,
+    FourierPhaseMap,
     Grid,
     Nystrom,
     Orthogonal,
     Projected,
     Structured,
     draw,
+    reach_of,
 )
-from bochner.features.fourier.fourier import FourierMap, FourierPhaseMap
-from bochner.features.map import reach_of
-from bochner.features.nystrom.landmarks import RPCholesky, Uniform
-from bochner.features.nystrom.nystrom import JITTER
 from bochner.kernels import Cauchy, Columns, Gaussian, Laplace, Linear, Mahalanobis, Matern
+from bochner.landmarks import RPCholesky, Uniform
 
 D = 24
 """Features of each map: enough for the exact parts and an even number for each of the others."""
@@ -279,7 +280,7 @@ def in_blocks(phi, X, size):
     return np.concatenate([phi(X[i : i + size]) for i in range(0, len(X), size)])
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="BLAS promises no order of its sums")
+@pytest.mark.skipif(not HAVE_NATIVE, reason="BLAS promises no order of its sums")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("form", ["pair", "phase"])
 @pytest.mark.parametrize("d", [1, 3, 40])
@@ -347,7 +348,7 @@ def test_float32_rows_far_away_have_the_features_of_float64(pair):
         assert Z.dtype in (np.float32, np.complex64)
         error = np.abs(Z - exact).max() / max(1.0, np.abs(exact).max())
         assert error <= 16 * of(np.float32)  # a tenth and more, where angles are in float32
-        assert (phi(X[11:20]) == Z[11:20]).all() or not native.HAVE_NATIVE
+        assert (phi(X[11:20]) == Z[11:20]).all() or not HAVE_NATIVE
         if np.isrealobj(Z):
             assert_close(in_library(phi, X, array_api_strict), Z, np.float32, factor=16)
 
@@ -397,7 +398,7 @@ def test_float32_features_err_by_two_in_a_million(d, form):
     else:
         exact = np.cos(angle + phi.phases)
     allowed = 2e-6 * np.sqrt(2 / 256) * (1 + np.linalg.norm(X, axis=1, keepdims=True))
-    allowed *= 1 if native.HAVE_NATIVE else 1.5  # BLAS does not turn back whole turns on its way
+    allowed *= 1 if HAVE_NATIVE else 1.5  # BLAS does not turn back whole turns on its way
     assert (np.abs(phi(X) - np.sqrt(2 / 256) * exact) <= allowed).all()
 
 

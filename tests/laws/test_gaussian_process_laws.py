@@ -6,6 +6,7 @@ import array_api_strict as xp
 import numpy as np
 import pytest
 import scipy.sparse
+from inside import seen_by
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor as Exact
@@ -15,9 +16,7 @@ from tolerance import assert_close, bar
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
-from bochner.models.gaussian_process import fit, intervals, regressor
-from bochner.models.gaussian_process.adaptation import left_out
-from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models import Conformal, left_out
 
 KERNEL = Gaussian(lengthscale=0.8)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
@@ -379,8 +378,8 @@ def test_rows_of_the_fit_calibrate_by_cross_validation():
 
 
 def test_many_rows_calibrate_by_leave_one_out_errors_of_those_that_chose_nothing(monkeypatch):
-    monkeypatch.setattr(fit, "LOO_ROWS", 200)
-    monkeypatch.setattr(fit, "ENOUGH", 100)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.LOO_ROWS", 200)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.ENOUGH", 100)
     ours = model("gaussian").fit(*table(330))
     found, chose = ours.calibration_, ours.sample_.lowest(200)
     assert (len(found), found.source) == (130, "leave one out")
@@ -396,8 +395,7 @@ def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypat
     """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
-    taken, usual = [], intervals._fold
-    monkeypatch.setattr(intervals, "_fold", lambda *a: taken.append(a[2:]) or usual(*a))
+    taken = seen_by(monkeypatch, "bochner.models.gaussian_process.intervals._fold")
     ours = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
     mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
@@ -542,7 +540,7 @@ def test_refusals(monkeypatch):
         model().fit_blocks(bo.Blocks.from_arrays(X))
     with pytest.raises(InvalidInput, match=r"at least one row must have a weight above zero"):
         model(method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(len(y))))
-    monkeypatch.setattr(regressor, "MOST_ROWS", 10)
+    monkeypatch.setattr("bochner.models.gaussian_process.regressor.MOST_ROWS", 10)
     with pytest.raises(InvalidInput, match=r"covariance is given for 10 rows at most; got 80"):
         ours.predict(X, return_cov=True)
 

@@ -9,16 +9,16 @@ import pytest
 import tolerance
 import torch
 from gallery import GEGENBAUER, MONOMIAL, N_COLUMNS, rows
+from inside import HAVE_NATIVE, in_pure_python
 from layouts import assert_same_in_any_layout, in_library
+from naive import n_harmonics
 from scipy.special import gammainc
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._core import native
 from bochner.datasets import load_earth
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features import Gegenbauer, draw
-from bochner.features.random.gegenbauer import GegenbauerMap, draw_directions
+from bochner.features import Gegenbauer, GegenbauerMap, draw, draw_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -27,9 +27,10 @@ from bochner.kernels import (
     Matern,
     NeuralTangent,
     Polynomial,
+    gegenbauers,
+    monomials,
+    radial_kernels,
 )
-from bochner.kernels.radial import monomials, radial_kernels
-from bochner.kernels.zonal import alpha, gegenbauers
 
 D = 48
 
@@ -100,7 +101,7 @@ def test_definition_8_term_by_term():
     h = monomials(radial_kernels(Gaussian(1.5), 3), 5, 2, r)
     P = gegenbauers(5, 3, X @ W / r[:, None])
     parts = [
-        sum(alpha(l, 3) ** 0.5 * h[l, i][:, None] * P[l] for l in range(6)) / 10**0.5
+        sum(n_harmonics(l, 3) ** 0.5 * h[l, i][:, None] * P[l] for l in range(6)) / 10**0.5
         for i in range(2)
     ]
     assert_close(phi(X), np.concatenate(parts, axis=1), factor=4)
@@ -234,9 +235,9 @@ def test_features_are_unbiased_for_the_cut_kernel(pair):
 
 
 FAULTS = {
-    "no √α_l": lambda l, d: np.array([alpha(int(v), d) for v in l]) ** -0.5,
+    "no √α_l": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** -0.5,
     "no degree 1": lambda l, d: 1.0 * (l != 1),
-    "α_l twice": lambda l, d: np.array([alpha(int(v), d) for v in l]) ** 0.5,
+    "α_l twice": lambda l, d: np.array([n_harmonics(int(v), d) for v in l]) ** 0.5,
 }
 
 
@@ -468,12 +469,11 @@ def test_a_saved_map_gives_the_same_bits(pair, tmp_path):
     assert (bo.load(tmp_path / "model.bochner").transform(X) == model.transform(X)).all()
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="there is one way only")
+@pytest.mark.skipif(not HAVE_NATIVE, reason="there is one way only")
 def test_the_compiled_features_are_those_of_the_twin(monkeypatch):
     X = rows(300)
     maps = [drawn(pair, X=X) for pair in KINDS]
     compiled = [phi(X) for phi in maps]
-    monkeypatch.setattr(native, "_compiled", None)
-    monkeypatch.setattr(native, "_said", {"pure Python"})
+    in_pure_python(monkeypatch)
     for phi, Z in zip(maps, compiled, strict=True):
         assert_close(phi(X), Z, factor=4)

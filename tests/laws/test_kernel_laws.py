@@ -26,8 +26,11 @@ from bochner.kernels import (
     Constant,
     CoordinateWise,
     DotProductKernel,
+    Fixed,
     Gaussian,
+    GaussianMixture,
     Homogeneous,
+    InverseChi2,
     Kernel,
     Laplace,
     Linear,
@@ -35,14 +38,14 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Monomials,
+    One,
     PowerSeries,
     Radial,
     Scaled,
     Stationary,
     Sum,
-    distances,
+    distances,  # inside: digits of squared distances, which kernels hide
 )
-from bochner.kernels.spectral import Fixed, GaussianMixture, InverseChi2, One
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 every_stationary = pytest.mark.parametrize("kernel", STATIONARY, ids=repr)
@@ -325,7 +328,7 @@ def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d):
 def test_block_size_does_not_matter(kernel, library, monkeypatch):
     X, Y = library.asarray(rows(37)), library.asarray(rows(11, seed=1))
     whole = kernel(X, Y)
-    monkeypatch.setattr(distances, "BLOCK_BYTES", 8 * 11 * 4)
+    monkeypatch.setattr("bochner.kernels.distances.BLOCK_BYTES", 8 * 11 * 4)
     assert_close(kernel(X, Y), whole)
 
 

@@ -14,9 +14,8 @@ from tolerance import ALARM, assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace
-from bochner.models._rows import FeatureBlock
-from bochner.models.unsupervised.clustering import matrix_error
-from bochner.solvers.lloyd import CentroidsOf, StepsOf, assign, in_order, lloyd
+from bochner.models import FeatureBlock, matrix_error
+from bochner.solvers import CentroidsOf, StepsOf, assign, in_order, run_lloyd
 
 KERNEL = Gaussian(1.0)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
@@ -73,9 +72,9 @@ def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     Z = np.random.default_rng(0).standard_normal((300, 4))
     block = [FeatureBlock(Z, None, None, 0)]
     first = assign(block, Z[:5])
-    costs = [lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
+    costs = [run_lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(costs))
-    end = lloyd(block, first, 300, 0.0)
+    end = run_lloyd(block, first, 300, 0.0)
     assert end.converged
     assert_close(end.means, end.centres, factor=10)
     assert_close(end.inertia, KMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z).inertia_, factor=100)

@@ -19,10 +19,12 @@ from bochner import (
 )
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models._base import KernelEstimator
+from bochner.models import KernelEstimator
+from bochner.selection import FeatureSpec
+
+# inside: choosing for a learner that is none of the package
 from bochner.selection.choose import choose
-from bochner.selection.chosen import FeatureSpec
-from bochner.sums.rows import indicators
+from bochner.sums import indicators
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 2))

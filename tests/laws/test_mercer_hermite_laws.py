@@ -13,10 +13,9 @@ from layouts import in_library
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.features import Compressed, Fourier, HermiteMercer, Nystrom, draw
-from bochner.features.mercer.hermite import HermiteMap
+from bochner.features import Compressed, Fourier, HermiteMap, HermiteMercer, Nystrom, draw
 from bochner.kernels import Gaussian, Matern
-from bochner.persist.values import NamedArrays, decode, encode
+from bochner.persist import NamedArrays, decode, encode
 
 D = 24
 MAPS = [*BASES, *HERMITE, *COMPRESSED, *SINES, *PROJECTED]

@@ -10,9 +10,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import Fourier, MercerHarmonic, draw
-from bochner.features.mercer.harmonic import MercerHarmonicMap
-from bochner.features.mercer.radial import quantiles, spectrum
+from bochner.features import Fourier, MercerHarmonic, MercerHarmonicMap, draw, quantiles, spectrum
 from bochner.kernels import (
     Columns,
     DotExponential,
@@ -25,8 +23,8 @@ from bochner.kernels import (
     NeuralTangent,
     Polynomial,
     Zonal,
+    radial_kernels,
 )
-from bochner.kernels.radial import radial_kernels
 
 every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 KINDS = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]

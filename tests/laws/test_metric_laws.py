@@ -5,13 +5,12 @@ import pytest
 from scipy.sparse import csr_array
 
 import bochner as bo
-from bochner.data.blocks import Blocks
+from bochner import Blocks
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern
-from bochner.selection.descent import Rescaled
-from bochner.selection.metric import average_outer_product, learn_metric
-from bochner.solvers.ridge.criteria import coefficients
-from bochner.sums.rows import sampled
+from bochner.selection import Rescaled, average_outer_product, learn_metric
+from bochner.solvers import coefficients
+from bochner.sums import sampled
 
 
 def sample_of(X, y, w=None, seed=0):

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerance import assert_close
 
+from bochner import Moments
 from bochner.errors import IncompatibleModels, InvalidInput
-from bochner.sums.moments import Accumulator, Moments
+from bochner.sums import Accumulator
 
 FIELDS = ("feature_mean", "target_mean", "gram", "cross", "power")
 

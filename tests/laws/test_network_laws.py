@@ -17,21 +17,19 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features import (
     IID,
+    NeuralMap,
+    NeuralSketch,
     NeuralTangentFeatures,
     Orthogonal,
     ReLU,
+    ReLUMap,
     Sign,
+    SignMap,
     draw,
 )
-from bochner.features.random.networks import (
-    NeuralMap,
-    NeuralSketch,
-    ReLUMap,
-    SignMap,
-    _halves,
-    _weights,
-    polynomial_width,
-)
+
+# inside: weights of layers, against the recursion they solve
+from bochner.features.random.networks import _halves, _weights, polynomial_width
 from bochner.kernels import NNGP, Angular, ArcCosine, Columns, Gaussian, NeuralTangent
 
 D = 48

@@ -11,8 +11,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features import Nystrom
-from bochner.features.nystrom.landmarks import KMeans
 from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
+from bochner.landmarks import KMeans
 
 KERNEL = Gaussian(1.5)
 

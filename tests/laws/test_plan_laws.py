@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.planner.choice import Budget, PlannedFit, best_of
-from bochner.planner.trials import grown
+from bochner.planner import Budget, PlannedFit, best_of, grown
 
 
 def rows(n, seed=0):

@@ -19,10 +19,11 @@ from sklearn.svm import OneClassSVM as ExactOneClass
 from tolerance import assert_close
 
 import bochner as bo
+from bochner import Huber
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear
-from bochner.models._rows import left_out
-from bochner.solvers.convex.losses import Absolute, Huber, Quantile
+from bochner.models import rows_left_out
+from bochner.solvers import Absolute, Quantile
 
 KERNEL = Gaussian(lengthscale=0.8)
 N = 120
@@ -293,13 +294,13 @@ def test_the_chosen_penalty_is_near_the_best(alpha):
 
 def test_equal_rows_are_left_out_together_in_any_order():
     X = np.random.default_rng(0).normal(size=(50, 3)).round(0)
-    out = left_out("t", bo.Blocks.from_arrays(X), np.ones(50), 7, 5)
+    out = rows_left_out("t", bo.Blocks.from_arrays(X), np.ones(50), 7, 5)
     assert (out.sum(axis=1) == 1).all()
     _, group = np.unique(X, axis=0, return_inverse=True)
     for g in range(group.max() + 1):
         assert len(np.unique(out[group.ravel() == g], axis=0)) == 1
     order = np.random.default_rng(1).permutation(50)
-    again = left_out("t", bo.Blocks.from_arrays(X[order], block_rows=9), np.ones(50), 7, 5)
+    again = rows_left_out("t", bo.Blocks.from_arrays(X[order], block_rows=9), np.ones(50), 7, 5)
     assert (again == out[order]).all()
 
 

@@ -7,9 +7,8 @@ import sys
 
 import numpy as np
 import pytest
+from inside import levels
 from tolerance import of
-
-from bochner._core import native
 
 #: Fits whose every choice is open, on a table of two hundred rows.
 PROGRAM = """
@@ -44,14 +43,11 @@ MACHINES = {
     "pure Python": {"BOCHNER_PURE_PYTHON": "1"},
 }
 MORE = {}
-if native.HAVE_NATIVE:
-    from bochner import _native
-
-    MORE |= {level: {"BOCHNER_INSTRUCTIONS": level} for level in _native.levels()}
-    if "avx2" in _native.levels():
-        MORE |= {core: {"OPENBLAS_CORETYPE": core} for core in ("Haswell", "Zen")}
-    if "avx512" in _native.levels():
-        MORE["SkylakeX"] = {"OPENBLAS_CORETYPE": "SkylakeX"}
+MORE |= {level: {"BOCHNER_INSTRUCTIONS": level} for level in levels()}
+if "avx2" in levels():
+    MORE |= {core: {"OPENBLAS_CORETYPE": core} for core in ("Haswell", "Zen")}
+if "avx512" in levels():
+    MORE["SkylakeX"] = {"OPENBLAS_CORETYPE": "SkylakeX"}
 
 
 def fitted(variables):

@@ -15,21 +15,22 @@ from scipy.special import gammaln
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
-from bochner._core import native
+from bochner import KernelRidge
 from bochner.features import (
     IID,
+    CountSketch,
     Maclaurin,
+    Node,
     PolySketch,
+    PolySketchMap,
     Positive,
+    PositiveMap,
     TensorSketch,
+    TensorSketchMap,
+    Weights,
     draw,
 )
-from bochner.features.random.positive import PositiveMap
-from bochner.features.sketch.polysketch import Node, PolySketchMap
-from bochner.features.sketch.powers import Weights
-from bochner.features.sketch.tensorsketch import CountSketch, TensorSketchMap
 from bochner.kernels import DotExponential, Gaussian, Linear, Polynomial
-from bochner.models.ridge.estimators import KernelRidge
 from bochner.persist import load, save
 
 MAPS = SKETCHED
@@ -400,7 +401,7 @@ def test_threads_do_not_change_a_bit(method, monkeypatch):
     phi = draw(Polynomial(3), method, n_features=2048, X=X, random_state=0)
     results = []
     for threads in (1, 3):
-        monkeypatch.setattr(native, "_chosen_threads", [threads])
+        monkeypatch.setattr("bochner._core.native._chosen_threads", [threads])
         results.append(phi(X))
     assert (results[0] == results[1]).all()
 

@@ -6,9 +6,9 @@ import scipy.sparse
 from sklearn.base import clone
 
 import bochner as bo
-from bochner.data.blocks import Blocks
-from bochner.selection.rows import TuningRows, column_means, column_spread
-from bochner.sums.rows import sampled
+from bochner import Blocks
+from bochner.selection import TuningRows, column_means, column_spread
+from bochner.sums import sampled
 
 RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 1000.0, 0.01, 1.0, 30.0])

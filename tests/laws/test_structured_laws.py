@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from inside import HAVE_NATIVE
 from scipy.special import hyp1f1
 from scipy.stats import t as student
 from tolerance import assert_close, bar
 
 import bochner as bo
-from bochner._core import native
+
+# inside: chains of transforms without the waves on them
 from bochner._core.native import turns
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
@@ -18,20 +20,19 @@ from bochner.features import (
     QMC,
     Fastfood,
     Fourier,
-    Grid,
-    Orthogonal,
-    Structured,
-    draw,
-)
-from bochner.features.fourier.fourier import (
     FourierGridMap,
     FourierMap,
     FourierPhaseMap,
+    Grid,
+    Orthogonal,
+    Structured,
+    StructuredMap,
+    chains_of,
+    draw,
     require_real,
 )
-from bochner.features.fourier.placements import StructuredMap, chains_of
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, RationalQuadratic
-from bochner.persist.known import KNOWN
+from bochner.persist import KNOWN
 
 D_INPUTS = 100
 MAPS = {
@@ -333,6 +334,6 @@ def test_complex_features_are_refused_by_what_fits_with_the_name_that_serves():
             consume()
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
+@pytest.mark.skipif(not HAVE_NATIVE, reason="what the compiled function refuses")
 def test_no_map_of_this_file_is_evaluated_without_its_loops():
     assert all(phi.multiplications < phi.frequencies.size for phi in MAPS.values())

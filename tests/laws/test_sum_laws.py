@@ -8,13 +8,9 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.kernels import Gaussian
-from bochner.models._rows import SumOnFeatures
-from bochner.models.unsupervised.base import DiagonalOf
-from bochner.models.unsupervised.cca import CorrelationsOf
-from bochner.solvers.lloyd import CentroidsOf
-from bochner.sums.executor import Local, Together
-from bochner.sums.moments import MomentsOf
-from bochner.sums.rows import FoldsOf, SampleOf
+from bochner.models import CorrelationsOf, DiagonalOf, SumOnFeatures
+from bochner.solvers import CentroidsOf
+from bochner.sums import FoldsOf, Local, MomentsOf, SampleOf, Together
 
 rng = np.random.default_rng(0)
 N, D = 300, 16

@@ -8,27 +8,29 @@ import scipy.sparse
 from tolerance import assert_close
 
 import bochner as bo
-from bochner._core.arrays import different_rows
-from bochner.data.sample import RowSample
+from bochner import Moments
+from bochner.data import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.features import (
     Fourier,
     HermiteMercer,
     Projected,
+    axes_of_rows,
     draw,
 )
-from bochner.features.mercer.axes import axes_of_rows
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
-from bochner.selection.descent import Hyperparameters, OnFeatures, Rescaled
-from bochner.selection.rows import TuningRows, rows_of
-from bochner.selection.search import KernelWalk
-from bochner.selection.spec import NAMED
-from bochner.selection.trials import (
+from bochner.selection import (
     APART,
+    NAMED,
     HeldOutTrials,
+    Hyperparameters,
     KernelCandidate,
+    KernelWalk,
+    OnFeatures,
+    Rescaled,
+    TuningRows,
+    rows_of,
 )
-from bochner.sums.moments import Moments
 
 D = 5000
 
@@ -166,15 +168,6 @@ def test_projected_features_of_wide_rows_keep_the_plane_they_lie_about():
     kept = np.linalg.norm(centred @ phi.projection) ** 2 / np.linalg.norm(centred) ** 2
     assert kept > 0.8
     assert draw(Linear(), Projected(Fourier(), 3), n_features=8, X=X).n_features == 3
-
-
-@pytest.mark.parametrize(("n", "d", "values"), [(300, 3, 3), (40, 900, 2), (50, 20, 1), (9, 1, 9)])
-def test_different_rows_are_those_of_unique(n, d, values):
-    rng = np.random.default_rng(0)
-    X = rng.integers(-values, values + 1, (n, d)) * 0.5
-    X[n // 2 :] = X[: n - n // 2] * 1.0
-    X[3] = -0.0 * X[3]
-    assert (X[different_rows(X)] == np.unique(X, axis=0)).all()
 
 
 def test_medians_of_wide_rows_are_in_units_of_the_columns():

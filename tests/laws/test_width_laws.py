@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import bochner as bo
+from bochner import Tolerance, required_features
 from bochner.errors import InvalidInput
-from bochner.features.rules import draw as draw_width
+from bochner.features import draw as draw_width
 from bochner.kernels import Gaussian
-from bochner.selection import width
-from bochner.selection.spec import Tolerance
-from bochner.selection.width import least_exact_error, penalty_for, required_features
+from bochner.selection import least_exact_error, penalty_for
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)
@@ -31,7 +30,7 @@ def true_epsilon(phi, X, alpha=ALPHA):
 @pytest.fixture
 def small_sample(monkeypatch):
     """A third of the rows is measured, so that ε of the others is extrapolated."""
-    monkeypatch.setattr(width, "SAMPLE", N // 3)
+    monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)
 
 
 @pytest.mark.usefixtures("small_sample")

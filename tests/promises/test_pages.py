@@ -11,7 +11,7 @@ import pytest
 import bochner
 from bochner import errors, kernels
 from bochner.cli import main
-from bochner.solvers.ridge.solution import Outcome
+from bochner.solvers import Outcome
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bochner"

@@ -45,6 +45,7 @@ def names_brought_in(source):
         alias.asname or alias.name
         for node in ast.walk(source)
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "bochner"
+        if not node.module.startswith("bochner._")
         for alias in node.names
     }
     return {name for name in found if not name.startswith("_")}
@@ -92,7 +93,95 @@ def test_a_part_lists_what_it_brings_in(name):
 
 def test_planted_unlisted_name_is_seen():
     text = "if TYPE_CHECKING:\n    from bochner.a import A, _b\nfrom numpy import sin"
+    text += "\nfrom bochner._core.b import c"
     assert names_brought_in(ast.parse(text)) == {"A"}
+
+
+# ---- names for those who build on the package: handed out by each part, and loaded when used
+
+TABLES = {
+    name: sys.modules[name].FOR_DEVELOPERS
+    for name in MODULES
+    if hasattr(importlib.import_module(name), "FOR_DEVELOPERS")
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_part_hands_out_what_its_modules_define(name):
+    """A module of the same name would hide it."""
+    part = importlib.import_module(name)
+    for module, names in TABLES[name].items():
+        for each in names.split():
+            value = getattr(importlib.import_module(f"{name}.{module}"), each)
+            assert getattr(part, each) is value
+            assert each not in getattr(part, "__all__", ())
+            assert f"{name}.{each}" not in MODULES
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_part_hands_out_each_name_once_and_refuses_others(name):
+    names = " ".join(TABLES[name].values()).split()
+    assert len(set(names)) == len(names)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Nothing'"):
+        importlib.import_module(name).Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["sums", "data", "solvers", "selection"])
+def test_a_part_that_only_hands_out_loads_nothing_by_itself(name):
+    code = f"import sys, bochner.{name} as part; print('numpy' in sys.modules, *dir(part))"
+    assert run(code) == ["False", *sorted(" ".join(TABLES[f"bochner.{name}"].values()).split())]
+
+
+# ---- tests go through public names
+
+TESTS = Path(__file__).parents[1]
+
+#: Test files that import the inside, at most. Each says why, in a comment that begins "# inside:".
+INSIDE = 18
+
+
+def inside(source):
+    """What a test imports beyond public names: private ones, modules of a part, and from these."""
+    modules = {*MODULES, "bochner._native"}
+    parts = {name for name in modules if name.count(".") == 1 and not name.startswith("bochner._")}
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name in modules - parts)
+        elif isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "bochner":
+            for name in (alias.name for alias in node.names):
+                full = f"{node.module}.{name}"
+                public = node.module in {"bochner", *parts} and full not in modules - parts
+                if not public or name.startswith("_"):
+                    yield full
+
+
+def test_few_tests_import_the_inside_and_each_says_why():
+    files = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")}
+    found = {path for path, text in files.items() if [*inside(ast.parse(text))]}
+    assert len(found) <= INSIDE, sorted(path.name for path in found)
+    assert [path.name for path in found if "# inside: " not in files[path]] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from bochner.sums.moments import Moments",
+        "from bochner.sums import moments",
+        "from bochner._core import native",
+        "from bochner import _native",
+        "import bochner.solvers.cg",
+        "def f():\n    from bochner.models import _base",
+    ],
+)
+def test_planted_import_of_the_inside_is_seen(text):
+    assert len([*inside(ast.parse(text))]) == 1
+
+
+def test_public_names_are_no_inside():
+    text = (
+        "import bochner as bo\nfrom bochner import errors, kernels\nfrom bochner.sums import LOCAL"
+    )
+    assert [*inside(ast.parse(text))] == []
 
 
 # ---- what is loaded

@@ -1,8 +1,9 @@
 """Words of other libraries and slips of spelling: what a refused name is called here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, Self, cast
 
@@ -108,6 +109,20 @@ def missing(module: str, name: str, known: Iterable[str]) -> str:
     if name in OTHERS:
         return f"module {module!r} has no {name!r}: here it is {OTHERS[name]}."
     return f"module {module!r} has no attribute {name!r}{meant(name, known)}"
+
+
+def handed_out(
+    package: str, name: str, homes: Mapping[str, str], listed: Iterable[str] = ()
+) -> Any:
+    """Return what a package hands out from one of its modules, which is loaded now.
+
+    ``homes`` has the names of each module in one text; ``listed`` are those that are there.
+    """
+    for module, names in homes.items():
+        if name in names.split():
+            return getattr(import_module(f"{package}.{module}"), name)
+    known = [*listed, *" ".join(homes.values()).split()]
+    raise AttributeError(missing(package, name, known))
 
 
 @cache

@@ -1,5 +1,8 @@
 """Row 3a: how far features are from the kernel, on data and by theory."""
 
+from typing import Any
+
+from bochner._core.names import handed_out
 from bochner.certificates.bounds.matrix import (
     OperatorNorm,
     ProjectionCost,
@@ -47,3 +50,16 @@ __all__ = [
     "split_half_error",
 ]
 # fmt: on
+
+#: Names for those who build on bochner, by the module that defines each.
+FOR_DEVELOPERS = {
+    "bounds.matrix": "Cut",
+    "comparison": "all_methods",
+    "pencil": "ends match steps_for whitened",
+    "pointwise": "draw_leverages eigen",
+    "risk": "Smoother noise_variance",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)

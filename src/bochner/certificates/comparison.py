@@ -187,7 +187,7 @@ def compare(
     order = stream(seed, "compare").permutation(X.shape[0])
     m = max(2, min(n_sample, X.shape[0] // 4))
     kept, others = (X[np.sort(some)] for some in (order[:m], order[m:]))
-    options = everything(X.shape[1]) if methods is None else [as_method(m) for m in methods]
+    options = all_methods(X.shape[1]) if methods is None else [as_method(m) for m in methods]
     ask = Request(X.shape[1], width, seed, X=others)
     K = to_numpy(kernel(kept, kept))
     rows = [_row(option, kernel, ask, kept, K) for option in options]
@@ -197,7 +197,7 @@ def compare(
     return Comparison(kernel, width, kept.shape[0], tuple(ranked))
 
 
-def everything(d: int) -> tuple[Method, ...]:
+def all_methods(d: int) -> tuple[Method, ...]:
     """Return the contenders and the methods of the literature they are compared with."""
     sketches = (Maclaurin(), TensorSketch(), PolySketch())
     published = (Fourier(IID()), Gegenbauer(), *sketches, Positive(), Nystrom(Uniform()))

@@ -7,6 +7,9 @@ was not understood, 130 stopped by Ctrl-C (143 by kill).
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
+
+from bochner._core.names import handed_out
 
 __all__ = ["main"]
 
@@ -29,3 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from bochner.cli.running import run  # noqa: PLC0415
 
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+#: Names for those who build on bochner, by the module that defines each.
+FOR_DEVELOPERS = {
+    "arguments": "CRITERIA KERNELS LEARNERS METHODS",
+    "commands": "bochner",
+    "running": "run",
+    "show": "Passes bar_for",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)

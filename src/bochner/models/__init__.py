@@ -1,5 +1,8 @@
 """Row 3b: learners with scikit-learn's interface."""
 
+from typing import Any
+
+from bochner._core.names import handed_out
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -53,3 +56,23 @@ __all__ = [
     "merge",
     "tune",
 ]
+
+#: Names for those who build on bochner, by the module that defines each.
+FOR_DEVELOPERS = {
+    "_base": "KernelEstimator",
+    "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
+    "convex.calibration": "agreeing calibrate",
+    "convex.classification": "class_sample",
+    "gaussian_process.adaptation": "left_out",
+    "gaussian_process.intervals": "Conformal",
+    "ridge.exact": "gather prepare",
+    "sgd.steps": "DUAL EXACT STRATEGIES",
+    "sgd.strategies": "plan_strategies",
+    "unsupervised.base": "DiagonalOf",
+    "unsupervised.cca": "CorrelationsOf",
+    "unsupervised.clustering": "matrix_error",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return handed_out(__name__, name, FOR_DEVELOPERS, __all__)

@@ -181,7 +181,7 @@ class Features:
 N_FOLDS = 5
 
 
-def left_out(
+def rows_left_out(
     who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, folds: int
 ) -> Bool[Array, "n k"]:
     """Return which rows each of the first ``folds`` of five folds leaves out, by one pass."""

@@ -1,1 +1,29 @@
-"""Row 3a: what to choose: kernel, lengthscales, metric, width."""
+"""Row 3a: what to choose: kernel, lengthscales, metric, width.
+
+Names for those who build on bochner; each is loaded from its module when first used.
+"""
+
+from typing import Any
+
+from bochner._core.names import handed_out
+
+#: Names for those who build on bochner, by the module that defines each.
+FOR_DEVELOPERS = {
+    "chosen": "Chosen FeatureSpec",
+    "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
+    "metric": "average_outer_product learn_metric",
+    "process": "OnProcess ProcessRows",
+    "rows": "TuningRows column_means column_spread rows_of screen",
+    "search": "KernelWalk tune_kernel",
+    "spec": "NAMED Tolerance",
+    "trials": "APART FOLDS HeldOutTrials KernelCandidate crossed first_least",
+    "width": "least_exact_error penalty_for required_features",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return handed_out(__name__, name, FOR_DEVELOPERS)
+
+
+def __dir__() -> list[str]:
+    return " ".join(FOR_DEVELOPERS.values()).split()

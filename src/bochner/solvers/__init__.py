@@ -1,1 +1,47 @@
-"""Row 1: from sums to solutions."""
+"""Row 1: from sums to solutions.
+
+Names for those who build on bochner; each is loaded from its module when first used.
+"""
+
+from typing import Any
+
+from bochner._core.names import handed_out
+
+#: Names for those who build on bochner, by the module that defines each.
+FOR_DEVELOPERS = {
+    "cg": "FeaturePreconditioner KernelOperator System solve_system",
+    "factorisations": (
+        "accept eigenvalues lower_factor randomly_pivoted_cholesky solve_lower symmetric"
+    ),
+    "lloyd": "CentroidsOf StepsOf assign in_order run_lloyd",
+    "sgd": "CLASS_LOSSES NUMBER_LOSSES Patience as_loss",
+    "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
+    "convex.dense": "Table changed",
+    "convex.driver": "algorithm_for minimise solve",
+    "convex.losses": (
+        "Absolute BelowZero CustomLoss EpsilonInsensitive GammaDeviance Huber Loss NAMES "
+        "PoissonDeviance Quantile Squared SquaredEpsilonInsensitive as_levels by_name huber_scale "
+        "hubers"
+    ),
+    "convex.optimum": "ConjugateGradients Convergence Dense Newton Optimum Smoothed",
+    "convex.penalty_path": "held_out_path stopped_early take_steps",
+    "convex.problem": "Problem best_constant best_length next_best_length optimum",
+    "convex.smoothing": "from_multipliers",
+    "ridge.criteria": "CRITERIA FEW LeaveOneOutError coefficients evidence leave_one_out_error",
+    "ridge.eigen": "FLOAT32_FLOOR LOWEST Eigen Triangle decompose decompose_rows floor penalties",
+    "ridge.evidence": (
+        "Evidence EvidenceOutcome as_variance evidence_of kernel_evidence log_evidence "
+        "maximise_evidence"
+    ),
+    "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",
+    "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of kfold_errors path_of solve_ridge",
+    "ridge.solution": "Outcome Path Solution",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return handed_out(__name__, name, FOR_DEVELOPERS)
+
+
+def __dir__() -> list[str]:
+    return " ".join(FOR_DEVELOPERS.values()).split()

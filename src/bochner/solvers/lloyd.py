@@ -137,7 +137,7 @@ def assign(
     return summand.clusters(total(summand, features))
 
 
-def lloyd(
+def run_lloyd(
     features: Iterable[Any],
     first: Clusters,
     max_iter: int,

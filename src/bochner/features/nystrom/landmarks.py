@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Bool, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import MODES, Mode, randomly_pivoted_cholesky
-from bochner.solvers.lloyd import WeightedFeatures, assign, lloyd
+from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
 LEAST_POOL = 8192  # Rows that a pool of candidates has at least
 MOST_CELLS = 1 << 24  # Sparse rows of no more cells than this are made dense
@@ -221,7 +221,7 @@ def _from_random_rows(
     Z /= X.dtype.type(largest)
     start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
     rows = [WeightedFeatures(Z)]
-    return lloyd(rows, assign(rows, start), iterations, 0.0).means * largest + mean
+    return run_lloyd(rows, assign(rows, start), iterations, 0.0).means * largest + mean
 
 
 @dataclass(frozen=True)

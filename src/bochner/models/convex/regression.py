@@ -10,7 +10,7 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, left_out, row_marks
+from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, row_marks, rows_left_out
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,
@@ -36,7 +36,12 @@ from bochner.solvers.convex.losses import (
     huber_scale,
     hubers,
 )
-from bochner.solvers.convex.penalty_path import HeldOutPath, path_of, stopped_early, take_steps
+from bochner.solvers.convex.penalty_path import (
+    HeldOutPath,
+    held_out_path,
+    stopped_early,
+    take_steps,
+)
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
@@ -119,7 +124,7 @@ def _svr_path(
     spread = float(np.maximum(rows.spread, NARROW_SPREAD).mean())
     curvature = 2.0 if rows.degree == 2 else 1 / spread
     largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-    path, _ = path_of(problem, np.equal(numbers, np.arange(folds)), spec.max_iter, largest)
+    path, _ = held_out_path(problem, np.equal(numbers, np.arange(folds)), spec.max_iter, largest)
     return rows.original_path(path), path.alpha
 
 
@@ -195,7 +200,7 @@ class _Descents:
         spec, at, path = self.spec, None, None
         if isinstance(spec.alpha, str):
             out = self._left_out(N_FOLDS if spec.alpha == "kfold" else 1)
-            path, at = path_of(self.problem, out, spec.max_iter)
+            path, at = held_out_path(self.problem, out, spec.max_iter)
             alpha: Any = path.alpha
         else:
             alpha = self.rows.penalty(spec.alpha)
@@ -229,7 +234,7 @@ class _Descents:
 
     def _left_out(self, folds: int) -> Bool[Array, "n k"]:
         w = self.problem.w[:, 0]
-        return left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
+        return rows_left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
 
 
 def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: ScaledRows) -> float | None:

@@ -44,7 +44,7 @@ from bochner.solvers.lloyd import (
     WeightedFeatures,
     assign,
     distances,
-    lloyd,
+    run_lloyd,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, sampled
@@ -116,7 +116,7 @@ def fit_kmeans(
     summand = CentroidsOf(centres)
     total, diagonal = features.sum(Together((summand, DiagonalOf(chosen.kernel.diag))))
     first = summand.clusters(total)
-    found = lloyd(features, first, spec.max_iter, spec.tol, total=_sum_of)
+    found = run_lloyd(features, first, spec.max_iter, spec.tol, total=_sum_of)
     if not found.converged:
         warn_user(
             f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
@@ -170,7 +170,7 @@ def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k 
     if (found := len(np.unique(labels))) < k:
         _warn_few(k, found)
     points = [WeightedFeatures(to_numpy(chosen.features(rows.X)), rows.w)]
-    return lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
+    return run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
 
 
 def different(rows: RowSample, seed: int) -> RowSample:

@@ -3,10 +3,10 @@
 Penalties are steps of half decades below the largest, at which the penalty leaves next to the
 constant. Two ways lead to the best one:
 
-* :func:`path_of` goes from large penalties to small ones, each starting where the last ended, and
-  stops when the loss of the rows left out has risen for good. Folds are columns: every target has
-  one for each fold, whose weights are zero on the rows left out, so that all folds share their
-  passes.
+* :func:`held_out_path` goes from large penalties to small ones, each starting where the last
+  ended, and stops when the loss of the rows left out has risen for good. Folds are columns: every
+  target has one for each fold, whose weights are zero on the rows left out, so that all folds share
+  their passes.
 * :func:`walk` goes downhill from a step that is likely to be near.
 
 Where the number of steps of a descent is the regulariser instead (:func:`stopped_early`), these are
@@ -99,7 +99,7 @@ class HeldOutPath:
 # --- penalties -----------------------------------------------------------------------------------
 
 
-def path_of(
+def held_out_path(
     problem: Problem,
     left_out: Bool[Array, "n k"],
     max_iter: int = 200,

@@ -22,7 +22,7 @@ from bochner.solvers.ridge.solution import (
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence", "kfold"]
 
 #: Ways to choose the penalty.
-CRITERIA = ("loo", "gcv", "evidence", "kfold")
+PENALTY_CRITERIA = ("loo", "gcv", "evidence", "kfold")
 
 #: Errors of each target along the path, (p, t), or None where they were not computed.
 Errors = Float[Array, "p t"] | None
@@ -74,7 +74,7 @@ def gcv_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
 def as_alpha(alpha: Any) -> Alpha:
     """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
-        if alpha in CRITERIA:
+        if alpha in PENALTY_CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
             'alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or "kfold", or '
