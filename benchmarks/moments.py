@@ -89,7 +89,7 @@ def _plain(D: int, rows: int) -> Callable[[int], None]:
 def _summed(phi: bo.FeatureMap, blocks: Blocks, dtype: Any) -> Moments:
     """Return the moments of features and products in this precision."""
     summand = MomentsOf(Rounded(phi.kernel, phi, dtype), dtype)
-    return MomentsOf.moments(LOCAL.sum(summand, blocks.with_rows(block_rows(phi.n_features))))
+    return summand.moments(LOCAL.sum(summand, blocks.with_rows(block_rows(phi.n_features))))
 
 
 def _error(phi: bo.FeatureMap) -> float:

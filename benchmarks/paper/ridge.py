@@ -46,8 +46,10 @@ def _halves(phi: bo.FeatureMap, X: Array, y: Array) -> tuple[Moments, Moments]:
 
 
 def _moments(phi: bo.FeatureMap, X: Array, y: Array) -> Moments:
-    rows = _slices(len(X), phi.n_features)
-    return Accumulator("float64").sweep((phi(X[part]), y[part], None) for part in rows)
+    total = Accumulator("float64")
+    for part in _slices(len(X), phi.n_features):
+        total.add(phi(X[part]), y[part])
+    return total.moments()
 
 
 def _slices(n: int, width: int) -> Iterator[slice]:

@@ -231,9 +231,9 @@ def __getattr__(name: str) -> Any:
     if name in {"errors", "kernels", "landmarks"}:
         return import_module(f"bochner.{name}")
     if name not in __all__:
-        from bochner._core.names import missing  # noqa: PLC0415
+        from bochner._core.names import missing as _missing  # noqa: PLC0415
 
-        raise AttributeError(missing("bochner", name, __all__))
+        raise AttributeError(_missing("bochner", name, __all__))
     value = getattr(import_module(_HOME.get(name, "bochner.features")), name)
     globals()[name] = value
     return value

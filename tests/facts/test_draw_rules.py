@@ -134,7 +134,7 @@ def _strange():
 
 REFUSED = [
     (dict(kernel="gaussian"), InvalidInput, r"draw: kernel must be a Kernel.*got 'gaussian'"),
-    (dict(method="rff"), InvalidInput, r"method must be a value such as.*'qmc'.*got 'rff'"),
+    (dict(method="best"), InvalidInput, r"method must be a value such as.*'qmc'.*got 'best'"),
     (dict(method=IID()), InvalidInput, r"method must be a value such as.*got IID\(\)"),
     (dict(n_features=0), InvalidInput, r"draw: n_features must be a positive integer; got 0"),
     (dict(n_features=2.5), InvalidInput, r"n_features must be a positive integer; got 2.5"),

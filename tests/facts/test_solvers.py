@@ -222,7 +222,7 @@ def test_weights_are_repeated_rows_in_every_criterion():
     paths = []
     for Zr, yr, wr in ((Z, y, w), (*repeated, np.ones(counts.sum()))):
         eigen, rows, _ = problem(Zr, yr, wr)
-        paths.append(path_of(eigen, ALPHAS, *leave_one_out(eigen, [rows], ALPHAS)))
+        paths.append(path_of(eigen, ALPHAS, left_out_path(eigen, [rows], ALPHAS)))
     for name in ("loo", "gcv", "evidence", "effective_dimension"):
         assert_close(getattr(paths[0], name), getattr(paths[1], name), factor=1e3, label=name)
 

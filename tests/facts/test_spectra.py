@@ -263,7 +263,7 @@ def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
         (
             lambda: SpectralMixture((0.0,), (0.0,), (1.0,)),
             InvalidInput,
-            r"weights must be a positive",
+            r"weights\[0\] must be a positive",
         ),
         (
             lambda: SpectralMixture((1.0,), ((0.0, 1.0),), (1.0,))(np.ones((2, 3))),

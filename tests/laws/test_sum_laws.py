@@ -38,13 +38,14 @@ def of_clusters(found):
 CENTRES = CentroidsOf(PHI(X[:4]))
 PAIR = bo.KernelCCA(2, Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
 SIDES = CorrelationsOf(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
+MOMENTS = MomentsOf(PHI, "float64")
 SUMMANDS = {
     "diagonal": (DiagonalOf(Gaussian(1.0).diag), np.array),
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
-    "moments": (MomentsOf(PHI, "float64"), lambda total: numbers(MomentsOf.moments(total))),
+    "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),
     "folds": (FoldsOf(PHI, "float64", 7), lambda total: of_folds(FoldsOf.moments(total))),
-    "sample": (SampleOf(7), lambda total: total.sample.X.ravel()),
+    "sample": (SampleOf(7), lambda total: total.X.ravel()),
 }
 every_summand = pytest.mark.parametrize("name", SUMMANDS)
 
@@ -98,10 +99,11 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
     """To NumPy's moments: rounding of products of n rows in this precision, a few times."""
     there = LIBRARIES[library]
     rows = bo.Blocks.from_arrays(there(X), Y, W, block_rows=64)
-    total = Local().sum(MomentsOf(PHI, precision), rows)
-    assert type(total[0]._sums[0]) is type(there(X))
-    here = Local().sum(MomentsOf(PHI, precision), blocks(slice(None), 64))
-    ours, theirs = (MomentsOf.moments(sums) for sums in (total, here))
+    summand = MomentsOf(PHI, precision)
+    total = Local().sum(summand, rows)
+    assert type(total[0]._products[0]) is type(there(X))
+    here = Local().sum(summand, blocks(slice(None), 64))
+    ours, theirs = (summand.moments(sums) for sums in (total, here))
     eps = np.finfo(precision).eps
     bar = 10 * eps * np.sqrt(N) * numbers(theirs).max()
     assert np.abs(numbers(ours) - numbers(theirs)).max() < bar

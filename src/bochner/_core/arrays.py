@@ -109,7 +109,7 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
         )
     array = as_floating(array)
     values = array.data if is_sparse(array) else array
-    xp = array_namespace(values)
+    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InvalidInput(
             f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
@@ -180,8 +180,8 @@ def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
 
 def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> None:
     """Refuse X and Y of two libraries, or with different numbers of columns."""
-    kinds = [type(A) for A in (X, Y) if not (is_numpy(A) or is_sparse(A))]
-    if len(kinds) == 1 or len(set(kinds)) > 1:
+    here = [isinstance(X, np.ndarray) or is_sparse(X), isinstance(Y, np.ndarray) or is_sparse(Y)]
+    if not all(here) and (any(here) or type(X) is not type(Y)):
         raise InvalidType(
             f"{who}: X and Y must be of one array library; got {type(X).__module__}."
             f"{type(X).__name__} and {type(Y).__module__}.{type(Y).__name__}. Convert one of them."

@@ -7,7 +7,7 @@ multiplies goes through SciPy's, as its factorisations do.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
@@ -108,7 +108,8 @@ LARGE = 8192
 def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(decomposition)
     def decomposed(A: Any, *arguments: Any, **options: Any) -> Any:
-        with one_thread() if min(A.shape[-2:]) < LARGE else nullcontext():
+        threads = 1 if min(A.shape[-2:]) < LARGE else None
+        with _libraries().limit(limits=threads, user_api="blas"):
             return decomposition(A, *arguments, **options)
 
     return decomposed

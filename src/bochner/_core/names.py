@@ -143,7 +143,7 @@ class NamedArguments:
         for name in given:
             if known is not None and name not in known:
                 raise InvalidType(_unknown(cls.__name__, name, known))
-        return super().__new__(cls)
+        return object.__new__(cls)
 
 
 def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:

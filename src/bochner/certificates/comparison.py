@@ -212,17 +212,11 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
     except InvalidInput as refused:
         return Compared(method, refused=str(refused))
     drawn = time.perf_counter() - started
-    seconds = _seconds(phi, kept)
+    seconds = _seconds(phi, kept) * 1000 / kept.shape[0]
     Z = to_numpy(phi(kept))
-    return Compared(
-        method,
-        phi.n_features,
-        predicted_error(method, phi, kept),
-        relative_error(phi, kept, K),
-        float(np.abs(Z @ Z.T - K).max()),
-        drawn,
-        seconds * 1000 / kept.shape[0],
-    )
+    errors = relative_error(phi, kept, K), float(np.abs(Z @ Z.T - K).max())
+    predicted = predicted_error(method, phi, kept)
+    return Compared(method, phi.n_features, predicted, *errors, drawn, seconds)
 
 
 def _seconds(phi: FeatureMap, X: Array) -> float:

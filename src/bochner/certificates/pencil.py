@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal, solve_triangular
 from scipy.linalg.blas import dgemv, dsymv
 from scipy.optimize import brentq
+from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
@@ -57,12 +58,8 @@ def sides(pencil: Pencil) -> tuple[Side, Side]:
     down, up = (_slope(L, v, pencil.penalty) for v in vectors.T)
     below, above = min(-float(ends[0]), 1 - EPS), float(ends[1])
     nothing = Side(float(np.log(pencil.noise)), 0.0)
-    return (
-        Side(float(np.log(below / (1 - below))), down / (1 - below))
-        if below > pencil.noise
-        else nothing,
-        Side(float(np.log(above)), up) if above > pencil.noise else nothing,
-    )
+    lower = Side(float(logit(below)), down / (1 - below)) if below > pencil.noise else nothing
+    return lower, Side(float(np.log(above)), up) if above > pencil.noise else nothing
 
 
 def excess_count(pencil: Pencil, level: float) -> int:
@@ -259,7 +256,7 @@ def _epsilon(pencil: Pencil, n: int, found: Match, confidence: float) -> tuple[f
     else:
         ranges = _ranges(pencil, whole, n, found, confidence)
     below, above = (np.array(r) for r in ranges)
-    ends = np.maximum(_below(below), _above(above))
+    ends = np.maximum(expit(below), _above(above))
     low, mid, high = np.where(ends <= pencil.noise * (1 + 1e-6), 0.0, ends).tolist()
     return low, mid, high
 
@@ -277,14 +274,9 @@ def _ranges(
     step = float(np.log(pencil.penalty / found.penalty))
     scores = np.array([[side.score for side in group] for group in groups]).T
     ranges = [_range(whole[i], scores[i], n / m, step, bounds[i], confidence) for i in (0, 1)]
-    sizes = (float(_below(whole[0].score)), float(_above(whole[1].score)))
+    sizes = (float(expit(whole[0].score)), float(_above(whole[1].score)))
     small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
     return [Range(*[whole[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
-
-
-def _below(score: Array) -> Array:
-    """ε₋ of scores."""
-    return 1 / (1 + np.exp(-np.asarray(score)))
 
 
 def _above(score: Array) -> Array:

@@ -1,7 +1,4 @@
-"""Row by row: effective dimension, leverage scores, split halves, what the features leave out.
-
-How many dimensions a kernel matrix has at a penalty, and which rows they hang on.
-"""
+"""Row by row: effective dimension, leverage scores, split halves, what the features leave out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,10 +66,8 @@ def leverage_scores(
         return np.einsum("ij,j,ij->i", vectors, values / (values + alpha), vectors)
     gram = _gram(source, X, "leverage_scores")
     factor = cho_factor(gram + alpha * np.eye(len(gram)))
-    parts = [
-        np.einsum("ij,ji->i", Z, cho_solve(factor, Z.T))
-        for Z in _features(source, X, "leverage_scores")
-    ]
+    blocks = _features(source, X, "leverage_scores")
+    parts = [np.einsum("ij,ji->i", Z, cho_solve(factor, Z.T)) for Z in blocks]
     return np.clip(np.concatenate(parts), 0.0, 1.0)
 
 
@@ -333,9 +328,8 @@ class ApproximationResidual:
     @property
     def score(self) -> Float[np.ndarray, " n"]:
         """|φ(x)|²/k(x, x): 1 where the map has all of x, 0 where it knows nothing of it."""
-        share = np.divide(
-            self.residual, self.size, out=np.zeros_like(self.residual), where=self.size > 0
-        )
+        nothing = np.zeros_like(self.residual)
+        share = np.divide(self.residual, self.size, out=nothing, where=self.size > 0)
         return 1.0 - np.clip(share, 0.0, 1.0)
 
     @property

@@ -3,6 +3,7 @@
 The names are written out so that ``--help`` is quick.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -49,7 +50,7 @@ def alpha(text: str) -> str | float:
     if text in CRITERIA:
         return text
     number = _number(text)
-    if number is None or number < 0:
+    if not number >= 0:
         words = f"must be {', '.join(CRITERIA)} or a number of 0 or above; got {text!r}."
         raise click.BadParameter(words)
     return number
@@ -57,10 +58,10 @@ def alpha(text: str) -> str | float:
 
 def lengthscales(text: str) -> tuple[float, ...]:
     """Return positive numbers, separated by commas."""
-    numbers = [_number(part) for part in text.split(",")]
-    if any(number is None or number <= 0 for number in numbers):
+    numbers = tuple(_number(part) for part in text.split(","))
+    if not all(number > 0 for number in numbers):
         raise click.BadParameter(f"must be positive numbers, as 0.5 or 0.3,1,2; got {text!r}.")
-    return tuple(number for number in numbers if number is not None)
+    return numbers
 
 
 def widths(text: str) -> list[int]:
@@ -139,10 +140,10 @@ def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
         )
 
 
-def _number(text: Any) -> float | None:
-    """Return a finite number, or None."""
+def _number(text: str) -> float:
+    """Return a finite number, or NaN."""
     try:
         number = float(text)
-    except (TypeError, ValueError):
-        return None
-    return number if abs(number) < float("inf") else None
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan

@@ -67,10 +67,9 @@ def run(arguments: list[str]) -> int:
         with suppress(OSError):
             error.show()
         return MISUSED
-    except (click.Abort, KeyboardInterrupt):
-        return _say("Stopped; nothing was written.", STOPPED)
-    except _Killed:
-        return _say("Stopped; nothing was written.", KILLED)
+    except (click.Abort, KeyboardInterrupt, _Killed) as stopped:
+        tell("Stopped; nothing was written.")
+        return KILLED if isinstance(stopped, _Killed) else STOPPED
     except BrokenPipeError:
         # Whoever read our output is gone (as `| head`); leave nothing for Python to flush to it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -81,12 +80,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("BOCHNER_DEBUG") == "1":
             raise
-        return _say(f"Error: {_sentence(error)}", FAILED)
-
-
-def _say(sentence: str, code: int) -> int:
-    tell(sentence)
-    return code
+        tell(f"Error: {_sentence(error)}")
+        return FAILED
 
 
 def _sentence(error: Exception) -> str:

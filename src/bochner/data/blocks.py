@@ -211,7 +211,10 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        y = self.source.data.y if isinstance(self.source, Arrays) else next(iter(self)).y
+        if isinstance(self.source, Arrays) and self.recode is None:
+            y = self.source.data.y
+        else:
+            y = next(iter(self)).y
         return None if y is None else tuple(y.shape[1:])
 
     @property
@@ -240,7 +243,9 @@ class Blocks:
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
         for piece in pieces:
-            block = Block(*self._changed(piece), start)
+            if self.recode is not None or self.weigh is not None:
+                piece = self._changed(piece)  # noqa: PLW2901
+            block = Block(*piece, start)
             weighty = weighty or block.w is None or bool(array_namespace(block.w).any(block.w > 0))
             yield block
             rows = piece.X.shape[0]

@@ -11,7 +11,6 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
 from bochner.data.sources import Block, Piece, join, part
-from bochner.errors import InvalidInput
 
 _CHUNK = 1 << 20
 
@@ -99,31 +98,37 @@ class RowSample:
     priority: Float[Array, " m"]
 
     @staticmethod
-    def of(block: Block, seed: int) -> "RowSample":
-        """Return the sample of one block; rows of zero weight take no part."""
+    def of(block: Block, seed: int, start: int = 0) -> "RowSample":
+        """Return the sample of one block, after ``start`` rows; those of zero weight take no part.
+
+        Time O(n) beside that of copying the rows that are kept.
+        """
         n = block.X.shape[0]
         w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        sample = RowSample(X, y.reshape(n, -1), w, row_priorities(seed, block.start, n))
-        return sample.take(np.flatnonzero(w > 0)).lowest(kept_rows(X.shape[1]))
+        priority = row_priorities(seed, start + block.start, n)
+        rows = np.flatnonzero(w > 0)
+        rows = rows[_least(priority[rows], kept_rows(X.shape[1]))]
+        return RowSample(X, y.reshape(n, -1), w, priority).take(rows)
 
     def __len__(self) -> int:
         return len(self.w)
 
     def merge(self, other: "RowSample") -> "RowSample":
         """Return the sample of the rows of both."""
+        most = kept_rows(self.X.shape[1])
+        if len(self) >= most:
+            other = other.take(np.flatnonzero(other.priority < self.priority.max()))
+            if not len(other):
+                return self
         X, y, w = join([Piece(self.X, self.y, self.w), Piece(other.X, other.y, other.w)])
         priority = np.concatenate([self.priority, other.priority])
-        return RowSample(X, y, w, priority).lowest(kept_rows(X.shape[1]))
+        return RowSample(X, y, w, priority).lowest(most)
 
     def lowest(self, m: int) -> "RowSample":
         """Return the m rows of lowest priority, still in the order they came."""
-        if len(self) <= m:
-            return self
-        limit = np.partition(self.priority, m - 1)[m - 1]
-        below, level = np.flatnonzero(self.priority < limit), np.flatnonzero(self.priority == limit)
-        return self.take(np.sort(np.concatenate([below, level[: m - len(below)]])))
+        return self if len(self) <= m else self.take(_least(self.priority, m))
 
     def take(self, rows: Array) -> "RowSample":
         """Return these rows."""
@@ -131,44 +136,10 @@ class RowSample:
         return RowSample(X, y, w, self.priority[rows])
 
 
-class Keeper:
-    """Collects the :class:`RowSample` of blocks as they pass.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the priorities.
-    sample : RowSample, optional
-        Sample of the rows before.
-    start : int, default 0
-        Number of rows before.
-    """
-
-    def __init__(self, seed: int, sample: RowSample | None = None, start: int = 0) -> None:
-        self._seed = seed
-        self._start = start
-        self._sample = sample
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no sample, because no block was seen."""
-        return self._sample is None
-
-    @property
-    def sample(self) -> RowSample:
-        """The sample of all rows that were seen."""
-        if self._sample is None:
-            raise InvalidInput("RowSample: at least one block of rows is required; got none.")
-        return self._sample
-
-    def see(self, block: Block) -> None:
-        """Consider the rows of a block."""
-        new = RowSample.of(block._replace(start=self._start + block.start), self._seed)
-        held = self._sample
-        if held is None:
-            self._sample = new
-            return
-        if len(held) >= kept_rows(new.X.shape[1]):
-            new = new.take(np.flatnonzero(new.priority < held.priority.max()))
-        if len(new):
-            self._sample = held.merge(new)
+def _least(priority: Float[Array, " n"], m: int) -> Array:
+    """Return the places of the m lowest priorities, ascending; of equal ones the first."""
+    if len(priority) <= m:
+        return np.arange(len(priority))
+    limit = np.partition(priority, m - 1)[m - 1]
+    below, level = np.flatnonzero(priority < limit), np.flatnonzero(priority == limit)
+    return np.sort(np.concatenate([below, level[: m - len(below)]]))

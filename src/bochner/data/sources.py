@@ -17,7 +17,6 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.checks import LARGEST
-from bochner._core.shapes import Array
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
@@ -276,25 +275,22 @@ def _parts(item: Any) -> Piece:
 
 def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
     X = as_array(X, "Blocks", "X")
+    y = None if y is None else as_array(y, "Blocks", "y")
+    w = None if w is None else as_array(w, "Blocks", "sample_weight")
     if X.ndim != 2 or X.shape[1] == 0:
         raise InvalidInput(
             "Blocks: X must have two dimensions, rows and at least one column; got shape "
             f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
         )
-    return Piece(X, _beside(X, y, "y", (1, 2)), _beside(X, w, "sample_weight", (1,)))
-
-
-def _beside(X: Any, array: Any, name: str, ndims: tuple[int, ...]) -> Any:
-    """Return an array with as many rows as X, or None."""
-    if array is None:
-        return None
-    array = as_array(array, "Blocks", name)
-    if is_sparse(array) or array.ndim not in ndims or array.shape[0] != X.shape[0]:
-        raise InvalidInput(
-            f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
-            f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
-        )
-    return array
+    for array, name, ndims in ((y, "y", (1, 2)), (w, "sample_weight", (1,))):
+        if array is None:
+            continue
+        if is_sparse(array) or array.ndim not in ndims or array.shape[0] != X.shape[0]:
+            raise InvalidInput(
+                f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
+                f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
+            )
+    return Piece(X, y, w)
 
 
 def _checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
@@ -329,8 +325,8 @@ def _form(piece: Piece) -> str:
     return f"{kind}, {targets}, {weights}"
 
 
-def required_targets(who: str, y: Array | None) -> Array:
-    """Return the targets of a block, which must be there."""
+def required_targets(who: str, y: Any) -> Any:
+    """Return the targets of a block, or the shape of one, which must be there."""
     if y is None:
         raise InvalidInput(
             f"{who}: requires y to be passed, but the target y is None; name it with target=... "

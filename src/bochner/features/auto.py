@@ -73,9 +73,9 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
-    Z, V = to_numpy(phi(first)).astype(float), to_numpy(phi(second)).astype(float)
+    Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
     k = _paired(phi.kernel, first, second)
-    diag = to_numpy(phi.kernel.diag(first)).astype(float)
+    diag = to_numpy(phi.kernel.diagonal(first)).astype(float)
     off, own = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
     error = (n - 1) * (off**2).mean() + (own**2).mean()
     size = (n - 1) * (k**2).mean() + (diag**2).mean()
@@ -85,7 +85,9 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
 def _paired(kernel: Kernel, X: Array, Y: Array) -> Float[Array, " n"]:
     """Return k(xᵢ, yᵢ), by small matrices whose diagonal is kept."""
     some = (slice(i, i + 50) for i in range(0, X.shape[0], 50))
-    return np.concatenate([np.diag(to_numpy(kernel(X[s], Y[s]))) for s in some]).astype(float)
+    return np.concatenate([np.diag(to_numpy(kernel.evaluate(X[s], Y[s]))) for s in some]).astype(
+        float
+    )
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------

@@ -166,7 +166,7 @@ class OnInputs(Wrapped):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         turned = lambda X: self.inner.features(self.kernel.inputs(X))
-        return with_far_rows(X, self.reach, turned)
+        return with_far_rows(self, X, turned)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         return self.inner.left_out(self.kernel.inputs(X))

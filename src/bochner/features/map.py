@@ -140,9 +140,13 @@ def rest_of_diagonal(kernel: Kernel, X: Array, held: Float[Array, " n"]) -> Floa
 
 def parts_of(phi: Any) -> list[FeatureMap]:
     """Return the maps that a map is made of."""
-    values = [getattr(phi, f.name) for f in fields(phi)] if is_dataclass(phi) else []
-    flat = [v for value in values for v in (value if isinstance(value, tuple) else (value,))]
-    return [v for v in flat if isinstance(v, FeatureMap)]
+    parts: list[FeatureMap] = []
+    for field in fields(phi) if is_dataclass(phi) else ():
+        value = getattr(phi, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, FeatureMap):
+                parts.append(part)
+    return parts
 
 
 def in_double(X: Array) -> tuple[Any, Array]:
@@ -208,10 +212,10 @@ def norms(A: Float[Array, "..."], axis: int) -> Array:
 
 
 def with_far_rows(
-    X: Float[Array, "n d"], reach: float, features: Callable[[Array], Array]
+    phi: FeatureMap, X: Float[Array, "n d"], features: Callable[[Array], Array]
 ) -> Float[Array, "n D"]:
     """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
-    if reach == 0.0 or precision(X) == np.float64 or X.shape[0] == 0:
+    if precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
         return features(X)
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
         far = _lengths(X) * min(reach, LARGEST) > FAR

@@ -179,7 +179,7 @@ class ProjectedMap(Wrapped):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))
-        return with_far_rows(X, self.reach, projected)
+        return with_far_rows(self, X, projected)
 
 
 def rotatable(kernel: Kernel) -> bool:

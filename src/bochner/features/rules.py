@@ -93,8 +93,8 @@ Rule = Callable[[Any, Any, Request], FeatureMap]
 Serves = type[Kernel] | UnionType | Callable[[Kernel], bool]
 
 
-def _stationary(kernel: Kernel) -> bool:
-    return isinstance(kernel, Stationary | Product | Power | Exp) and is_stationary(kernel)
+def _made_of_stationary(kernel: Kernel) -> bool:
+    return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel)
 
 
 #: Every leaf rule: a method, the kernels that it serves whole, and what draws the map. The first
@@ -103,7 +103,8 @@ def _stationary(kernel: Kernel) -> bool:
 LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     # frequencies
     (Fourier, SkewedChi2, draw_on_logarithms),
-    (Fourier, _stationary, draw_stationary),
+    (Fourier, Stationary, draw_stationary),
+    (Fourier, _made_of_stationary, draw_stationary),
     (Positive, DotExponential | Gaussian, draw_positive),
     (HistogramSampling, SkewedChi2, draw_random_logarithms),
     (HistogramSampling, Additive, draw_sampled_spectrum),
@@ -158,7 +159,8 @@ def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts.
 
-    Methods that take any kernel as it is come first: landmarks, and methods made of methods.
+    Methods that take any kernel as it is come first: landmarks, and methods made of methods. Then
+    exact features where they fit, else the leaf map, else the maps of the parts.
     """
     match method:
         case Nystrom():
@@ -169,22 +171,17 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
             return draw_projected(method, kernel, ask, draw_map)
         case Auto():
             return choose(method, kernel, ask).map
-    return by_parts(method, kernel, ask)
-
-
-def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
-    """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
-    return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
-
-
-def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw exact features where they fit, else the leaf map, else the maps of the parts."""
     width = exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         exact = compose(kernel, method, ask)
         if exact is not None:
             return exact
-    _require_room(method, ask)
+    columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
+    require_room(
+        8 * method.least_numbers(ask.n_features, columns),
+        f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
+        "Ask for fewer features.",
+    )
     try:
         return leaf_map(method, kernel, ask)
     except UnsupportedKernel:
@@ -194,13 +191,9 @@ def by_parts(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return composed
 
 
-def _require_room(method: Method, ask: Request) -> None:
-    columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
-    require_room(
-        8 * method.least_numbers(ask.n_features, columns),
-        f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
-        "Ask for fewer features.",
-    )
+def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
+    """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
+    return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
 
 
 # --- One rule for each way to build a kernel ----------------------------------------------------

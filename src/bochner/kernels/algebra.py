@@ -4,7 +4,6 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
 
 import numpy as np
 
@@ -51,7 +50,6 @@ class Transformed(Kernel):
         return self.kernel.diagonal(self.inputs(X))
 
 
-@final
 @dataclass(frozen=True)
 class Columns(Transformed):
     """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
@@ -84,7 +82,6 @@ class Columns(Transformed):
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
 
 
-@final
 @dataclass(frozen=True)
 class Mahalanobis(Transformed):
     """A kernel in another metric: k(x, y) = kernel(x L, y L), A = L Lᵀ.
@@ -121,7 +118,6 @@ class Mahalanobis(Transformed):
         return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
 
 
-@final
 @dataclass(frozen=True)
 class Warped(Transformed):
     """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y)).
@@ -160,7 +156,6 @@ class Warped(Transformed):
 # Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``: they have a sign.
 
 
-@final
 @dataclass(frozen=True)
 class Exp(Kernel):
     """k(x, y) = exp(kernel(x, y)) = Σ_n kernel(x, y)ⁿ/n!.
@@ -183,7 +178,6 @@ class Exp(Kernel):
         return _exp(self.kernel.diagonal(X))
 
 
-@final
 @dataclass(frozen=True)
 class Modulated(Kernel):
     """k(x, y) = f(x) · kernel(x, y) · f(y).
@@ -222,7 +216,6 @@ class Modulated(Kernel):
         return f * self.kernel.diagonal(X) * f
 
 
-@final
 @dataclass(frozen=True)
 class Normalised(Kernel):
     """k(x, y) = kernel(x, y)/√(kernel(x, x) kernel(y, y)): the cosine in feature space.
@@ -296,7 +289,6 @@ class Normalised(Kernel):
         return size
 
 
-@final
 @dataclass(frozen=True)
 class Bilinear(Kernel):
     """k(x, y) = xᵀ A y with A positive semi-definite; refused if A is not.

@@ -9,7 +9,6 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import reduce
-from typing import final
 
 from bochner._core.arrays import array_namespace, dense
 from bochner._core.checks import check_fields, each, finite, nonnegative, positive, unpacked
@@ -43,7 +42,6 @@ class Basis(Kernel):
         return array_namespace(X).prod(array_namespace(X).sum(values * values, axis=0), axis=1)
 
 
-@final
 @dataclass(frozen=True)
 class FourierSeries(Basis):
     """k(x, y) = Π_j Σ_k w_k cos(2πk(x_j − y_j)/p): a periodic kernel of your own weights.
@@ -81,7 +79,6 @@ class FourierSeries(Basis):
         return self.weights[0] ** 0.5 * xp.ones_like(X), *waves
 
 
-@final
 @dataclass(frozen=True)
 class Polynomials(Basis):
     """k(x, y) = Π_j Σ_k w_k p_k(x_j) p_k(y_j), p_k Legendre's polynomials on an interval.
@@ -144,7 +141,6 @@ class Green(Kernel):
         return xp.prod(self.term(t, t), axis=1)
 
 
-@final
 @dataclass(frozen=True)
 class Brownian(Green):
     """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
@@ -163,7 +159,6 @@ class Brownian(Green):
         return array_namespace(x, y).minimum(x, y)
 
 
-@final
 @dataclass(frozen=True)
 class BrownianBridge(Green):
     """k(x, y) = Π_j (min(x_j, y_j) − x_j y_j/length) on [0, length]^d: motion that returns.

@@ -57,8 +57,8 @@ def by_blocks(
 
 def overflow(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> bool:
     """Whether squared distances, in NumPy arrays, may pass the largest number of the dtype."""
-    largest = max(float(np.abs(A).max(initial=0.0)) for A in (X, Y))
-    return largest > float(np.sqrt(np.finfo(X.dtype).max / (64.0 * X.shape[1])))
+    largest = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
+    return float(largest) > float(np.sqrt(np.finfo(X.dtype).max / (64.0 * X.shape[1])))
 
 
 def centred(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:

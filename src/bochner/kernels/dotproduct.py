@@ -4,7 +4,7 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -44,7 +44,6 @@ class PowerSeries(abc.ABC):
         """Return κ(t), elementwise, for arrays of any library."""
 
 
-@final
 @dataclass(frozen=True)
 class Coefficients(PowerSeries):
     """κ(t) = values[0] + values[1] t + values[2] t² + ...
@@ -81,7 +80,6 @@ class Coefficients(PowerSeries):
         return horner(self.values, t)
 
 
-@final
 @dataclass(frozen=True)
 class ExponentialSeries(PowerSeries):
     """κ(t) = exp(scale·t): κ⁽ⁿ⁾(0) = scaleⁿ."""
@@ -100,7 +98,6 @@ class ExponentialSeries(PowerSeries):
         return array_namespace(t).exp(self.scale * t)
 
 
-@final
 @dataclass(frozen=True)
 class Binomial(PowerSeries):
     """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n)."""
@@ -128,7 +125,6 @@ class Binomial(PowerSeries):
         return (self.scale * t + self.offset) ** self.power
 
 
-@final
 @dataclass(frozen=True)
 class LogDerivatives(PowerSeries):
     """A power series by the logarithms of its derivatives at zero.
@@ -178,7 +174,6 @@ class LogDerivatives(PowerSeries):
         return horner(tuple(np.exp(terms).tolist()), t / largest)
 
 
-@final
 @dataclass(frozen=True)
 class WeightedSeries(PowerSeries):
     """weight · series."""
@@ -197,7 +192,6 @@ class WeightedSeries(PowerSeries):
         return self.weight * self.series.value(t)
 
 
-@final
 @dataclass(frozen=True)
 class SummedSeries(PowerSeries):
     """left + right."""
@@ -217,7 +211,6 @@ class SummedSeries(PowerSeries):
         return self.left.value(t) + self.right.value(t)
 
 
-@final
 @dataclass(frozen=True)
 class MultipliedSeries(PowerSeries):
     """left · right."""
@@ -287,7 +280,6 @@ class DotProductKernel(Kernel):
         return _in_range(self, distances.square_norms(X))
 
 
-@final
 @dataclass(frozen=True)
 class Linear(DotProductKernel):
     """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one."""
@@ -298,7 +290,6 @@ class Linear(DotProductKernel):
         return t
 
 
-@final
 @dataclass(frozen=True)
 class Polynomial(DotProductKernel):
     """k(x, y) = (scale·⟨x, y⟩ + offset)^degree: all products of up to ``degree`` columns.
@@ -325,7 +316,6 @@ class Polynomial(DotProductKernel):
         return Binomial(self.degree, self.offset, self.scale)
 
 
-@final
 @dataclass(frozen=True)
 class DotExponential(DotProductKernel):
     """k(x, y) = exp(scale·⟨x, y⟩), the kernel of softmax attention.
@@ -346,7 +336,6 @@ class DotExponential(DotProductKernel):
         return ExponentialSeries(self.scale)
 
 
-@final
 @dataclass(frozen=True)
 class DotProduct(DotProductKernel):
     """k(x, y) = κ(⟨x, y⟩) of a power series of your own.

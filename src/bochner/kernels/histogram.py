@@ -8,7 +8,6 @@ import abc
 import math
 import operator
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -54,7 +53,6 @@ class Additive(Kernel):
         return array_namespace(X).sum(X, axis=1)
 
 
-@final
 @dataclass(frozen=True)
 class AdditiveChi2(Additive):
     """k(x, y) = Σ_j 2 x_j y_j/(x_j + y_j): the additive χ² kernel of histograms."""
@@ -71,7 +69,6 @@ class AdditiveChi2(Additive):
         return _sech(math.pi * frequency)
 
 
-@final
 @dataclass(frozen=True)
 class Intersection(Additive):
     """k(x, y) = Σ_j min(x_j, y_j): the share that two histograms have in common."""
@@ -87,7 +84,6 @@ class Intersection(Additive):
         return 2 / math.pi / (1 + 4 * frequency**2)
 
 
-@final
 @dataclass(frozen=True)
 class JensenShannon(Additive):
     """k(x, y) = ½ Σ_j [x_j log₂(1 + y_j/x_j) + y_j log₂(1 + x_j/y_j)].
@@ -106,7 +102,6 @@ class JensenShannon(Additive):
         return 2 / math.log(4) * _sech(math.pi * frequency) / (1 + 4 * frequency**2)
 
 
-@final
 @dataclass(frozen=True)
 class SkewedChi2(Kernel):
     """k(x, y) = Π_j 2 √(x_j + c) √(y_j + c)/(x_j + y_j + 2c): the skewed χ² kernel.
@@ -149,7 +144,6 @@ class SkewedChi2(Kernel):
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
 
-@final
 @dataclass(frozen=True)
 class SechLaw(Law):
     """Density sech(πc), characteristic function sech(t/2)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Self, TypeVar, final
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -268,7 +268,6 @@ class Kernel(NamedArguments, abc.ABC):
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
 
 
-@final
 @dataclass(frozen=True)
 class Constant(Kernel):
     """The same value for every pair: k(x, y) = c.
@@ -295,7 +294,6 @@ class Constant(Kernel):
         return xp.full(shape, self.value, dtype=like.dtype, device=device(like))
 
 
-@final
 @dataclass(frozen=True)
 class Sum(Kernel):
     """k(x, y) = left(x, y) + right(x, y); written ``left + right``.
@@ -318,7 +316,6 @@ class Sum(Kernel):
         return self.left.diagonal(X) + self.right.diagonal(X)
 
 
-@final
 @dataclass(frozen=True)
 class Product(Kernel):
     """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (Schur: again positive).
@@ -341,7 +338,6 @@ class Product(Kernel):
         return self.left.diagonal(X) * self.right.diagonal(X)
 
 
-@final
 @dataclass(frozen=True)
 class Scaled(Kernel):
     """k(x, y) = scale · kernel(x, y); written ``scale * kernel``.
@@ -367,7 +363,6 @@ class Scaled(Kernel):
         return self.scale * self.kernel.diagonal(X)
 
 
-@final
 @dataclass(frozen=True)
 class Power(Kernel):
     """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
@@ -423,7 +418,6 @@ def _as_kernel(value: object) -> Kernel | None:
 BLOCK = 64  # Rows of one block of the diagonal, where it has no function of its own
 
 
-@final
 @dataclass(frozen=True)
 class Custom(Kernel):
     """A kernel that is a function of your own: k(X, Y) = function(X, Y).

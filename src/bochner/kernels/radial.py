@@ -13,7 +13,6 @@ import abc
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from typing import final
 
 import numpy as np
 from scipy.special import gammaln, ive
@@ -69,7 +68,6 @@ class RadialKernels(abc.ABC):
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
 
-@final
 @dataclass(frozen=True)
 class PowerRadial(RadialKernels):
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
@@ -208,7 +206,6 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 PAIRS = 4096  # Pairs of radii at a time, where each needs an integral over angles
 
 
-@final
 @dataclass(frozen=True)
 class DistanceRadial(RadialKernels):
     """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
@@ -371,7 +368,6 @@ def monomials(
 # --- |x|^p |y|^p K(cos), and functions of one's own ----------------------------------------------
 
 
-@final
 @dataclass(frozen=True)
 class ZonalRadial(RadialKernels):
     """R_l(r, s) = c_l (r s)^p."""
@@ -421,7 +417,6 @@ def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np
     return np.where(c > noise, c, 0.0)
 
 
-@final
 @dataclass(frozen=True)
 class OwnRadial(RadialKernels):
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of functions given."""
@@ -437,7 +432,6 @@ class OwnRadial(RadialKernels):
 # --- sums, multiples and products ---------------------------------------------------------------
 
 
-@final
 @dataclass(frozen=True)
 class CombinedRadial(RadialKernels):
     """Σ_i w_i R_l of other kernels."""

@@ -12,7 +12,6 @@ Every measure here is exact in any dimension. Two shapes cover all kernels of th
 import abc
 import math
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp
@@ -39,7 +38,6 @@ class Mixing(abc.ABC):
         """Return the log density of s·z in R^d where |s·z|² = q, z ~ N(0, I)."""
 
 
-@final
 @dataclass(frozen=True)
 class One(Mixing):
     """s² = 1: the Gaussian itself."""
@@ -56,7 +54,6 @@ class One(Mixing):
         return -0.5 * (q + d * math.log(2 * math.pi))
 
 
-@final
 @dataclass(frozen=True)
 class Fixed(Mixing):
     """s² = v for every vector: a Gaussian of variance v."""
@@ -77,7 +74,6 @@ class Fixed(Mixing):
         return -0.5 * (q / self.value + d * math.log(2 * math.pi * self.value))
 
 
-@final
 @dataclass(frozen=True)
 class InverseChi2(Mixing):
     """s² = f / χ²_f: the multivariate Student t with f degrees of freedom."""
@@ -100,7 +96,6 @@ class InverseChi2(Mixing):
         return constant - 0.5 * (f + d) * np.log1p(q / f)
 
 
-@final
 @dataclass(frozen=True)
 class GammaMixing(Mixing):
     """s² ~ Gamma(shape a, rate a), of mean 1."""
@@ -143,7 +138,6 @@ class Law(abc.ABC):
         """Return the log density at c."""
 
 
-@final
 @dataclass(frozen=True)
 class CauchyLaw(Law):
     """Density 1 / (π (1 + c²)), characteristic function exp(−|t|)."""
@@ -160,7 +154,6 @@ class CauchyLaw(Law):
         return -np.log1p(c * c) - math.log(math.pi)
 
 
-@final
 @dataclass(frozen=True)
 class LaplaceLaw(Law):
     """Density ½ exp(−|c|), characteristic function 1 / (1 + t²)."""
@@ -199,7 +192,6 @@ class Measure(abc.ABC):
         """Return the log density at each row of W (m, d), shape (m,)."""
 
 
-@final
 @dataclass(frozen=True)
 class GaussianMixture(Measure):
     """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector."""
@@ -224,7 +216,6 @@ class GaussianMixture(Measure):
         return self.mixing.log_density(q, W.shape[1]) - np.log(self.scales).sum()
 
 
-@final
 @dataclass(frozen=True)
 class Independent(Measure):
     """ω_j = c_j · scales_j, with independent c_j of one law."""
@@ -247,7 +238,6 @@ class Independent(Measure):
         return np.sum(self.law.log_density(W / self.scales), axis=1) - np.log(self.scales).sum()
 
 
-@final
 @dataclass(frozen=True)
 class Components(Measure):
     """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin."""

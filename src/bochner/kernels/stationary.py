@@ -7,12 +7,12 @@ Rasmussen & Williams (2006), chapter 4.
 
 import abc
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, device, is_numpy, is_sparse
+from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import check_fields, integer, numbers, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -114,7 +114,6 @@ class CoordinateWise(Compilable):
         return _pairs(self, self.block, X, Y)
 
 
-@final
 @dataclass(frozen=True)
 class Gaussian(Radial):
     """k(x, y) = exp(−r²/2), r = |(x − y)/ℓ|; infinitely smooth.
@@ -133,11 +132,9 @@ class Gaussian(Radial):
         return array_namespace(s).exp(-0.5 * s)
 
     mixing = One()
-
     compiled = "gaussian", 1.0
 
 
-@final
 @dataclass(frozen=True)
 class Exponential(Radial):
     """k(x, y) = exp(−r), r = |(x − y)/ℓ| Euclidean; continuous, not smooth (Matérn ½).
@@ -157,11 +154,9 @@ class Exponential(Radial):
         return xp.exp(-xp.sqrt(s))
 
     mixing = InverseChi2(1.0)
-
     compiled = "exponential", 1.0
 
 
-@final
 @dataclass(frozen=True)
 class RationalQuadratic(Radial):
     """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; Gaussians of many lengthscales.
@@ -195,7 +190,6 @@ class RationalQuadratic(Radial):
         return "rational_quadratic", self.shape
 
 
-@final
 @dataclass(frozen=True)
 class Laplace(CoordinateWise):
     """k(x, y) = exp(−Σ_j |δ_j|), δ = (x − y)/ℓ: the L1 distance.
@@ -215,11 +209,9 @@ class Laplace(CoordinateWise):
         return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
 
     law = CauchyLaw()
-
     compiled = "laplace", 1.0
 
 
-@final
 @dataclass(frozen=True)
 class Cauchy(CoordinateWise):
     """k(x, y) = Π_j 1/(1 + δ_j²), δ = (x − y)/ℓ.
@@ -239,7 +231,6 @@ class Cauchy(CoordinateWise):
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
 
     law = LaplaceLaw()
-
     compiled = "cauchy", 1.0
 
 
@@ -267,7 +258,7 @@ def _lengthscales(kernel: Stationary, d: int) -> tuple[float, ...]:
 def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    return tuple(1.0 / v for v in _lengthscales(kernel, d))
+    return tuple((1.0 / np.array(_lengthscales(kernel, d))).tolist())
 
 
 def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Array:
@@ -277,7 +268,8 @@ def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Ar
     X = _divide(kernel, U)
     Y = X if V is U else _divide(kernel, V)
     loop = kernel.compiled
-    if loop is None or not (is_numpy(X) and is_numpy(Y)) or distances.overflow(X, Y):
+    here = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
+    if loop is None or not here or distances.overflow(X, Y):
         return distances.by_blocks(block, X, Y)
     return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
 
@@ -288,11 +280,12 @@ def _divide(kernel: Stationary, X: Array) -> Array:
     with np.errstate(over="ignore", divide="ignore"):
         if is_sparse(X):
             scaled = X.multiply((1.0 / scale)[None]).tocsr().astype(X.dtype)
+        elif isinstance(X, np.ndarray):
+            scaled = X / scale.astype(X.dtype)
         else:
-            xp = array_namespace(X)
-            scaled = X / xp.asarray(scale, dtype=X.dtype, device=device(X))
+            scaled = X / array_namespace(X).asarray(scale, dtype=X.dtype, device=device(X))
     values = scaled.data if is_sparse(scaled) else scaled
-    xp = array_namespace(values)
+    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InvalidInput(
             f"{type(kernel).__name__}: X divided by lengthscale must be a number of dtype "

@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.special import gammaln, ive, kve
+from scipy.special import expit, gammaln, ive, kve, logsumexp
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import check_fields, finite, integer, numbers, positive, unpacked
+from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
@@ -38,7 +38,6 @@ HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)  # Smoothness with a closed 
 LARGE = 30.0  # Smoothness from which Debye's expansion is used: there its error is below 1e-13
 
 
-@final
 @dataclass(frozen=True)
 class Matern(Radial):
     r"""k(x, y) = 2^(1−ν)/Γ(ν) · u^ν K_ν(u), u = √(2ν) r, r = |(x − y)/ℓ|.
@@ -154,7 +153,6 @@ STEPS = 1 / 512, 1 / 32
 BLOCK = 4096  # Quantiles that are found together
 
 
-@final
 @dataclass(frozen=True)
 class ExponentialPower(Radial):
     """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: from rough (γ → 0) to the Gaussian (γ = 2).
@@ -177,14 +175,12 @@ class ExponentialPower(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        power = positive(self.power, "ExponentialPower", "power")
-        if power > 2:
+        check_fields(self, power=positive, lengthscale=numbers)
+        if self.power > 2:
             raise NotPositive(
                 f"ExponentialPower: power must be at most 2, or the function is not positive "
-                f"semi-definite; got {power!r}. Pass 2.0 for the smoothest, a Gaussian."
+                f"semi-definite; got {self.power!r}. Pass 2.0 for the smoothest, a Gaussian."
             )
-        object.__setattr__(self, "power", power)
-        check_fields(self, lengthscale=numbers)
 
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
@@ -198,27 +194,22 @@ class ExponentialPower(Radial):
         return ("exponential", 1.0) if self.power == 1 else None
 
 
-@final
 @dataclass(frozen=True)
 class Stable(Mixing):
     """s² = 2A, A positive (γ/2)-stable: k = E exp(−s² r²/2) = exp(−r^γ)."""
 
     power: float  # γ in (0, 2); 1 is the multivariate Cauchy law of the exponential kernel
 
-    @property
-    def _index(self) -> float:
-        return 0.5 * self.power
-
     def quantile(self, u: np.ndarray) -> np.ndarray:
         """Invert P(A ≤ x) by bisection for log z; to about 1e-9."""
-        b, flat = self._index, np.asarray(u, dtype=float).reshape(-1)
+        b, flat = 0.5 * self.power, np.asarray(u, dtype=float).reshape(-1)
         parts = [_bisect(flat[i : i + BLOCK], b) for i in range(0, flat.size, BLOCK)]
         log_z = np.concatenate([np.empty(0), *parts]).reshape(np.shape(u))
         with np.errstate(over="ignore"):
             return 2.0 * np.exp(-log_z * (1 - b) / b)
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        b = self._index
+        b = 0.5 * self.power
         theta = rng.uniform(0, math.pi, m)
         log_a = _log_kanter(theta, math.pi - theta, b)
         with np.errstate(over="ignore"):
@@ -228,12 +219,10 @@ class Stable(Mixing):
 
     def log_density(self, q: np.ndarray, d: int) -> np.ndarray:
         """Integrate the density of s·z given A over A, on a grid of log A: to about 1e-9."""
-        log_x, log_weight = _density_grid(self._index)
+        log_x, log_weight = _density_grid(0.5 * self.power)
         q = np.asarray(q, dtype=float)[..., None]
         log_normal = -0.5 * d * (math.log(4 * math.pi) + log_x) - 0.25 * q * np.exp(-log_x)
-        terms = log_normal + log_weight
-        top = terms.max(axis=-1, keepdims=True)
-        return (top + np.log(np.exp(terms - top).sum(axis=-1, keepdims=True)))[..., 0]
+        return logsumexp(log_normal + log_weight, axis=-1)
 
 
 def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
@@ -248,8 +237,7 @@ def _rule(b: float) -> tuple[np.ndarray, np.ndarray]:
     """Return log a at the nodes, and weights that sum to one, of a rule for E over U."""
     step = min(max((1 - b) / 8, STEPS[0]), STEPS[1])  # a(θ) is steep near π for b near one
     t = np.arange(-4.0, 4.0 + step / 2, step)
-    share = 1 / (1 + np.exp(math.pi * np.sinh(-t)))  # of (0, π)
-    rest = 1 / (1 + np.exp(math.pi * np.sinh(t)))
+    share, rest = expit(math.pi * np.sinh(t)), expit(-math.pi * np.sinh(t))  # of (0, π)
     weight = math.pi * np.cosh(t) * share * rest
     return _log_kanter(math.pi * share, math.pi * rest, b), weight / weight.sum()
 
@@ -283,7 +271,6 @@ def _density_grid(b: float) -> tuple[np.ndarray, np.ndarray]:
 # --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians
 
 
-@final
 @dataclass(frozen=True)
 class HarmonicLaw(Law):
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
@@ -324,7 +311,6 @@ def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
     return whole[np.minimum(np.searchsorted(below, u), len(whole) - 1)].astype(float)
 
 
-@final
 @dataclass(frozen=True)
 class Periodic(Stationary):
     """k(x, y) = exp(−2 Σ_j sin²(π(x_j − y_j)/p_j)/ℓ_j²): MacKay's kernel of periodic functions.
@@ -389,7 +375,6 @@ class Periodic(Stationary):
         return ones(X)
 
 
-@final
 @dataclass(frozen=True)
 class SpectralMixture(Stationary):
     """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
@@ -412,18 +397,16 @@ class SpectralMixture(Stationary):
     scales: tuple[float | tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        who = "SpectralMixture"
-        weights = tuple(positive(w, who, "weights") for w in _list(self.weights, "weights"))
-        means = tuple(_entry(m, "means", finite) for m in _list(self.means, "means"))
-        scales = tuple(_entry(s, "scales", positive) for s in _list(self.scales, "scales"))
-        if not len(weights) == len(means) == len(scales) > 0:
+        several = lambda v, who, name: (
+            each(finite)(v, who, name) if _many(v) else finite(v, who, name)
+        )
+        check_fields(self, weights=each(positive), means=each(several), scales=each(numbers))
+        m, u, s = len(self.weights), len(self.means), len(self.scales)
+        if not m == u == s:
             raise InvalidInput(
-                f"{who}: weights, means and scales must have one entry for each component; got "
-                f"{len(weights)}, {len(means)} and {len(scales)}."
+                "SpectralMixture: weights, means and scales must have one entry for each "
+                f"component; got {m}, {u} and {s}."
             )
-        for name, value in (("weights", weights), ("means", means), ("scales", scales)):
-            given = getattr(self, name)
-            object.__setattr__(self, name, given if given == value else value)
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
@@ -476,18 +459,5 @@ def _component(
     return xp.exp(-0.5 * near) * xp.cos(2 * math.pi * _part(turns, dtype))
 
 
-def _list(value: Any, name: str) -> list | tuple:
-    plain = unpacked(value)
-    if not isinstance(plain, list | tuple):
-        raise InvalidInput(
-            f"SpectralMixture: {name} must be a sequence, one entry for each component; got "
-            f"{value!r}."
-        )
-    return plain
-
-
-def _entry(value: Any, name: str, check: Any) -> float | tuple[float, ...]:
-    plain = unpacked(value)
-    if isinstance(plain, list | tuple):
-        return tuple(check(v, "SpectralMixture", name) for v in plain)
-    return check(plain, "SpectralMixture", name)
+def _many(value: Any) -> bool:
+    return isinstance(unpacked(value), list | tuple)

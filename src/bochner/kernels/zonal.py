@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -196,7 +196,6 @@ class Homogeneous(Kernel):
         return lengthened(self, values, r, r)
 
 
-@final
 @dataclass(frozen=True)
 class Angular(Homogeneous):
     """k(x, y) = 1 − 2θ/π, the sign kernel: E sgn(ω·x) sgn(ω·y), ω ~ N(0, I).
@@ -212,7 +211,6 @@ class Angular(Homogeneous):
         return (angle.phi - angle.theta) * (1.0 / math.pi)
 
 
-@final
 @dataclass(frozen=True)
 class ArcCosine(Homogeneous):
     r"""k(x, y) = |x|^p |y|^p J_p(θ)/π = 2 E (ω·x)₊^p (ω·y)₊^p, ω ~ N(0, I); p = order.
@@ -242,7 +240,6 @@ class ArcCosine(Homogeneous):
         return (_step, lambda angle: _layer(angle).cos, _squared_relu)[self.order](angle)
 
 
-@final
 @dataclass(frozen=True)
 class NNGP(Homogeneous):
     """k(x, y) = |x||y| Σ_L(cos θ): the Gaussian process of an infinitely wide ReLU network.
@@ -269,7 +266,6 @@ class NNGP(Homogeneous):
         return angle.cos
 
 
-@final
 @dataclass(frozen=True)
 class NeuralTangent(Homogeneous):
     """k(x, y) = |x||y| K_L(cos θ), the neural tangent kernel of a fully connected ReLU network.
@@ -401,7 +397,6 @@ def _odd(x: Array, terms: tuple[float, ...], largest: float) -> Array:
 RadialFunction = Callable[[np.ndarray], np.ndarray]
 
 
-@final
 @dataclass(frozen=True)
 class Zonal(Kernel):
     """k(x, y) = |x|^p |y|^p Σ_l c_l P_l(cos θ), P_l the Gegenbauer polynomial for d columns.
@@ -463,7 +458,6 @@ class Zonal(Kernel):
         return sum(c_l * P for c_l, P in zip(c, gegenbauers(len(c) - 1, d, cos), strict=True))
 
 
-@final
 @dataclass(frozen=True)
 class Monomials:
     """Radial functions h(t) = (a_i t^(n_i) e^{−decay t²/2})_i, for `GeneralizedZonal`.
@@ -496,7 +490,6 @@ class Monomials:
         return np.asarray(self.coefficients) * t[:, None] ** np.asarray(self.powers) * envelope
 
 
-@final
 @dataclass(frozen=True)
 class GeneralizedZonal(Kernel):
     """k(x, y) = Σ_l ⟨h_l(|x|), h_l(|y|)⟩ P_l(cos θ), P_l the Gegenbauer polynomial for d columns.

@@ -7,7 +7,7 @@ was learned are properties that read ``fit_``.
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -46,40 +46,39 @@ from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.schema import Inputs, Schema, listed, repeated
-from bochner.data.sources import required_targets
+from bochner.data.schema import Inputs, listed, repeated
 from bochner.errors import InvalidInput
-from bochner.features.auto import Choice
-from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
-from bochner.kernels.kernel import Kernel
-from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.selection.record import LearnedMetric
+from bochner.models._labels import (
+    FEW_CLASSES,
+    codes_of,
+    factors_of,
+    known_classes,
+    labels_of,
+    refuse_quantity,
+    require_sortable,
+)
+from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments
 from bochner.sums.rows import sampled
 
-#: More classes than this are taken for a target of regression.
-MOST_CLASSES = 10_000
 
-#: So many are no quantity, whatever the number of rows.
-FEW_CLASSES = 50
+def learned(path: str, doc: str, otherwise: str = "") -> Any:
+    """Return a property that reads this part of the fitted value.
 
-#: Labels that are text count as numbers with this share of others, such as "?".
-MOST_OTHERS = 0.05
-
-_REGRESSORS = {
-    "KernelRidgeClassifier": "KernelRidge",
-    "KernelSGDClassifier": "KernelSGDRegressor",
-    "LogisticRegression": "KernelRegressor",
-    "SVC": "SVR",
-}
-
-
-def learned(path: str, doc: str) -> Any:
-    """Return a property that reads this part of the fitted value."""
+    With ``otherwise``, a part that is None is missing, and this sentence says why.
+    """
     read = attrgetter(path)
-    return property(lambda model: read(model._fitted), doc=doc)
+
+    def value(model: "KernelEstimator") -> Any:
+        found = read(model._fitted)
+        if found is None and otherwise:
+            raise AttributeError(otherwise)
+        return found
+
+    return property(value, doc=doc)
 
 
 class KernelEstimator(NamedArguments, BaseEstimator):
@@ -115,13 +114,25 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
         return self
 
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again."""
-        self.fit_ = self._fit(*self._training_blocks(blocks))
+    def fit_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> Self:
+        """Fit to blocks: files larger than memory, tables, streams that can be read again.
+
+        Parameters
+        ----------
+        blocks : Blocks
+            With targets, where the learner has any.
+        where : Executor
+            Where passes over the rows are made; default: in this process.
+
+        Returns
+        -------
+        self
+        """
+        self.fit_ = self._fit(*self._training_blocks(blocks), where)
         return self
 
     @abstractmethod
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> Any:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
         """Return the value that is fitted to checked rows."""
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:  # noqa: ARG002
@@ -134,10 +145,15 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _add_rows(self, *rows: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or to more beside those before."""
-        first = not self.__sklearn_is_fitted__()
+        first = not self._has_sums
         given = self._training_rows(*rows, first, **classes)
         self.fit_ = self._first_piece(*given) if first else self._with_rows(*given)
         return self
+
+    @property
+    def _has_sums(self) -> bool:
+        """Whether there is a fit that further rows can be added to."""
+        return self.__sklearn_is_fitted__()
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         """Return the fit to the first rows of many pieces."""
@@ -162,18 +178,16 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in self.__dict__
 
-    @property
-    def _inputs(self) -> Inputs:
-        return self._fitted.inputs
-
-    @property
-    def _chosen(self) -> Chosen:
-        return self._fitted.chosen
-
-    @property
-    def n_features_in_(self) -> int:
-        """Columns of X."""
-        return self._inputs.n_features_in
+    _inputs = learned("inputs", "What the rows of the fit were.")
+    _chosen = learned("chosen", "What was chosen before the sums.")
+    n_features_in_ = learned("inputs.n_features_in", "Columns of X.")
+    schema_ = learned("inputs.schema", "What the columns of a table mean.")
+    seed_ = learned("chosen.seed", "Seed of features and samples.")
+    feature_dtype_ = learned("chosen.precision", "Precision that features are rounded to.")
+    kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
+    map_ = learned("chosen.map", "φ.")
+    choice_ = learned("chosen.choice", "Method taken, what it was compared with, and the reason.")
+    search_ = learned("chosen.search", "Kernels that were compared, and their errors.")
 
     @property
     def feature_names_in_(self) -> Array:
@@ -183,48 +197,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             raise AttributeError("feature_names_in_: the columns of the fit had no names.")
         return np.array(names, dtype=object)
 
-    @property
-    def schema_(self) -> Schema | None:
-        """What the columns of a table mean."""
-        return self._inputs.schema
-
-    @property
-    def seed_(self) -> int:
-        """Seed of features and samples."""
-        return self._chosen.seed
-
-    @property
-    def feature_dtype_(self) -> str:
-        """Precision that features are rounded to."""
-        return self._chosen.precision
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its numbers."""
-        return self._chosen.kernel
-
-    @property
-    def map_(self) -> FeatureMap:
-        """φ."""
-        return self._chosen.map
-
-    @property
-    def choice_(self) -> Choice:
-        """Method taken, what it was compared with, and the reason."""
-        return self._chosen.choice
-
-    @property
-    def search_(self) -> Any:
-        """Kernels that were compared, and their errors."""
-        return self._chosen.search
-
-    @property
-    def metric_(self) -> LearnedMetric:
-        """The metric that was learned, with ``metric="learned"``."""
-        metric = self._chosen.metric
-        if metric is None:
-            raise AttributeError('metric_: only a fit with metric="learned" has one.')
-        return metric
+    metric_ = learned(
+        "chosen.metric",
+        'The metric that was learned, with ``metric="learned"``.',
+        'metric_: only a fit with metric="learned" has one.',
+    )
 
     # --- certificate -----------------------------------------------------------------------------
 
@@ -396,12 +373,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
         labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=self)
         check_consistent_length(X, labels)
-        _require_sortable(who, labels)
-        _refuse_quantity(who, labels, len(labels) if classes is None else None)
+        require_sortable(who, labels)
+        refuse_quantity(who, labels, len(labels) if classes is None else None)
         check_classification_targets(labels)
         given = np.unique(labels) if classes is None else classes
-        known = _classes(who, given) if first else self._inputs.classes
-        blocks, inputs = self._blocks_of(X, _codes(who, labels, known), sample_weight, first)
+        known = known_classes(who, given) if first else self._inputs.classes
+        blocks, inputs = self._blocks_of(X, codes_of(who, labels, known), sample_weight, first)
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs), inputs
 
@@ -412,17 +389,17 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """
         who, inputs = type(self).__name__, self._inputs_of(blocks, first)
         text = () if blocks.schema is None else blocks.schema.classes
-        found = np.array(text) if text else _labels_of(who, blocks)
+        found = np.array(text) if text else labels_of(who, blocks)
         if len(text) > FEW_CLASSES:
-            _refuse_quantity(who, found, sum(len(block.y) for block in blocks))
-        known = _classes(who, found) if first else inputs.classes
+            refuse_quantity(who, found, sum(len(block.y) for block in blocks))
+        known = known_classes(who, found) if first else inputs.classes
         inputs = replace(inputs, classes=known)
         if text and np.array_equal(found, known):
             return self._weighted(blocks, inputs), inputs
         if text:
-            coded = blocks.recoded(lambda y: _codes(who, found[y.astype(int)], known))
+            coded = blocks.recoded(lambda y: codes_of(who, found[y.astype(int)], known))
         else:
-            coded = blocks.recoded(lambda y: _codes(who, to_numpy(y), known))
+            coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
         return self._weighted(coded, inputs), inputs
 
     def _weighted(self, blocks: Blocks, inputs: Inputs) -> Blocks:
@@ -430,7 +407,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         given = vars(self).get("class_weight")
         if given is None:
             return blocks
-        factors = _factors(type(self).__name__, given, inputs.classes, blocks)
+        factors = factors_of(type(self).__name__, given, inputs.classes, blocks)
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
 
     # --- scikit-learn ----------------------------------------------------------------------------
@@ -608,148 +585,3 @@ def is_foreign(X: Any) -> bool:
         return "numpy" not in array_namespace(X).__name__.split(".")
     except TypeError:
         return False
-
-
-# --- Labels --------------------------------------------------------------------------------------
-
-
-def _require_sortable(who: str, labels: Any) -> None:
-    """Refuse labels that are missing, and numbers among texts."""
-    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
-        return
-    first: dict[bool, Any] = {}
-    for row, label in enumerate(np.ravel(labels)):
-        if label is None or label != label:  # noqa: PLR0124  NaN
-            raise InvalidInput(
-                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
-                "0). Drop such rows, or give them a label of their own."
-            )
-        first.setdefault(isinstance(label, str), label)
-    if len(first) > 1:
-        raise InvalidInput(
-            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
-            f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
-        )
-
-
-def _refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Refuse numbers that are not whole, and numbers of which most rows have their own.
-
-    Numbers may be text. Without a number of rows only the first is refused.
-    """
-    if labels.dtype.kind == "f":
-        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
-        if len(broken):
-            raise InvalidInput(
-                f"{who}: y must hold classes; got numbers that are not whole, such as "
-                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
-                "classes by whole numbers or text."
-            )
-    if rows is None or rows <= 2 * FEW_CLASSES:
-        return
-    classes = np.unique(labels)
-    if len(classes) <= max(FEW_CLASSES, rows / 2):
-        return
-    others = [label for label in classes.tolist() if not _is_number(label)]
-    if len(others) <= MOST_OTHERS * len(classes):
-        but = f", but for {listed(others)}" if others else ""
-        raise InvalidInput(
-            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
-            f"rows{but}. {_remedy(who)}."
-        )
-
-
-def _remedy(who: str) -> str:
-    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
-
-
-def _is_number(label: object) -> bool:
-    try:
-        float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _classes(who: str, classes: Any) -> Array:
-    classes = np.asarray(classes)
-    _require_sortable(who, classes)
-    classes = np.unique(classes)
-    if len(classes) < 2:
-        raise InvalidInput(
-            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
-            if len(classes)
-            else f"{who}: y must have at least 2 classes; got none."
-        )
-    return classes
-
-
-def _codes(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
-    """Return the place of each label in the sorted classes."""
-    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = classes[codes] != labels
-    if np.any(unknown):
-        raise InvalidInput(
-            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
-            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
-            "(partial_fit(..., classes=...)), or fit anew."
-        )
-    return codes.astype(np.float64)
-
-
-def _labels_of(who: str, blocks: Blocks) -> Array:
-    """Return the distinct labels of a pass."""
-    seen: Array = np.empty(0)
-    rows = 0
-    for block in blocks:
-        y = required_targets(who, block.y)
-        if y.ndim != 1:
-            raise InvalidInput(
-                f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
-            )
-        seen, rows = np.union1d(seen, to_numpy(y)), rows + len(y)
-        _refuse_quantity(who, seen, None)
-        if len(seen) > MOST_CLASSES:
-            raise InvalidInput(
-                f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
-                f"numbers. {_remedy(who)}."
-            )
-    _refuse_quantity(who, seen, rows)
-    check_classification_targets(seen)
-    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
-
-
-def _factors(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Array, " K"]:
-    if isinstance(given, Mapping):
-        return _given_factors(who, given, classes)
-    if given != "balanced":
-        raise InvalidInput(
-            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
-            f"got {given!r}."
-        )
-    sizes = _sizes(blocks, len(classes))
-    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
-
-
-def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
-    unknown = [label for label in given if label not in classes.tolist()]
-    if unknown:
-        raise InvalidInput(
-            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
-            f"{listed(unknown)}."
-        )
-    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all((factors >= 0) & np.isfinite(factors)):
-        raise InvalidInput(
-            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
-        )
-    return factors
-
-
-def _sizes(blocks: Iterable[Any], n_classes: int) -> Float[Array, " K"]:
-    """Return the weight of each class: n/(K n_k) weighs all classes alike."""
-    sizes = np.zeros(n_classes)
-    for block in blocks:
-        w = None if block.w is None else to_numpy(block.w)
-        sizes += np.bincount(to_numpy(block.y).astype(np.int64), w, minlength=n_classes)
-    return sizes

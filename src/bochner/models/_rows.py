@@ -1,6 +1,6 @@
 """Rows of learners that read them many times: their features, and folds by what rows hold."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -195,7 +195,7 @@ def rows_left_out(
     return numbers[:, None] == np.arange(min(folds, many))
 
 
-def fold_numbers(blocks: Blocks, w: Float[Array, " n"], seed: int) -> Array:
+def fold_numbers(blocks: Iterable[Any], w: Float[Array, " n"], seed: int) -> Array:
     """Return the fold of every row, 0 to 4, by one pass.
 
     Different rows of positive weight, in an order that is random, go to the folds in turns; fewer

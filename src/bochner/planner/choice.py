@@ -219,7 +219,8 @@ def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
         a, b = getattr(near, name), getattr(other, name)
         return a * (b / a) ** share if a > 0 and b > 0 else a
 
-    numbers = {name: at(name) for name in ("error", "kernel_error", "seconds", "bytes")}
+    names = ("error", "kernel_error", "seconds", "bytes")
+    numbers: dict[str, Any] = {name: at(name) for name in names}
     return replace(near, n_features=width, steps={}, error_from="widths", **numbers)
 
 

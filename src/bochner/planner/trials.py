@@ -176,11 +176,11 @@ class Task:
         """Return the seconds that one more row takes in the sweep of a trial."""
         phi, dtype = trial.model.map_, trial.model.feature_dtype_
         rounded = Rounded(phi.kernel, phi, dtype)
-        summand = MomentsOf(rounded, trial.model.moments_.precision)
+        summand = MomentsOf(rounded.features, trial.model.moments_.precision)
 
         def swept(n: int) -> float:
             blocks = Blocks.from_arrays(*self.rows(n)).with_rows(block_rows(phi.n_features))
-            return self.seconds(lambda: MomentsOf.moments(LOCAL.sum(summand, blocks)))
+            return self.seconds(lambda: summand.moments(LOCAL.sum(summand, blocks)))
 
         many = min(SWEPT, self.most_rows)
         few = many // 4
@@ -190,7 +190,7 @@ class Task:
 @contextmanager
 def traced() -> Iterator[list[float]]:
     """Put the most bytes that are held at a time within, beside those held before, in a list."""
-    own, peak = not tracemalloc.is_tracing(), []
+    own, peak = not tracemalloc.is_tracing(), list[float]()
     if own:
         tracemalloc.start()
     tracemalloc.reset_peak()
@@ -349,9 +349,17 @@ class _Lane:
         if task.n_rows > trial.n_rows:
             row = task.once(id(trial.model), lambda: task.row_seconds(trial))
             steps["further rows"] = (task.n_rows - trial.n_rows) * row
-        errors = self.expected(width).error, predicted_error(self.method, phi, task.sample.X)
-        takes = sum(steps.values()), trial.bytes, steps
-        return PlannedFit(self.method, phi.n_features, solver, *errors, *takes, "sample", against)
+        return PlannedFit(
+            self.method,
+            phi.n_features,
+            solver,
+            self.expected(width).error,
+            predicted_error(self.method, phi, task.sample.X),
+            sum(steps.values()),
+            trial.bytes,
+            steps,
+            against=against,
+        )
 
     def _wider(self, width: int) -> list[PlannedFit]:
         """Return the fits of the widest that was tried, with numbers of this width."""

@@ -245,7 +245,7 @@ def _rival(study: DemoRows, width: int, alpha: float) -> DemoFit:
 
 
 def _certificate(study: DemoRows, fit: DemoFit) -> Certificate:
-    how = {"alpha": study.alpha, "n_sample": 1024, "random_state": study.seed}
+    how: dict[str, Any] = {"alpha": study.alpha, "n_sample": 1024, "random_state": study.seed}
     return certify(fit.model.map_, study.X[study.train], kernel=study.kernel, **how)
 
 

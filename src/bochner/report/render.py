@@ -46,9 +46,14 @@ def page(template: str, **facts: Any) -> str:
     """Return a page as text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
-    how = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     loader = FileSystemLoader(Path(__file__).parent / "templates")
-    environment = Environment(loader=loader, undefined=StrictUndefined, **how)
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
     environment.filters |= {"number": number, "seconds": seconds, "rounded": rounded}
     return environment.get_template(template).render(colours=COLOURS, versions=versions(), **facts)
 
@@ -107,10 +112,11 @@ def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = 
     ink, soft, rule = (COLOURS[name][0] for name in ("ink", "soft", "rule"))
     with rc_context():
         rcdefaults()
-        clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
         rcParams.update(
             {
-                **dict.fromkeys(clear, "none"),
+                **dict.fromkeys(
+                    ("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"
+                ),
                 **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), soft),
                 **dict.fromkeys(("axes.labelcolor", "text.color"), ink),
                 **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks, count_rows
+from bochner.data.blocks import Blocks, count_rows, total_weight
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
@@ -26,7 +26,7 @@ from bochner.selection.search import choose_lengthscale, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled
+from bochner.sums.rows import sampled, some
 
 #: Finds a kernel from what is asked for and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -37,7 +37,7 @@ def choose(
     blocks: Blocks,
     *,
     n_classes: int = 0,
-    share: float | None = None,
+    alpha: float | None = None,
     search: Search | None = None,
     by_targets: bool = True,
     where: Executor = LOCAL,
@@ -50,18 +50,19 @@ def choose(
     blocks : Blocks
     n_classes : int
         Above 0, y holds codes of classes, and what is chosen is chosen for their indicators.
-    share : float, optional
-        A given penalty per row of weight one.
+    alpha : float, optional
+        A given penalty, as of ridge regression: what is open is judged at it.
     search : callable, optional
         Finds the kernel in its own way.
     by_targets : bool
         False: "auto" looks for the map that is nearest to the kernel.
     where : Executor
     """
-    rows, n_rows = None, None
+    rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:
         rows = sampled(blocks, spec.seed, n_classes, where)
         n_rows = count_rows(blocks)
+        share = alpha / total_weight(blocks) if spec.is_open and alpha is not None else None
     return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
 
 
@@ -73,7 +74,7 @@ def choose_map(
     ``alpha`` is the penalty where it is given, as of ridge regression: lengthscale and width are
     then chosen for it.
     """
-    chosen, _ = choose(spec, blocks, share=spec.share(blocks, alpha), where=where)
+    chosen, _ = choose(spec, blocks, alpha=alpha, where=where)
     return chosen.in_precision(spec.precision, blocks.n_rows)
 
 
@@ -86,10 +87,19 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Chosen:
-    """Choose what is open, and draw the map, from a sample of ``n_rows`` rows; see above."""
+    """Choose what is open, and draw the map, from a sample of ``n_rows`` rows.
+
+    ``share`` is a given penalty per row of weight one; the rest is as for :func:`choose`.
+    """
     metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
-    found = _searched(spec, kernel, rows, share) if search is None else search(kernel, some(rows))
+    if search is not None:
+        found = search(kernel, some(rows))
+    elif isinstance(kernel, Kernel):
+        found = Tuning(kernel)
+    else:
+        width = spec.width_to_search
+        found = choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
     choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
     return Chosen(spec.seed, found, choice, metric)
 
@@ -106,15 +116,6 @@ def _metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedM
     elif isinstance(kernel, str):
         kernel = choose_lengthscale(kernel, rows, width, spec.seed, share, spec.method).kernel
     return learn_metric(kernel, rows, width, spec.seed)
-
-
-def _searched(
-    spec: FeatureSpec, kernel: Kernel | str, rows: RowSample | None, share: float | None
-) -> Tuning:
-    if isinstance(kernel, Kernel):
-        return Tuning(kernel)
-    width = spec.width_to_search
-    return choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
 
 
 def choice_of(
@@ -174,13 +175,6 @@ def _wide_enough(
     )
     require_real(found.map, "A fit")
     return Choice(found.map, found.method, (), str(found))
-
-
-def some(rows: RowSample | None) -> RowSample:
-    """Return the sample, which must be there."""
-    if rows is None:
-        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
-    return rows
 
 
 # --- ``bo.draw``: a feature map of a given width, or of the width that a tolerance needs ---------
@@ -246,16 +240,16 @@ def draw(
     >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
     True
     """
-    wanted = as_tolerance(n_features, tolerance)
-    if wanted is None:
+    if not isinstance(n_features, str | Tolerance):
         return draw_width(
             kernel,
             method,
-            n_features=n_features,  # type: ignore[arg-type]
+            n_features=n_features,
             X=X,
             n_inputs=n_inputs,
             random_state=random_state,
         )
+    wanted = as_tolerance(n_features, tolerance)
     if X is None or alpha is None:
         raise InvalidInput(
             'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '

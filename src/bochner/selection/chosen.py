@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, block_rows
-from bochner.data.blocks import Blocks, total_weight
+from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.fourier.fourier import Fourier
@@ -21,9 +21,9 @@ from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.spec import SEARCHED, Tolerance, as_kernel, as_tolerance
+from bochner.selection.spec import SEARCHED, Tolerance, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Moments, MomentsOf, Precision, require_room_for
+from bochner.sums.moments import Moments, MomentsOf, Precision
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FeatureSpec:
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
         known, how = as_kernel(kernel), as_method(method)
-        width = as_tolerance(n_features) or integer(n_features, "bochner", "n_features", 1)
+        width = as_width(n_features)
         return FeatureSpec(
             who, known, how, width, metric == "learned", precision, seed_of(random_state)
         )
@@ -84,11 +84,7 @@ class FeatureSpec:
     @property
     def needs_rows(self) -> bool:
         """Whether something must be chosen from rows before features can be made."""
-        return self.is_open or self.learns_metric or not isinstance(self.method, Fourier)
-
-    def share(self, blocks: Blocks, alpha: float | None) -> float | None:
-        """Return a given penalty per row of weight one; None if nothing is chosen by it."""
-        return alpha / total_weight(blocks) if self.is_open and alpha is not None else None
+        return self.learns_metric or not isinstance(self.method, Fourier) or self.is_open
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,21 +122,24 @@ class Chosen:
     @property
     def n_features(self) -> int:
         """D."""
-        return self.map.n_features
+        return self.choice.map.n_features
 
     @property
     def block_rows(self) -> int:
         """Rows of a block whose features take about 16 MB."""
-        return block_rows(self.n_features)
+        return block_rows(self.choice.map.n_features)
 
     @property
     def rounded(self) -> Rounded:
         """φ, rounded to its precision."""
-        return Rounded(self.map.kernel, self.map, self.precision)
+        phi = self.choice.map
+        return Rounded(phi.kernel, phi, self.precision)
 
-    def features(self, X: Array) -> Array:
-        """Return φ(X), (n, D), in the array library of X."""
-        return self.rounded(X)
+    @property
+    def features(self) -> Callable[[Array], Array]:
+        """X ↦ φ(X), (n, D), of checked rows, in the array library of X."""
+        phi = self.choice.map
+        return Rounded(phi.kernel, phi, self.precision).features
 
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), rounded and then in NumPy's float64."""
@@ -155,13 +154,13 @@ class Chosen:
         return replace(self, choice=replace(self.choice, map=phi))
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
-        """Return X ↦ φ(X) β in NumPy, by the features that cost the least."""
+        """Return X ↦ φ(X) β of checked rows, in NumPy, by the features that cost the least."""
         phi: FeatureMap = self.rounded
         if isinstance(self.map, NystromMap) and self.precision == "float64":
             values = LandmarkValues(self.kernel, self.map)
             phi = Rounded(self.kernel, values, self.precision)
             coef = self.map.root(np.dtype(self.precision)) @ coef
-        return lambda X: to_numpy(phi(X)) @ coef
+        return lambda X: to_numpy(phi.features(X)) @ coef
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -179,40 +178,21 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
 # --- Moments -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMoments:
-    """How moments of features are summed up: of φ(X), or of kernel values that are whitened last.
+def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
+    """Return the summand of moments of the features.
 
-    Attributes
-    ----------
-    features : callable
-        What is summed up.
-    root : (D, D) or None
-        L of φ(x) = L c(x), where c(x) is summed up.
+    Where the map says so it sums up kernel values with landmarks, which are whitened last.
     """
-
-    features: Callable[[Array], Array]
-    root: Array | None
-
-    @staticmethod
-    def of(chosen: Chosen) -> "FeatureMoments":
-        """Return how: kernel values with landmarks where the map says so."""
-        phi = chosen.map
-        require_room_for(phi.n_features)
-        if isinstance(phi, NystromMap) and phi.sums_first and chosen.precision == "float64":
-            values = Rounded(phi.kernel, LandmarkValues(phi.kernel, phi), chosen.precision)
-            return FeatureMoments(values, phi.root(np.dtype(chosen.precision)).T)
-        return FeatureMoments(chosen.features, None)
-
-    def finished(self, moments: Moments) -> Moments:
-        """Return the moments of the features."""
-        return moments if self.root is None else moments.mapped(self.root, "float32")
+    phi = chosen.choice.map
+    if isinstance(phi, NystromMap) and phi.sums_first and chosen.precision == "float64":
+        values = Rounded(phi.kernel, LandmarkValues(phi.kernel, phi), chosen.precision)
+        return MomentsOf(values.features, precision, phi.root(np.dtype(chosen.precision)).T)
+    return MomentsOf(chosen.features, precision)
 
 
 def moments_of(
     chosen: Chosen, blocks: Blocks, precision: Precision, where: Executor = LOCAL
 ) -> Moments:
     """Return the moments of the features of all blocks, in one pass."""
-    how = FeatureMoments.of(chosen)
-    total = where.sum(MomentsOf(how.features, precision), blocks.with_rows(chosen.block_rows))
-    return how.finished(MomentsOf.moments(total))
+    summand = summand_of(chosen, precision)
+    return summand.moments(where.sum(summand, blocks.with_rows(chosen.block_rows)))

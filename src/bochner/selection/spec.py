@@ -113,17 +113,22 @@ class Tolerance:
         return max(FIRST, int((room / (8 * MATRICES)) ** 0.5))
 
 
-def as_tolerance(n_features: Any, tolerance: float = 0.1) -> Tolerance | None:
-    """Return what is wanted where the width is open, or None where it is a number."""
+def as_width(n_features: Any) -> int | Tolerance:
+    """Return a width, or what is wanted where it is open."""
+    if isinstance(n_features, str | Tolerance):
+        return as_tolerance(n_features)
+    return integer(n_features, "bochner", "n_features", 1)
+
+
+def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Tolerance:
+    """Return what is wanted where the width is open."""
     if isinstance(n_features, Tolerance):
         return n_features
-    if isinstance(n_features, str):
-        if n_features == "auto":
-            return Tolerance(tolerance)
-        raise InvalidInput(
-            f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
-        )
-    return None
+    if n_features == "auto":
+        return Tolerance(tolerance)
+    raise InvalidInput(
+        f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
+    )
 
 
 #: Width that a lengthscale is chosen at where the width itself is open.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar
 
 from bochner.data.blocks import Blocks
@@ -79,11 +80,13 @@ class Together:
 
     def zero(self) -> list[Any]:
         """Return the sums of no rows."""
-        return [summand.zero() for summand in self.summands]
+        return list(map(methodcaller("zero"), self.summands))
 
     def add(self, total: list[Any], block: Block) -> list[Any]:
         """Return the sums with the rows of a block."""
-        return [s.add(t, block) for s, t in zip(self.summands, total, strict=True)]
+        for k, summand in enumerate(self.summands):
+            total[k] = summand.add(total[k], block)
+        return total
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         """Return the sums of the rows of both."""

@@ -12,14 +12,15 @@ Adding up in any order is streaming, forgetting, cross-validation and several ma
 Notation: n rows, D features, t targets (``docs/notation.md``).
 """
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, from_numpy, is_numpy, is_sparse, to_numpy
+from bochner._core.arrays import array_namespace, from_numpy, is_sparse, taken, to_numpy
 from bochner._core.blas import (
     add_gram,
     add_outer,
@@ -191,135 +192,132 @@ def require_room_for(n_features: int) -> None:
     )
 
 
-class Accumulator:
-    """Adds blocks up to :class:`Moments`, as fast as the machine multiplies.
-
-    The block Gram is a symmetric rank-n update (BLAS ``syrk``: half the work of a product) that
-    adds into its result, so that small blocks, whose features are still in cache, cost no extra
-    pass. All is taken about the first block's mean, and corrected to the true mean at the end.
+class MomentSums(ABC):
+    """Adds blocks up to :class:`Moments`: about the first block's mean, corrected at the end.
 
     Parameters
     ----------
     precision : {"float32", "float64"}
-        Precision of the products. float32 takes half the time; its sums are moved to float64
-        every 8192 rows.
-
-    Notes
-    -----
-    Memory: 8 D² bytes, and 4 D² more in float32.
+        Precision of the products.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
         self.precision: Precision = precision
-        self._dtype = np.dtype(precision)
-        self._rows = 0
+        self.rows = 0  # of positive weight
         self._weight = 0.0
 
     def add(
         self, Z: Float[Array, "n D"], y: Float[Array, " n *t"], w: Float[Array, " n"] | None = None
     ) -> None:
         """Add one block; rows of zero weight take no part."""
-        Z, y, w = _positive_rows(np.asarray(Z, self._dtype), np.asarray(y, np.float64), w)
-        if not len(Z):
+        y = np.asarray(y, np.float64)
+        if w is not None:
+            Z, y, w = _positive_rows(Z, y, w)
+        if not len(y):
             return
-        y = _squarable(y.reshape(len(y), -1))
-        if not self._rows:
-            self._start(Z, y)
-        self._rows += len(Z)
-        self._add_centred(self._centred(Z), y - self._y0, w)
-
-    def sweep(self, blocks: Iterable[tuple[Array, Array, Array | None]]) -> Moments:
-        """Add all blocks (Z, y, w) and return their moments."""
-        for Z, y, w in blocks:
-            self.add(Z, y, w)
-        return self.moments()
-
-    @property
-    def rows(self) -> int:
-        """Rows of positive weight that were added."""
-        return self._rows
-
-    def so_far(self) -> Moments:
-        """Return the moments of what was added up to now, from a copy of all sums."""
-        return deepcopy(self).moments()
-
-    def moments(self) -> Moments:
-        """Return the moments of all that was added; nothing more can be added after it."""
-        if not self._rows:
+        y = y.reshape(len(y), -1)
+        if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
             raise InvalidInput(
-                "Moments: at least one row with a positive weight is required; got none."
+                f"y must lie within ±{LARGEST:g}, for its squares to be numbers; got "
+                f"{largest:g}. Scale it first."
             )
-        self._flush()
-        dz, dy = self._z / self._weight, self._y / self._weight
-        add_outer(self._gram, dz, -self._weight)
-        return Moments(
-            self._rows,
-            self._weight,
-            self._z0 + dz,
-            self._y0 + dy,
-            mirror(self._gram),
-            self._cross - self._weight * np.outer(dz, dy),
-            np.maximum(self._power - self._weight * dy**2, 0.0),
-            self.precision,
-        )
-
-    def _start(self, Z: Array, y: Array) -> None:
-        D, t = Z.shape[1], y.shape[1]
-        require_room_for(D)
-        self._z0 = Z.mean(axis=0, dtype=np.float64).astype(self._dtype)
-        self._y0 = y.mean(axis=0)
-        self._z, self._y = np.zeros(D), np.zeros(t)
-        self._gram, self._cross, self._power = (
-            np.zeros((D, D), order="F"),
-            np.zeros((D, t)),
-            np.zeros(t),
-        )
-        self._buffer = np.empty((0, D), self._dtype)
-        self._pending = np.zeros((D, D), self._dtype, order="F")
-        self._pending_rows = 0
-
-    def _centred(self, Z: Array) -> Array:
-        """Return Z about the first block's mean, in memory that is used again and again."""
-        if len(self._buffer) < len(Z):
-            self._buffer = np.empty(Z.shape, self._dtype)
-        return np.subtract(Z, self._z0, out=self._buffer[: len(Z)])
-
-    def _add_centred(self, Z: Array, y: Array, w: Array | None) -> None:
-        weights = np.ones(len(Z)) if w is None else w
+        if not self.rows:
+            require_room_for(Z.shape[1])
+            self._y0, self._y, self._power = y.mean(axis=0), 0.0, 0.0
+            self._start(Z, 1 + y.shape[1])
+        y = y - self._y0
+        weights = np.ones(len(y)) if w is None else w
+        self.rows += len(y)
         self._weight += float(weights.sum())
         self._y += weights @ y
         self._power += weights @ y**2
-        right = np.column_stack([weights, weights[:, None] * y]).astype(self._dtype)
-        sums = product(np.ascontiguousarray(right.T), Z)
-        self._z += sums[0]
-        self._cross += sums[1:].T
+        self._add(Z, np.column_stack([weights, weights[:, None] * y]), w)
+
+    def moments(self) -> Moments:
+        """Return the moments of all that was added; nothing more can be added after it."""
+        if not self.rows:
+            raise InvalidInput(
+                "Moments: at least one row with a positive weight is required; got none."
+            )
+        W, (start, first, gram) = self._weight, self._sums()
+        dz, dy = first[0] / W, self._y / W
+        add_outer(gram, dz, -W)
+        return Moments(
+            self.rows,
+            W,
+            start + dz,
+            self._y0 + dy,
+            mirror(gram),
+            np.ascontiguousarray(first[1:].T) - W * np.outer(dz, dy),
+            np.maximum(self._power - W * dy**2, 0.0),
+            self.precision,
+        )
+
+    @abstractmethod
+    def _start(self, Z: Float[Array, "n D"], columns: int) -> None:
+        """Make room; Z is the first block, whose mean z0 all is taken about."""
+
+    @abstractmethod
+    def _add(
+        self, Z: Float[Array, "n D"], right: Float[Array, "n c"], w: Float[Array, " n"] | None
+    ) -> None:
+        """Add rightᵀ (Z − z0) and (Z − z0)ᵀ diag(w) (Z − z0)."""
+
+    @abstractmethod
+    def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
+        """Return z0 and both sums in NumPy's float64, of the second at least the upper triangle.
+
+        It is Fortran-contiguous, and may be written into.
+        """
+
+
+class Accumulator(MomentSums):
+    """Adds blocks of NumPy arrays up, as fast as the machine multiplies.
+
+    The block Gram is a symmetric rank-n update (BLAS ``syrk``: half the work of a product) that
+    adds into its result, so that small blocks, whose features are still in cache, cost no extra
+    pass. float32 takes half the time; its sums are moved to float64 every 8192 rows.
+
+    Notes
+    -----
+    Memory: 8 D² bytes, and 4 D² more in float32.
+    """
+
+    def _start(self, Z: Array, columns: int) -> None:
+        D, dtype = Z.shape[1], np.dtype(self.precision)
+        self._z0 = np.asarray(Z, dtype).mean(axis=0, dtype=np.float64).astype(dtype)
+        self._first, self._gram = np.zeros((columns, D)), np.zeros((D, D), order="F")
+        self._buffer = np.empty((0, D), dtype)  # of blocks, used again and again
+        self._pending = np.zeros((D, D), dtype, order="F")
+        self._pending_rows = 0
+
+    def _add(self, Z: Array, right: Array, w: Array | None) -> None:
+        dtype = self._z0.dtype
+        if len(self._buffer) < len(Z):
+            self._buffer = np.empty(Z.shape, dtype)
+        Z = np.subtract(np.asarray(Z, dtype), self._z0, out=self._buffer[: len(Z)])
+        self._first += product(np.ascontiguousarray(right.T, dtype), Z)
         if w is not None:
-            Z *= np.sqrt(w).astype(self._dtype)[:, None]
-        add_gram(self._pending if self.precision == "float32" else self._gram, Z)
+            Z *= np.sqrt(w).astype(dtype)[:, None]
+        single = self.precision == "float32"
+        add_gram(self._pending if single else self._gram, Z)
         self._pending_rows += len(Z)
-        if self._pending_rows >= FLUSH_ROWS:
+        if single and self._pending_rows >= FLUSH_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if self.precision == "float32" and self._pending_rows:
-            self._gram += self._pending
-            self._pending[...] = 0
+        self._gram += self._pending
+        self._pending[...] = 0
         self._pending_rows = 0
 
-
-def _squarable(y: Array) -> Array:
-    if np.abs(y).max(initial=0.0) > LARGEST:
-        raise InvalidInput(
-            f"y must lie within ±{LARGEST:g}, for its squares to be numbers; got "
-            f"{np.abs(y).max():g}. Scale it first."
-        )
-    return y
+    def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
+        if self.precision == "float32":
+            self._flush()
+        return self._z0.astype(np.float64), self._first, self._gram
 
 
-def _positive_rows(Z: Array, y: Array, w: Array | None) -> tuple[Array, Array, Array | None]:
+def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
     """Drop rows of zero weight; refuse negative and non-finite weights."""
-    if w is None:
-        return Z, y, None
     w = np.asarray(w, np.float64)
     bad = w[~((w >= 0) & (w <= LARGEST))]
     if len(bad):
@@ -329,71 +327,34 @@ def _positive_rows(Z: Array, y: Array, w: Array | None) -> tuple[Array, Array, A
         )
     if np.all(w > 0):
         return Z, y, w
-    kept = w > 0
-    return Z[kept], y[kept], w[kept]
+    kept = np.flatnonzero(w > 0)
+    return taken(Z, kept, axis=0), y[kept], w[kept]
 
 
-class DeviceAccumulator:
+class DeviceAccumulator(MomentSums):
     """Adds blocks of another array library up, on the device that they are on.
 
     float32 products go into float64 sums, a block at a time; only the sums come to NumPy, once.
     """
 
-    def __init__(self, precision: Precision) -> None:
-        self.precision: Precision = precision
-        self.rows = 0
-        self._weight = 0.0
-        self._sums: Any = None
-
-    def add(self, Z: Array, y: Array, w: Array | None = None) -> None:
-        """Add one block; rows of zero weight take no part."""
+    def _start(self, Z: Array, columns: int) -> None:  # noqa: ARG002
         xp = array_namespace(Z)
-        Zn, y, w = _positive_rows(np.arange(Z.shape[0]), to_numpy(y).astype(np.float64), w)
-        if not len(Zn):
-            return
-        y = _squarable(y.reshape(len(y), -1))
-        if len(Zn) < Z.shape[0]:
-            Z = xp.take(Z, from_numpy(Zn, like=Z), axis=0)
-        Z = xp.astype(Z, getattr(xp, self.precision), copy=False)
-        if self._sums is None:
-            require_room_for(Z.shape[1])
-            self._z0, self._y0 = xp.mean(Z, axis=0), y.mean(axis=0)
-        self.rows += len(y)
-        weights = np.ones(len(y)) if w is None else w
-        self._weight += float(weights.sum())
-        y = y - self._y0
-        right = from_numpy(np.column_stack([weights, weights[:, None] * y]), like=Z)
-        Z = Z - self._z0
-        first = xp.matmul(Z.T, xp.astype(right, Z.dtype))
+        self._products: Any = None
+        self._z0 = xp.mean(xp.astype(Z, getattr(xp, self.precision), copy=False), axis=0)
+
+    def _add(self, Z: Array, right: Array, w: Array | None) -> None:
+        xp = array_namespace(Z)
+        Z = xp.astype(Z, getattr(xp, self.precision), copy=False) - self._z0
+        first = xp.matmul(xp.astype(from_numpy(right, like=Z), Z.dtype).T, Z)
         if w is not None:
             Z = Z * xp.astype(from_numpy(np.sqrt(w), like=Z), Z.dtype)[:, None]
         new = [xp.astype(A, xp.float64) for A in (xp.matmul(Z.T, Z), first)]
-        new += [weights @ y, weights @ y**2]
-        old = self._sums
-        self._sums = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+        old = self._products
+        self._products = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
 
-    def so_far(self) -> Moments:
-        """Return the moments of what was added up to now."""
-        return self.moments()
-
-    def moments(self) -> Moments:
-        """Return the moments of all that was added, as NumPy arrays."""
-        if not self.rows:
-            return Accumulator().moments()  # which says that there are no rows
-        gram, first, sy, power = (a if is_numpy(a) else to_numpy(a) for a in self._sums)
-        W = self._weight
-        dz, dy = first[:, 0] / W, sy / W
-        gram = gram - W * np.outer(dz, dz)
-        return Moments(
-            self.rows,
-            W,
-            to_numpy(self._z0).astype(np.float64) + dz,
-            self._y0 + dy,
-            (gram + gram.T) / 2,
-            first[:, 1:] - W * np.outer(dz, dy),
-            np.maximum(power - W * dy**2, 0.0),
-            self.precision,
-        )
+    def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
+        gram, first = map(to_numpy, self._products)
+        return to_numpy(self._z0).astype(np.float64), first, np.array(gram, order="F")
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,43 +364,44 @@ class MomentsOf:
     Attributes
     ----------
     features : callable
-        φ: rows X (b, d) to features (b, D), in the array library of X.
+        What is summed up: rows X (b, d) to columns (b, D), in the array library of X.
     precision : {"float32", "float64"}
         Of the products.
+    root : (D, D) or None
+        L of φ(x) = L c(x), where c(x) is summed up and whitened last.
     """
 
     features: Callable[[Array], Array]
     precision: Precision
+    root: Array | None = None
 
-    def zero(self) -> list[Any]:
-        """Return no accumulator: the first block says where it is to be."""
+    def zero(self) -> list[MomentSums]:
+        """Return no sums: the first block says where they are to be."""
         return []
 
-    def add(self, total: list[Any], block: Any) -> list[Any]:
-        """Add a block to the accumulator of its device."""
+    def add(self, total: list[MomentSums], block: Any) -> list[MomentSums]:
+        """Add a block to the sums on its device."""
         Z = self.features(block.X)
+        Z = Z.toarray() if is_sparse(Z) else Z
         if not total:
-            here = is_numpy(Z) or is_sparse(Z)
+            here = isinstance(Z, np.ndarray)
             total = [Accumulator(self.precision) if here else DeviceAccumulator(self.precision)]
         y = np.zeros((Z.shape[0], 0)) if block.y is None else to_numpy(block.y)
         w = None if block.w is None else to_numpy(block.w)
-        total[-1].add(to_numpy(Z) if is_sparse(Z) else Z, y, w)
+        total[-1].add(Z, y, w)
         return total
 
-    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        """Keep the accumulators of both."""
+    def merge(self, a: list[MomentSums], b: list[MomentSums]) -> list[MomentSums]:
+        """Keep the sums of both."""
         return a + b
 
-    @staticmethod
-    def moments(total: list[Any]) -> Moments:
-        """Return the moments of a sum."""
-        parts = [accumulator.so_far() for accumulator in total[:-1]]
-        moments = (total[-1] if total else Accumulator()).moments()
-        for part in reversed(parts):
-            moments = part + moments
-        return moments
+    def moments(self, total: list[MomentSums]) -> Moments:
+        """Return the moments of a sum, to which nothing more can be added."""
+        found = (total[-1] if total else Accumulator()).moments()
+        for part in reversed(total[:-1]):
+            found = part.moments() + found
+        return found if self.root is None else found.mapped(self.root, "float32")
 
-    @staticmethod
-    def so_far(total: list[Any]) -> Moments:
+    def so_far(self, total: list[MomentSums]) -> Moments:
         """Return the moments of a sum that goes on."""
-        return total[-1].so_far()
+        return self.moments(deepcopy(total))

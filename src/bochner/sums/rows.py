@@ -10,8 +10,9 @@ from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.data.sample import Keeper, RowSample
+from bochner.data.sample import RowSample
 from bochner.data.sources import Block
+from bochner.errors import InvalidInput
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
@@ -95,26 +96,25 @@ def _sum(moments: Iterable[Moments | None]) -> Moments | None:
 
 @dataclass(frozen=True, eq=False)
 class SampleOf:
-    """The summand of a :class:`RowSample`, after ``before``, of rows that count from ``start``."""
+    """The summand of a :class:`RowSample`, None of no rows; row numbers count from ``start``."""
 
     seed: int
-    before: RowSample | None = None
     start: int = 0
 
-    def zero(self) -> Keeper:
-        """Return a keeper of the rows before."""
-        return Keeper(self.seed, self.before, self.start)
+    def zero(self) -> RowSample | None:
+        """Return no sample."""
+        return None
 
-    def add(self, total: Keeper, block: Block) -> Keeper:
+    def add(self, total: RowSample | None, block: Block) -> RowSample:
         """Consider the rows of a block."""
-        total.see(block)
-        return total
+        new = RowSample.of(block, self.seed, self.start)
+        return new if total is None else total.merge(new)
 
-    def merge(self, a: Keeper, b: Keeper) -> Keeper:
-        """Return the sample of the rows of both; either may have seen none."""
-        if a.is_empty or b.is_empty:
-            return b if a.is_empty else a
-        return Keeper(self.seed, a.sample.merge(b.sample), self.start)
+    def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
+        """Return the sample of the rows of both."""
+        if a is None or b is None:
+            return b if a is None else a
+        return a.merge(b)
 
 
 def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
@@ -122,10 +122,17 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
 
     With ``n_classes`` y holds codes of classes, and the sample their indicators.
     """
-    sample = where.sum(SampleOf(seed), blocks).sample
+    sample = some(where.sum(SampleOf(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
         return sample
     return replace(sample, y=indicators(sample.y[:, 0], n_classes))
+
+
+def some(rows: RowSample | None) -> RowSample:
+    """Return the sample, which must be there."""
+    if rows is None:
+        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+    return rows
 
 
 def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:

@@ -220,18 +220,16 @@ class ProjectionCost(Bound):
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the larger of the two widths; see :class:`Bound`."""
         share, half = positive(error, "width", "error") / COST, 1 - chance_of(confidence) / 2
-        return max(self.spectral.width(share, half), self._trace.width(share, half))
+        return max(part.width(share, half) for part in self._parts)
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return eleven times the larger of the two errors; see :class:`Bound`."""
         half = 1 - chance_of(confidence) / 2
-        return COST * max(
-            self.spectral.error(n_features, half), self._trace.error(n_features, half)
-        )
+        return COST * max(part.error(n_features, half) for part in self._parts)
 
     @property
-    def _trace(self) -> TailTrace:
-        return TailTrace(self.tail_ratio, self.spectral.features_per_draw)
+    def _parts(self) -> tuple[TailBound, TailBound]:
+        return self.spectral, TailTrace(self.tail_ratio, self.spectral.features_per_draw)
 
 
 def below_norm(penalty: float, norm: float, who: str) -> None:

@@ -166,19 +166,15 @@ def compare_bounds(
     ruler = Ruler.of(eigen(kernel, rows, "compare_bounds"), penalty, rank)
     asked = Request(rows.shape[1], D - D % 2, seed, X=rows)
     entries = list(_entries(kernel, rows, ruler, asked, confidence))
-    found = _found(entries, kernel, rows, asked, n_draws)
-    compared = [
-        _compared(entry, error, asked.n_features, confidence)
-        for entry, error in zip(entries, found, strict=True)
-    ]
-    if not compared:
+    if not entries:
         raise UnsupportedKernel(
             f"compare_bounds requires a kernel of x − y, or a rotation-invariant one; got "
             f"{kernel!r}. certify measures the error of any map."
         )
-    return BoundComparison(
-        kernel, penalty, asked.n_features, len(rows), n_draws, confidence, tuple(compared)
-    )
+    found, D = _found(entries, kernel, rows, asked, n_draws), asked.n_features
+    pairs = zip(entries, found, strict=True)
+    compared = tuple(_compared(entry, error, D, confidence) for entry, error in pairs)
+    return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, compared)
 
 
 class Ruler(NamedTuple):
@@ -196,10 +192,6 @@ class Ruler(NamedTuple):
         rank = min(integer(rank, "compare_bounds", "rank", 1), len(found.values) - 1)
         whitening = found.vectors / np.sqrt(found.values + penalty)
         return cls(found, penalty, rank, whitening, float(found.values[:-rank].sum()))
-
-    def entries(self, E: Float[np.ndarray, "n n"]) -> float:
-        """Return the largest entry."""
-        return float(np.abs(E).max())
 
     def operator(self, E: Float[np.ndarray, "n n"]) -> float:
         """Return ‖E‖/‖K‖."""
@@ -245,26 +237,22 @@ def _entries(
 
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
     pairs = Fourier(IID())
-    yield Entry("Hoeffding", Hoeffding.of(kernel, rows), pairs, ruler.entries)
-    yield Entry("Bernstein", Bernstein.of(kernel, rows), pairs, ruler.entries)
+    entries = lambda E: float(np.abs(E).max())
+    yield Entry("Hoeffding", Hoeffding.of(kernel, rows), pairs, entries)
+    yield Entry("Bernstein", Bernstein.of(kernel, rows), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
-        yield Entry("Rahimi-Recht", RahimiRecht.of(kernel, rows), pairs, ruler.entries)
+        yield Entry("Rahimi-Recht", RahimiRecht.of(kernel, rows), pairs, entries)
     yield Entry("matrix Bernstein", OperatorNorm.of(kernel, rows), pairs, ruler.operator)
     uniform = Spectral.of(kernel, rows, alpha=ruler.penalty)
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)
-    measured = replace(uniform, leverage=_measured_leverage(kernel, rows, ruler, ask, uniform))
+    # The largest leverage of 4096 frequencies, no less than its mean.
+    phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
+    found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
+    leverage = max(float(found.max()), uniform.effective_dimension)
+    measured = replace(uniform, leverage=leverage)
     yield Entry("leverage measured", measured, pairs, ruler.spectral, proved=False)
     costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
     yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
-
-
-def _measured_leverage(
-    kernel: Kernel, rows: Array, ruler: Ruler, ask: Request, uniform: Spectral
-) -> float:
-    """Return the largest leverage of 4096 frequencies, no less than its mean."""
-    phi = draw_map(Fourier(IID()), kernel, replace(ask, n_features=8192))
-    found = draw_leverages(np.asarray(phi(rows)), ruler.found, ruler.penalty, 2)
-    return max(float(found.max()), uniform.effective_dimension)
 
 
 def _found(

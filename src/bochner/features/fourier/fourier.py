@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, is_numpy, moved
+from bochner._core.arrays import array_namespace, moved
 from bochner._core.checks import check_fields, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -128,11 +128,11 @@ class FourierMap(OfFrequencies):
         return float(self.frequencies.size)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(X, self.reach, self._waves)
+        return with_far_rows(self, X, self._waves)
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (self.amplitude / self.frequencies.shape[1]) ** 0.5
-        if is_numpy(X):
+        if isinstance(X, np.ndarray):
             X = np.ascontiguousarray(X)
             return native.cos_sin(X, self._turns[X.dtype == np.float64], scale)
         xp = array_namespace(X)
@@ -162,11 +162,11 @@ class FourierPhaseMap(OfFrequencies):
         return _in_turns(self.phases)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(X, self.reach, self._waves)
+        return with_far_rows(self, X, self._waves)
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (2 * self.amplitude / len(self.phases)) ** 0.5
-        if is_numpy(X):
+        if isinstance(X, np.ndarray):
             double = X.dtype == np.float64
             X = np.ascontiguousarray(X)
             return native.cos_bias(X, self._turns[double], self._phase_turns[double], scale)
@@ -225,7 +225,7 @@ class FourierComplexMap(FeatureMap):
         return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
 
 
-def require_real(phi: object, who: str) -> None:
+def require_real(phi: FeatureMap, who: str) -> None:
     """Refuse a map with complex features, alone or as a part of others."""
     if isinstance(phi, FourierComplexMap):
         raise InvalidInput(
@@ -247,46 +247,33 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
 
 
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw Fourier features of a stationary kernel, of products and exponentials of such."""
-    amplitude = float(kernel.diag(np.zeros((1, ask.n_inputs)))[0])
-    return stationary_map(method, kernel, amplitude, ask)
-
-
-def stationary_map(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
-    """Draw the features of a kernel of x − y that is ``amplitude`` at zero."""
-    if isinstance(method.placement, Grid):
-        return _grid(kernel, method.placement, amplitude, ask)
+    """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
+    placement, d, m, amplitude = method.placement, ask.n_inputs, ask.n_features, 1.0
+    if not isinstance(kernel, Stationary | SkewedChi2):
+        amplitude = float(kernel.diag(np.zeros((1, d)))[0])
+    if isinstance(placement, Grid):
+        return _grid(kernel, placement, amplitude, ask)
     if method.form == "complex":
-        pairs = replace(ask, n_features=2 * ask.n_features)
-        inner = _random(Fourier(method.placement), kernel, amplitude, pairs)
-        return FourierComplexMap(kernel, inner)
-    return _random(method, kernel, amplitude, ask)
-
-
-def _random(method: Fourier, kernel: Kernel, amplitude: float, ask: Request) -> FeatureMap:
-    d, m = ask.n_inputs, _count(method, ask.n_features)
-    phases = ask.stream("phases").uniform(0, 2 * np.pi, m if method.form == "phase" else 0)
-    if isinstance(kernel, Stationary):
-        measure = kernel.spectral_measure(d)
-        chains = chains_of(method.placement, measure, m, ask.stream("frequencies"))
+        pairs = draw_stationary(Fourier(placement), kernel, replace(ask, n_features=2 * m))
+        return FourierComplexMap(kernel, pairs)
+    phases = np.zeros(0)
+    if method.form == "phase":
+        phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
+    elif m < 2 or m % 2:
+        raise InvalidInput(
+            'Fourier(form="pair") requires an even number of features, a cosine and a sine of '
+            f'each frequency; got {m}. Ask for one more, or use form="phase".'
+        )
+    else:
+        m //= 2
+    if isinstance(kernel, Stationary) and not placement.formed:
+        chains = chains_of(placement, kernel.spectral_measure(d), m, ask.stream("frequencies"))
         if chains is not None and worthwhile(chains, d):
             return StructuredMap(kernel, chains.diagonals, chains.orders, d, m, phases, amplitude)
-    W = frequencies(kernel, method.placement, m, d, ask.stream("frequencies"))
+    W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     if method.form == "pair":
         return FourierMap(kernel, W, amplitude)
     return FourierPhaseMap(kernel, W, phases, amplitude)
-
-
-def _count(method: Fourier, n_features: int) -> int:
-    """Return the number of frequencies of so many features."""
-    if method.form == "phase":
-        return n_features
-    if n_features < 2 or n_features % 2:
-        raise InvalidInput(
-            'Fourier(form="pair") requires an even number of features, a cosine and a sine of '
-            f'each frequency; got {n_features}. Ask for one more, or use form="phase".'
-        )
-    return n_features // 2
 
 
 def _grid(kernel: Kernel, placement: Grid, amplitude: float, ask: Request) -> FeatureMap:
@@ -307,14 +294,14 @@ def frequencies(
     The spectral measure of a product is a convolution, so that frequencies add; columns and linear
     maps of the input act on the frequencies.
     """
+    if isinstance(kernel, Stationary | SkewedChi2):
+        return placement.place(kernel.spectral_measure(d), m, rng)
 
     def drawn(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
         return frequencies(part, placement, m, columns, rng)
 
     # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
     match kernel:
-        case Stationary() | SkewedChi2():
-            return placement.place(kernel.spectral_measure(d), m, rng)
         case Constant():
             return np.zeros((d, m))
         case Scaled() | Normalised():

@@ -18,7 +18,7 @@ from bochner._core.arrays import array_namespace, moved
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.composed import OnInputs
-from bochner.features.fourier.fourier import Fourier, stationary_map
+from bochner.features.fourier.fourier import Fourier, draw_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -129,7 +129,7 @@ def draw_sampled_spectrum(
 
 def draw_on_logarithms(method: Fourier, kernel: SkewedChi2, ask: Request) -> OnInputs:
     """Draw Fourier features of log(x + c), in which the kernel is stationary."""
-    return OnInputs(kernel, stationary_map(method, kernel, 1.0, ask), ask.n_inputs)
+    return OnInputs(kernel, draw_stationary(method, kernel, ask), ask.n_inputs)
 
 
 def draw_random_logarithms(

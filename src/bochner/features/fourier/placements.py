@@ -10,7 +10,8 @@ the frequencies of the narrow one.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -54,7 +55,8 @@ def in_streams(
     Blocks of a longer draw begin with those of a shorter one.
     """
     each = -(-ONE_STREAM // width)
-    return np.concatenate([draw(child, each) for child in rng.spawn(-(-count // each))])[:count]
+    children = rng.spawn(-(-count // each))
+    return np.concatenate(list(map(draw, children, repeat(each))))[:count]
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,15 @@ class Orthogonal(Placement):
             W = np.concatenate([_part_of_block(measure, min(d, m - i), rng) for i, rng in blocks])
             return measure.scales[:, None] * W.T
 
-        def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b d d"]:
-            lengths = radii(measure, d, blocks * d, child).reshape(blocks, d, 1)
-            return haar(d, blocks, child) * lengths
-
-        W = in_streams(draw, -(-m // d), d, rng)
+        W = in_streams(partial(_blocks, measure, d), -(-m // d), d, rng)
         return measure.scales[:, None] * W.reshape(-1, d)[:m].T
+
+
+def _blocks(
+    measure: GaussianMixture, d: int, rng: np.random.Generator, count: int
+) -> Float[Array, "b d d"]:
+    lengths = radii(measure, d, count * d, rng).reshape(count, d, 1)
+    return haar(d, count, rng) * lengths
 
 
 def _part_of_block(
@@ -478,7 +483,7 @@ class StructuredMap(FeatureMap):
             return double._replace(diagonals=double.diagonals.astype(np.float32)), double
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(X, self.reach, self._waves)
+        return with_far_rows(self, X, self._waves)
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if is_sparse(X):

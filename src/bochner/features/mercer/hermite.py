@@ -71,9 +71,7 @@ def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
 
 
 def _times(left: Kernel, right: Kernel) -> Kernel:
-    if left == ONE:
-        return right
-    return left if right == ONE else Product(left, right)
+    return right if left == ONE else left if right == ONE else Product(left, right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +83,8 @@ class ColumnwiseMap(Products):
     nodes: tuple[Float[Array, " M"], ...]
     weights: tuple[Float[Array, "M m"], ...]  # g_j(x) = k_j(x, nodes) weights
     indices: Array  # k of each feature, by decreasing eigenvalue
+
+    below_kernel = True  # a product of projections: always
 
     @property
     def n_inputs(self) -> int:
@@ -238,6 +238,8 @@ class HermiteMap(Products):
     #: Degrees k of each feature along the first J axes; they are 0 along the others. By decreasing
     #: eigenvalue.
     indices: Array
+
+    below_kernel = True  # some terms of a Mercer series: always
 
     @property
     def n_inputs(self) -> int:

@@ -145,8 +145,6 @@ class Products(FeatureMap):
 
     indices: Array  # (D, d): which function of each column
 
-    below_kernel = True  # some of the terms of the kernel: always, but on a box
-
     @property
     def n_features(self) -> int:
         return len(self.indices)
@@ -199,6 +197,8 @@ class BasisMap(Products):
 
     kernel: Basis
     indices: Array  # k of each feature, by decreasing mean square
+
+    below_kernel = True  # some of the features that make the kernel: always
 
     @property
     def n_inputs(self) -> int:

@@ -126,10 +126,16 @@ class RPCholesky(Landmarks):
         self, kernel: Kernel, X: Float[Array, "n d"], count: int, rng: np.random.Generator
     ) -> ChosenLandmarks:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
-        columns = lambda chosen: kernel(pool, pool[chosen])
-        corner = lambda proposed: kernel(pool[proposed])
+
+        def columns(chosen: Array) -> Array:
+            return kernel.evaluate(pool, pool[chosen])
+
+        def corner(proposed: Array) -> Array:
+            rows = pool[proposed]
+            return kernel.evaluate(rows, rows)
+
         result = randomly_pivoted_cholesky(
-            columns, kernel.diag(pool), count, rng, mode=self.mode, corner=corner
+            columns, kernel.diagonal(pool), count, rng, mode=self.mode, corner=corner
         )
         # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
         rows = dense_rows(pool, result.pivots if len(result.pivots) else [0])

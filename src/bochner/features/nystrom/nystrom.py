@@ -172,10 +172,10 @@ class NystromMap(FeatureMap):
         return self.jitter is not None and self.jitter >= COARSE
 
     def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return C = k(X, S), (n, D)."""
-        if is_numpy(X) or is_sparse(X):
-            return self.kernel(X, self.landmarks.astype(X.dtype, copy=False))
-        return self.kernel(X, moved(self.landmarks, like=X))
+        """Return C = k(X, S), (n, D), of checked rows."""
+        if isinstance(X, np.ndarray) or is_sparse(X):
+            return self.kernel.evaluate(X, self.landmarks.astype(X.dtype, copy=False))
+        return self.kernel.evaluate(X, moved(self.landmarks, like=X))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         C = self.values(X)
@@ -230,7 +230,7 @@ class Rounded(Wrapped):
 
 
 def _in_precision(A: Array, precision: str) -> Array:
-    if is_numpy(A) or is_sparse(A):
+    if isinstance(A, np.ndarray) or is_sparse(A):
         return A.astype(precision, copy=False)
     xp = array_namespace(A)
     return xp.astype(A, getattr(xp, precision), copy=False)

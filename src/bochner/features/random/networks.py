@@ -420,12 +420,12 @@ def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
     parts = np.array(shares).ravel()
     edges = np.rint(np.cumsum(parts) / parts.sum() * total).astype(int)
     widths = np.diff(edges, prepend=0).reshape(L, 2)
-    if (widths[:, 0] < 1).any() or (tangent and (widths[:, 1] < 1).any()):
+    if (widths[:, : 1 + tangent] < 1).any():
         raise InvalidInput(
             f"NeuralTangentFeatures: too few features for {kernel!r}, whose exact part leaves "
             f"{total} for the layers. Ask for more features."
         )
-    return [(int(m), int(s)) for m, s in widths]
+    return [(m, s) for m, s in widths.tolist()]
 
 
 def _published_map(kernel: NeuralTangent | NNGP, ask: Request) -> NeuralSketch:

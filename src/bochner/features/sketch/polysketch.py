@@ -344,7 +344,7 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> PolySke
     weights = Weights(degrees, 0.5 * logs, parts.gaussian)
     complete = all(
         method.pairs == "balanced" and p == 1 and w == power_of_two(d) ** n
-        for n, w, p in zip(*got.columns, strict=True)
+        for n, w, p in zip(*got, strict=True)
     )
     steps = tuple(tree.steps)
     return PolySketchMap(kernel, UnitRows(parts.scales), weights, steps, tuple(blocks), complete)

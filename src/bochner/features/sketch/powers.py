@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -243,19 +243,13 @@ def _constant_and_linear(energy: Float[np.ndarray, " N"], d: int, D: int) -> tup
     return constant, exact < (linear + above) ** 2 / left
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Features of each degree, and what they are worth."""
+class Shares(NamedTuple):
+    """Features of each degree, and what they are worth; ``zip(*shares)`` goes degree by degree."""
 
     degrees: tuple[int, ...]
-    widths: tuple[int, ...]  # Features of each degree
+    widths: tuple[int, ...]  # features of each degree
     #: Expected copies of the degree: 1, or less for one that was drawn to stand for the rest.
     probabilities: tuple[float, ...]
-
-    @property
-    def columns(self) -> tuple[tuple, ...]:
-        """All three, in order: ``zip(*columns)`` goes degree by degree."""
-        return self.degrees, self.widths, self.probabilities
 
 
 def shares(

@@ -152,7 +152,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ten
     parts = powers(kernel, method, ask.n_inputs)
     exact, energy, left = split_off(kernel, method, parts, ask)
     got = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
-    blocks = [*((int(n), 0, 1.0) for n in exact), *zip(*got.columns, strict=True)]
+    blocks = [*((int(n), 0, 1.0) for n in exact), *zip(*got, strict=True)]
     degrees = np.array([n for n, _, _ in blocks])
     logs = log_coefficients(parts.series, degrees) - np.log([p for _, _, p in blocks])
     sketches = tuple(

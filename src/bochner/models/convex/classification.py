@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -200,13 +200,13 @@ def _chosen(
         return found
 
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
-    share = ask.share(blocks, alpha / unit / 2 if alpha else None)
+    given = alpha / unit / 2 if alpha else None
     by_loss = alpha is None and isinstance(ask.kernel, str) and not ask.learns_metric
     chosen, _ = choose(
         ask,
         blocks,
         n_classes=learned.n_classes,
-        share=share,
+        alpha=given,
         search=search if by_loss else None,
         where=where,
     )
@@ -282,11 +282,21 @@ def _folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> 
     """
     codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
     w = np.concatenate([weights_of(block) for block in features])
-    numbers = fold_numbers(blocks, w, seed)
+    folds = serving(fold_numbers(blocks, w, seed), codes, w > 0, n_classes)
+    return [Rest(features, fold) for fold in folds]
+
+
+def serving(
+    numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
+) -> list[Bool[Array, " n"]]:
+    """Return the rows of each fold that has some and leaves some of every class.
+
+    Only rows that count are looked at.
+    """
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
-    np.add.at(inside, (numbers, codes), w > 0)
+    np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
-    return [Rest(features, numbers == fold) for fold in np.flatnonzero(serves)]
+    return [numbers == fold for fold in np.flatnonzero(serves)]
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -373,12 +383,8 @@ def _folds(
 ) -> tuple[tuple[Array, ...], int]:
     """Return the folds that have some rows and leave some of every class, and how many they are."""
     marks, codes = row_marks(X, seed), codes.astype(np.int64)
-    different = np.unique(marks)
-    numbers = np.searchsorted(different, marks) % N_FOLDS
-    folds = [numbers == k for k in range(N_FOLDS)]
-    left = [np.bincount(codes[~fold], minlength=n_classes).min() for fold in folds]
-    serve = [fold for fold, many in zip(folds, left, strict=True) if fold.any() and many > 0]
-    first = np.unique(marks, return_index=True)[1]
+    different, first = np.unique(marks, return_index=True)
+    serve = serving(np.searchsorted(different, marks) % N_FOLDS, codes, codes >= 0, n_classes)
     beside = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
     serve = serve if beside > 1 else []
     serve = serve[: max(1, -(-N_FOLDS * ENOUGH // max(beside, 1)))]

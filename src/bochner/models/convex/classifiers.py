@@ -30,6 +30,7 @@ from bochner.solvers.convex.class_losses import (
     SquaredHinge,
 )
 from bochner.solvers.convex.losses import Loss
+from bochner.sums.executor import LOCAL, Executor
 
 #: What must be the same for the features and coefficients of before to serve again.
 SAME = ("kernel", "method", "n_features", "metric", "random_state", "precision")
@@ -41,7 +42,7 @@ class ConvexClassifier(LabelEstimator, ConvexEstimator):
     C: float | str
     warm_start: bool
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = self._loss(len(inputs.classes))
         spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
         asked = [repr(self.get_params(deep=False)[name]) for name in SAME]
@@ -50,7 +51,7 @@ class ConvexClassifier(LabelEstimator, ConvexEstimator):
         before = self.fit_ if warm and self.__sklearn_is_fitted__() else None
         if before is not None and before.asked != tuple(asked):
             before = None
-        return fit_classifier(spec, blocks, inputs, before, self._calibrates, tuple(asked))
+        return fit_classifier(spec, blocks, inputs, before, self._calibrates, tuple(asked), where)
 
     def _loss(self, n_classes: int) -> Loss:
         raise NotImplementedError
@@ -205,13 +206,11 @@ class SVC(ConvexClassifier):
             )
         return self._fitted.calibration
 
-    @property
-    def calibration_(self) -> Calibration:
-        """Probabilities from decision values, with ``probability=True``."""
-        found = self._fitted.calibration
-        if found is None:
-            raise AttributeError("calibration_: only a fit with probability=True has one.")
-        return found
+    calibration_ = learned(
+        "calibration",
+        "Probabilities from decision values, with ``probability=True``.",
+        "calibration_: only a fit with probability=True has one.",
+    )
 
 
 @estimator

@@ -44,15 +44,6 @@ class ConvexSpec:
     tol: float
     max_iter: int
 
-    @staticmethod
-    def of(
-        features: FeatureSpec, loss: Loss, alpha: float | str, centred: object, tol: Any, steps: Any
-    ) -> "ConvexSpec":
-        """Check what the user passed."""
-        who = features.who
-        tol, steps = positive(tol, who, "tol"), integer(steps, who, "max_iter", 1)
-        return ConvexSpec(features, loss, alpha, require_switch(who, centred), tol, steps)
-
     @property
     def who(self) -> str:
         """The class of the learner, as messages name it."""
@@ -106,7 +97,9 @@ class ConvexEstimator(KernelEstimator):
 
     def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
         features = self._feature_spec(self.method)
-        return ConvexSpec.of(features, loss, alpha, centred, self.tol, self.max_iter)
+        tol = positive(self.tol, features.who, "tol")
+        steps = integer(self.max_iter, features.who, "max_iter", 1)
+        return ConvexSpec(features, loss, alpha, require_switch(features.who, centred), tol, steps)
 
     solution_ = learned("solution", "Coefficients, objective, outcome, and what every step did.")
     path_ = learned("path", "Penalties that were compared, and what the rows left out lost.")

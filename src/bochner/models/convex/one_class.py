@@ -82,9 +82,9 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
     max_iter: int = 200
     random_state: Seed = None
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         nu = _as_nu(self.nu)
-        return fit_one_class(self._convex_spec(BelowZero(), 1.0, True), nu, blocks, inputs)
+        return fit_one_class(self._convex_spec(BelowZero(), 1.0, True), nu, blocks, inputs, where)
 
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None

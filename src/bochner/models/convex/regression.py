@@ -10,7 +10,7 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, row_marks, rows_left_out
+from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, fold_numbers, row_marks, rows_left_out
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,
@@ -92,11 +92,43 @@ def fit_svr(
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
-    found = solve(problem, tol=spec.tol, max_iter=spec.max_iter)
-    solution = optimum(problem, found, rows.units, rows.original(alpha))
-    steps = len(solution.history)
-    final = loss.in_units(1 / rows.units)
-    return warned(ConvexFit(inputs, chosen, final, solution, steps, path, shape))
+    found = _Ended(problem, solve(problem, tol=spec.tol, max_iter=spec.max_iter), path=path)
+    return _fit(found, rows, chosen, inputs, shape, loss.in_units(1 / rows.units))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ended:
+    """A problem with its penalty and loss, where its descent ended, and how both were found."""
+
+    problem: Problem
+    state: State
+    n_iter: int | None = None  # default: the steps of the state
+    path: HeldOutPath | None = None
+    errors: Float[Array, " s"] | None = None
+
+
+def _fit(
+    ended: _Ended,
+    rows: ScaledRows,
+    chosen: Chosen,
+    inputs: Inputs,
+    shape: tuple[int, ...],
+    loss: Loss,
+) -> ConvexFit:
+    """Return what was found in units of one, with this loss."""
+    problem, state = ended.problem, ended.state
+    return warned(
+        ConvexFit(
+            inputs,
+            chosen,
+            loss,
+            optimum(problem, state, rows.units, rows.original(problem.alpha)),
+            len(state.steps) if ended.n_iter is None else ended.n_iter,
+            None if ended.path is None else rows.original_path(ended.path),
+            shape,
+            stopping_errors=ended.errors,
+        )
+    )
 
 
 def epsilon_insensitive(loss: Loss, epsilon: Float[Array, " t"]) -> Loss:
@@ -111,12 +143,11 @@ def _svr_path(
 ) -> tuple[HeldOutPath | None, float]:
     """Return what rows left out lost on the path, and the best penalty in the rows' units."""
     sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
-    marks = row_marks(sample.X, chosen.seed)
-    different = np.unique(marks)
-    if len(different) < 2:
+    different = len(np.unique(row_marks(sample.X, chosen.seed)))
+    if different < 2:
         return None, 1.0
-    folds = 1 if len(different) >= ONE_FOLD else min(N_FOLDS, len(different))
-    numbers = np.asarray(np.searchsorted(different, marks))[:, None] % N_FOLDS
+    folds = 1 if different >= ONE_FOLD else min(N_FOLDS, different)
+    numbers = fold_numbers([sample], sample.w, chosen.seed)
     Z = to_numpy(chosen.features(sample.X))
     kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
     problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, spec.fit_intercept)
@@ -124,8 +155,8 @@ def _svr_path(
     spread = float(np.maximum(rows.spread, NARROW_SPREAD).mean())
     curvature = 2.0 if rows.degree == 2 else 1 / spread
     largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-    path, _ = held_out_path(problem, np.equal(numbers, np.arange(folds)), spec.max_iter, largest)
-    return rows.original_path(path), path.alpha
+    path, _ = held_out_path(problem, numbers[:, None] == np.arange(folds), spec.max_iter, largest)
+    return path, path.alpha
 
 
 # --- any loss ------------------------------------------------------------------------------------
@@ -160,30 +191,8 @@ def fit_regressor(
         problem = replace(problem, loss=_first_huber(problem))
     found = _Descents(problem, rows, spec, chosen.seed)
     ended = found.stopped() if stops_early else found.descended(finds_scale)
-    problem = ended.problem
-    return warned(
-        ConvexFit(
-            inputs,
-            chosen,
-            problem.loss.in_units(1 / rows.units) if finds_scale else asked,
-            optimum(problem, ended.state, rows.units, rows.original(problem.alpha)),
-            ended.n_iter,
-            None if ended.path is None else rows.original_path(ended.path),
-            shape,
-            stopping_errors=ended.errors,
-        )
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Ended:
-    """A problem with its penalty and loss, where its descent ended, and how both were found."""
-
-    problem: Problem
-    state: State
-    n_iter: int
-    path: HeldOutPath | None = None
-    errors: Float[Array, " s"] | None = None
+    final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
+    return _fit(ended, rows, chosen, inputs, shape, final)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +217,7 @@ class _Descents:
         found = solve(problem, at, tol=spec.tol, max_iter=spec.max_iter)
         if finds_scale:
             return self._with_scale(problem, found, path)
-        return _Ended(problem, found, len(found.steps), path)
+        return _Ended(problem, found, path=path)
 
     def _with_scale(self, problem: Problem, at: State, path: HeldOutPath | None) -> _Ended:
         """Fit and estimate the scale of the noise in turns, until both stay."""

@@ -29,6 +29,7 @@ from bochner.solvers.convex.losses import (
     by_name,
 )
 from bochner.solvers.convex.problem import best_constant
+from bochner.sums.executor import LOCAL, Executor
 
 _LOSSES = {
     "epsilon_insensitive": EpsilonInsensitive(),
@@ -125,14 +126,14 @@ class SVR(ConvexRegressor):
     max_iter: int = 200
     random_state: Seed = None
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
         C, epsilon = _number(self.C, "C"), _number(self.epsilon, "epsilon")
         alpha = C if isinstance(C, str) else 1 / positive(C, "SVR", "C")
         if not isinstance(epsilon, str):
             epsilon = nonnegative(epsilon, "SVR", "epsilon")
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
-        return fit_svr(spec, epsilon, blocks, inputs)
+        return fit_svr(spec, epsilon, blocks, inputs, where)
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * float(np.min(self.C_)))
@@ -234,7 +235,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     max_iter: int = 200
     random_state: Seed = None
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
         spec = self._convex_spec(loss, _as_alpha(self.alpha), self.fit_intercept)
         return fit_regressor(
@@ -244,6 +245,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             stops_early=bool(self.early_stopping),
             finds_scale=self.loss == "huber",
             one_level=np.ndim(self.quantiles) == 0,
+            where=where,
         )
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
@@ -274,13 +276,11 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     loss_ = learned("loss", "The loss as a value, with its numbers.")
     alpha_ = learned("solution.alpha", "The penalty used.")
 
-    @property
-    def stopping_errors_(self) -> Float[Array, " s"]:
-        """With early stopping: what rows left out lost after each step."""
-        errors = self._fitted.stopping_errors
-        if errors is None:
-            raise AttributeError("stopping_errors_: only a fit with early_stopping=True has them.")
-        return errors
+    stopping_errors_ = learned(
+        "stopping_errors",
+        "With early stopping: what rows left out lost after each step.",
+        "stopping_errors_: only a fit with early_stopping=True has them.",
+    )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -79,7 +79,8 @@ def solve_process(
     summed: Summed, noise: float | None, amplitude: float | None
 ) -> tuple[Predictive, Float[Array, " t"]]:
     """Return the law of f, and mean log densities of rows under that without them."""
-    means, eigen = summed.means, summed.eigen()
+    means = summed.seen.feature_mean, summed.seen.target_mean
+    eigen, _ = summed.decomposed()
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
     without, t = LeftOut.of(summed.chosen.map, summed.sample.X, summed.chosen.seed), len(means[1])
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))

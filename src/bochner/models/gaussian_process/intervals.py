@@ -15,12 +15,13 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.models._rows import row_marks
 from bochner.models.gaussian_process.posterior import Predictive
 
 #: How rows were predicted that scores come from, and what follows.
@@ -265,17 +266,5 @@ def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
 
 def _groups(sample: RowSample) -> Array:
     """Return a number for each row, the same for rows that are equal in X and y."""
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(row, len(numbers)) for row in _bytes(sample)])
-
-
-def _bytes(sample: RowSample) -> list[bytes]:
-    y = sample.y + 0.0  # no negative zeros
-    if not is_sparse(sample.X):
-        X = np.ascontiguousarray(sample.X) + 0.0
-        return [a.tobytes() + b.tobytes() for a, b in zip(X, y, strict=True)]
-    X = sample.X.tocsr(copy=True)
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    ends = zip(X.indptr[:-1], X.indptr[1:], y, strict=True)
-    return [X.indices[a:b].tobytes() + X.data[a:b].tobytes() + row.tobytes() for a, b, row in ends]
+    marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
+    return np.unique(marks, return_inverse=True)[1]

@@ -125,7 +125,15 @@ def posterior_of(
     )
     spread = 1 / eigen.count if eigen.centred else 0.0
     intercept = means[1] - means[0] @ coef
-    return Posterior(eigen.values, eigen.vectors, means[0], coef, intercept, spread, evidence)
+    return Posterior(
+        eigen.values,
+        np.ascontiguousarray(eigen.vectors),
+        means[0],
+        coef,
+        intercept,
+        spread,
+        evidence,
+    )
 
 
 # --- What leaving out a row costs: its residual y − f̂ and its slack 1 − h ------------------------

@@ -31,7 +31,7 @@ from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
-from bochner.sums.executor import LOCAL
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
@@ -131,9 +131,13 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
     # --- fitting ---------------------------------------------------------------------------------
 
     def _fit(
-        self, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
+        self,
+        blocks: Blocks,
+        inputs: Inputs,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
     ) -> GaussianProcessFit:
-        return fit_process(self._spec(), blocks, inputs, precision=precision)
+        return fit_process(self._spec(), blocks, inputs, where, precision)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
@@ -144,7 +148,8 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         return self._add_rows(X, y, sample_weight)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
-        return self._fit(blocks, inputs, "float32" if self.precision == "float32" else "float64")
+        single = self.precision == "float32"
+        return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
         spec, before = self._again(self._spec()), self.fit_.summed

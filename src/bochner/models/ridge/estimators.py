@@ -2,11 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
@@ -21,13 +19,22 @@ from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, PenalisedByAlpha
+from bochner.models._base import (
+    KernelEstimator,
+    LabelEstimator,
+    PenalisedByAlpha,
+    TargetEstimator,
+    decided,
+    learned,
+)
+from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.ridge.exact import ExactFit, ExactKernel, as_exact, fit_exact
 from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.selection.spec import Tolerance
-from bochner.solvers.ridge.solution import Solution
+from bochner.solvers.ridge.path import as_alpha
+from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
 
@@ -54,23 +61,27 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
         features = self._feature_spec(self.method if exact is None else exact.preconditioner)
-        return RidgeSpec.of(features, self.alpha, self.alpha_per_target, centred)
+        return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
     def _fit(
-        self, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
+        self,
+        blocks: Blocks,
+        inputs: Inputs,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
     ) -> RidgeFit | ExactFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
         if exact is not None:
-            return fit_exact(spec, exact, blocks, inputs)
-        return fit_ridge(spec, blocks, inputs, precision=precision)
+            return fit_exact(spec, exact, blocks, inputs, where)
+        return fit_ridge(spec, blocks, inputs, where, precision)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit:
         """Fit in one precision: rows do not come again."""
         single = self.precision == "float32"
-        return self._fit(blocks, inputs, "float32" if single else "float64")
+        return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _more(self, blocks: Blocks) -> RidgeFit:
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:  # noqa: ARG002
         return with_rows_of(self.fit_, self._spec(None), blocks)
 
     def solve_again(self) -> Self:
@@ -118,20 +129,9 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     def coef_(self) -> Any:
         """β."""
 
-    @property
-    def target_shape_(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self._fitted.target_shape
+    solution_ = learned("solution", "Coefficients, outcome, and criteria along the path of alpha.")
 
-    @property
-    def solution_(self) -> Solution:
-        """Coefficients, outcome, and criteria along the path of alpha."""
-        return self._fitted.solution
-
-    @property
-    def alpha_(self) -> Any:
-        """The penalty used, or that of each target."""
-        return self.solution_.alpha
+    alpha_ = learned("solution.alpha", "The penalty used, or that of each target.")
 
     @property
     def moments_(self) -> Moments:
@@ -210,7 +210,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
 # --- Kernel ridge regression at any number of rows -----------------------------------------------
 
 
-class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
+@estimator
+class KernelRidge(TargetEstimator, RidgeEstimator):
     """Kernel ridge regression through features, in one pass over the rows.
 
     Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
@@ -229,14 +230,8 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
         in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
         the exact ones.
-    n_features : int, "auto" or Tolerance, default 1024
-        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
-        bring ε of the certificate to 0.1 at the penalty that is forecast; see
-        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned first, by the average outer product of the
-        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
-        tables whose columns matter unequally.
+    %(n_features of sums)s
+    %(metric of tables)s
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
@@ -251,8 +246,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
         "float32" never sweeps again, and the outcome says if it should. "float64" throughout.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
+    %(fit_intercept)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
 
@@ -282,9 +276,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         What the columns of a table mean.
     sample_ : RowSample
         Rows kept for leave-one-out errors and the certificate.
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -306,65 +298,16 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        alpha: float | Sequence[float] | str = "loo",
-        alpha_per_target: bool = False,
-        precision: str = "auto",
-        fit_intercept: bool = True,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.alpha = alpha
-        self.alpha_per_target = alpha_per_target
-        self.precision = precision
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-
-    # --- fitting ---------------------------------------------------------------------------------
-
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table; text columns of a table become one column of zeros
-            and ones for each category.
-        y : (n,) or (n, t)
-        sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        blocks, inputs = self._blocks_of(X, y, sample_weight)
-        self.fit_ = self._fit(blocks, inputs)
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again.
-
-        One pass makes the features. A pass before it, without features, is made where the
-        lengthscale or the method is chosen from rows, and one more in float64 where float32 would
-        limit the answer.
-        """
-        self.fit_ = self._fit(blocks, self._inputs_of(blocks))
-        return self
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    alpha: float | Sequence[float] | str = "loo"
+    alpha_per_target: bool = False
+    precision: str = "auto"
+    fit_intercept: bool = True
+    random_state: Seed = None
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -375,16 +318,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         ``precision="float32"``, because rows do not come again; all calls together equal one
         ``fit`` with the same map.
         """
-        first = not self._has_sums
-        blocks, inputs = self._blocks_of(X, y, sample_weight, first=first)
-        self.fit_ = self._first_piece(blocks, inputs) if first else self._more(blocks)
-        return self
+        return self._add_rows(X, y, sample_weight)
 
     # --- prediction ------------------------------------------------------------------------------
-
-    def predict(self, X: Tabular) -> Array:
-        """Return φ(X) β + b, (n,) or (n, t), in the array library of X and float64."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
@@ -397,26 +333,24 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     @property
     def coef_(self) -> Float[Array, " D"]:
         """β, (D,) or (t, D)."""
-        coef = self._coef("see dual_coef_ and X_fit_").T
-        return coef if self.target_shape_ else coef[0]
+        return self._by_target(self._coef("see dual_coef_ and X_fit_").T)
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
         """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
-        dual = self._exact("dual_coef_").solution.coef
-        return dual if self.target_shape_ else dual[:, 0]
+        return self._by_target(self._exact("dual_coef_").solution.coef.T).T
 
     @property
     def intercept_(self) -> Any:
         """b, a number or (t,)."""
-        intercept = self.solution_.intercept
-        return intercept if self.target_shape_ else float(intercept[0])
+        return self._by_target(self.solution_.intercept)
 
 
 # --- Kernel ridge classification: ridge regression of ±1, one target for each class --------------
 
 
-class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
+@estimator
+class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
@@ -430,14 +364,8 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
     method : Method or str, default "auto"
         How features are made, or "exact" for the kernel itself.
-    n_features : int, "auto" or Tolerance, default 1024
-        D. Error falls with D; time grows like n D² + D³ and memory like D². "auto": as many as
-        bring ε of the certificate to 0.1 at the penalty that is forecast; see
-        :func:`bochner.required_features`. With "exact" the width of the preconditioner.
-    metric : None or "learned", default None
-        "learned": columns are scaled and turned first, by the average outer product of the
-        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
-        tables whose columns matter unequally.
+    %(n_features of sums)s
+    %(metric of tables)s
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides.
     alpha_per_target : bool, default False
@@ -458,9 +386,7 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
     alpha_ : float or (K,)
     coef_ : (K, D), (1, D) for two classes
     intercept_ : (K,), (1,) for two classes
-    n_features_in_ : int
-    feature_names_in_ : (d,) of str
-        Where the rows had names.
+    %(columns)s
 
     Notes
     -----
@@ -477,62 +403,23 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
     ['in', 'out']
     """
 
-    def __init__(
-        self,
-        kernel: Kernel | str = "gaussian",
-        *,
-        method: Method | str = "auto",
-        n_features: int | str | Tolerance = 1024,
-        metric: str | None = None,
-        alpha: float | str = "loo",
-        alpha_per_target: bool = False,
-        class_weight: Any = None,
-        precision: str = "auto",
-        fit_intercept: bool = True,
-        random_state: Seed = None,
-    ) -> None:
-        self.kernel = kernel
-        self.method = method
-        self.n_features = n_features
-        self.metric = metric
-        self.alpha = alpha
-        self.alpha_per_target = alpha_per_target
-        self.class_weight = class_weight
-        self.precision = precision
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | str | Tolerance = 1024
+    metric: str | None = None
+    alpha: float | str = "loo"
+    alpha_per_target: bool = False
+    class_weight: Any = None
+    precision: str = "auto"
+    fit_intercept: bool = True
+    random_state: Seed = None
 
-    # --- fitting ---------------------------------------------------------------------------------
+    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
+        return self._signs(*self._class_blocks_of(*rows, **classes))
 
-    def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : (n, d)
-            Array, sparse matrix, or table, as in :meth:`KernelRidge.fit`.
-        y : (n,)
-            Labels: numbers, text or truth values; two classes at least.
-        sample_weight : (n,), optional
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data are not what was required; the message says what to do.
-        """
-        blocks, inputs = self._class_blocks_of(X, y, sample_weight)
-        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
-        return self
-
-    def fit_blocks(self, blocks: Blocks) -> Self:
-        """Fit to blocks whose target holds labels, numbers or text; one pass finds the classes."""
-        blocks, inputs = self._class_blocks(blocks)
-        self.fit_ = self._fit(self._signs(blocks, inputs), inputs)
-        return self
+    def _training_blocks(self, blocks: Blocks) -> tuple[Any, Inputs]:
+        return self._signs(*self._class_blocks(blocks))
 
     @available_if(takes_pieces)
     def partial_fit(
@@ -552,14 +439,10 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
             All labels that will ever come: in the first call, unless its y has them all.
         sample_weight : (n,), optional
         """
-        first = not self._has_sums
-        blocks, inputs = self._class_blocks_of(X, y, sample_weight, first, classes)
-        signs = self._signs(blocks, inputs)
-        self.fit_ = self._first_piece(signs, inputs) if first else self._more(signs)
-        return self
+        return self._add_rows(X, y, sample_weight, classes=classes)
 
-    def _signs(self, blocks: Blocks, inputs: Inputs) -> Any:
-        return _Indicators(blocks, len(inputs.classes), self._unit(inputs))
+    def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Any, Inputs]:
+        return _Indicators(blocks, len(inputs.classes), self._unit(inputs)), inputs
 
     def _unit(self, inputs: Inputs) -> float:
         """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
@@ -575,20 +458,13 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Tabular) -> Array:
-        """Return the fitted ±1 of each class, (n, K); (n,) of the second class of two."""
-        values = joined(list(self._values(self._rows_to_predict(X))))
-        return values[:, 0] if len(self.classes_) == 2 else values
-
-    def predict(self, X: Tabular) -> Array:
-        """Return the label of the largest value, (n,)."""
-        return np.concatenate(list(self.predict_blocks(self._rows_to_predict(X))))
+    def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
+        return joined(list(self._values(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the labels of one block of rows after the other."""
         for values in self._values(blocks):
-            two = len(self.classes_) == 2
-            yield self.classes_[(values[:, 0] > 0).astype(int) if two else values.argmax(axis=1)]
+            yield self.classes_[decided(values)]
 
     def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
         return (fitted for _, fitted in self._fitted.predictions(blocks))
@@ -596,19 +472,11 @@ class KernelRidgeClassifier(ClassifierMixin, RidgeEstimator):
     # --- what was learned ------------------------------------------------------------------------
 
     @property
-    def classes_(self) -> Array:
-        """Labels, sorted, (K,)."""
-        return self._inputs.classes
-
-    @property
     def coef_(self) -> Float[Array, "K D"]:
         """β of each class, or of the second of two."""
         return self._coef("see solution_ and X_fit_").T
 
-    @property
-    def intercept_(self) -> Float[Array, " K"]:
-        """Intercept of each class, or of the second of two."""
-        return self.solution_.intercept
+    intercept_ = learned("solution.intercept", "Intercept of each class, or of the second of two.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -626,6 +494,10 @@ class _Indicators:
     @property
     def n_columns(self) -> int:
         return self.blocks.n_columns
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        return (1 if self.n_classes == 2 else self.n_classes,)
 
     def with_rows(self, block_rows: int) -> "_Indicators":
         return replace(self, blocks=self.blocks.with_rows(block_rows))

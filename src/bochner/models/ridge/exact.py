@@ -16,7 +16,7 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import chosen_rows
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join, part
+from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
@@ -26,7 +26,7 @@ from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
-from bochner.models.ridge.sums import RidgeSpec, target_shape, warned
+from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import Tolerance
@@ -39,7 +39,7 @@ from bochner.solvers.cg import (
     solve_system,
 )
 from bochner.solvers.ridge.eigen import Eigen, decompose
-from bochner.solvers.ridge.path import kfold_errors, least_alpha, solve_ridge
+from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
@@ -303,7 +303,7 @@ def fit_exact(
             "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
         )
     chosen = _chosen(spec, method, blocks, where)
-    shape = target_shape(who, blocks)
+    shape = required_targets(who, blocks.target_shape)
     rows = gather(blocks)
     prepared = prepare(spec, chosen, rows)
     found, intercept = _solve(spec, chosen, method, rows, prepared)
@@ -317,7 +317,9 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     asked = replace(spec.features, width=width)
     alone = isinstance(asked.kernel, Kernel) and not asked.learns_metric and width <= ALONE
     with one_thread() if alone else nullcontext():
-        chosen, _ = choose(asked, blocks, share=spec.share(blocks), by_targets=False, where=where)
+        chosen, _ = choose(
+            asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where
+        )
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
         f"features of {chosen.choice.method}."

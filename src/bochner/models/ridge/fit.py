@@ -1,6 +1,6 @@
 """Ridge regression of features: choose, sum, solve; and a certificate beside it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,8 @@ from bochner.data.schema import Inputs
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
-from bochner.solvers.ridge.path import solve_ridge
+from bochner.solvers.ridge.leave_one_out import Rows
+from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -92,7 +93,7 @@ def fit_ridge(
     precision : {"float32", "float64"}, optional
         Of all, where rows do not come again.
     """
-    chosen, _ = choose(spec.features, blocks, share=spec.share(blocks), where=where)
+    chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha), where=where)
     summed = spec.rows(chosen, blocks, where, precision)
     solution = solve(spec, summed, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
@@ -105,7 +106,7 @@ def with_rows_of(
     fit: RidgeFit, spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> RidgeFit:
     """Return the fit to the rows before and to these."""
-    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, spec.rows.by_folds, where))
+    return solved_again(fit, spec, fit.summed.with_rows_of(blocks, spec.alpha == "kfold", where))
 
 
 def solved_again(fit: RidgeFit, spec: RidgeSpec, summed: Summed | None = None) -> RidgeFit:
@@ -123,17 +124,20 @@ def solve(
     spec: RidgeSpec, summed: Summed, blocks: Blocks | None = None, where: Executor = LOCAL
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
-    at_hand = blocks is not None or summed.keeps_all
-    by_rows = at_hand and summed.chosen.precision == "float64" and spec.rows.least_norm
+    double, held = summed.chosen.precision == "float64", None
+    if double and least_alpha(spec.alpha) == 0 and (blocks is not None or summed.keeps_all):
+        eigen = triangle(summed, blocks, where)
+    else:
+        eigen, held = summed.decomposed()
+    rows: Iterable[Rows] = summed.centred(summed.sample) if held is None else (held,)
     solution = solve_ridge(
-        triangle(summed, blocks, where) if by_rows else summed.eigen(),
-        summed.means,
+        eigen,
+        (summed.seen.feature_mean, summed.seen.target_mean),
         spec.alpha,
-        summed.centred(summed.sample) if spec.alpha == "loo" else (),
+        rows if spec.alpha == "loo" else None,
         kfold=summed.kfold() if spec.alpha == "kfold" else None,
         per_target=spec.per_target,
     )
-    again = summed.moments.precision == "float64" and summed.chosen.precision == "float32"
-    if again and solution.outcome is Outcome.SOLVED:
+    if not double and summed.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution

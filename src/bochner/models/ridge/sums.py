@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -17,20 +17,14 @@ from bochner.data.sources import Block, required_targets
 from bochner.errors import IncompatibleModels, InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
-from bochner.selection.chosen import Chosen, FeatureMoments, FeatureSpec, feature_precision
+from bochner.selection.chosen import Chosen, FeatureSpec, feature_precision, summand_of
 from bochner.solvers.ridge.eigen import FLOAT32_FLOOR, Eigen, Triangle, decompose, decompose_rows
-from bochner.solvers.ridge.leave_one_out import limited
-from bochner.solvers.ridge.path import Alpha, as_alpha, kfold_errors, least_alpha
+from bochner.solvers.ridge.leave_one_out import Rows, limited
+from bochner.solvers.ridge.path import Alpha, kfold_errors, least_alpha
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import Executor, Together
-from bochner.sums.moments import Moments, MomentsOf, Precision
-from bochner.sums.rows import (
-    Folds,
-    FoldsOf,
-    SampleOf,
-    added,
-    total_of,
-)
+from bochner.sums.moments import Moments, Precision
+from bochner.sums.rows import Folds, FoldsOf, SampleOf, added, total_of
 
 #: A penalty this many times above what float32 resolves is taken to stay above it.
 SURE = 30.0
@@ -76,15 +70,9 @@ class Summed:
         return self.moments if self.fit_intercept else self.moments.about_zero()
 
     @property
-    def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
-        """Means of features and targets that the solution is taken about."""
-        moments = self.seen
-        return moments.feature_mean, moments.target_mean
-
-    @property
     def keeps_all(self) -> bool:
         """Whether the sample is all rows."""
-        return len(self.sample) == self.moments.rows
+        return len(self.sample.w) == self.moments.rows
 
     @property
     def judged(self) -> RowSample:
@@ -97,23 +85,29 @@ class Summed:
         for start in range(0, len(sample), size):
             yield sample.take(np.arange(start, min(start + size, len(sample))))
 
-    def centred(self, sample: RowSample) -> Iterator[tuple[Array, Array, Array]]:
+    def centred(self, sample: RowSample) -> Iterator[Rows]:
         """Give the features and targets of rows about the means, a block at a time."""
         moments = self.seen
         for rows in self.pieces(sample):
-            Z = self.chosen.features(rows.X)
-            Z = Z - moments.feature_mean.astype(Z.dtype)
-            if moments.precision == "float32":
-                Z = Z.astype(np.float32, copy=False)
-            yield Z, rows.y - moments.target_mean, rows.w
+            yield self._about_means(rows, moments)
 
-    def eigen(self) -> Eigen:
-        """Decompose the rows themselves while they are few and at hand, else their moments."""
-        few = self.moments.rows * self.moments.n_features**2 <= FEW
+    def _about_means(self, rows: RowSample, moments: Moments) -> Rows:
+        Z = self.chosen.features(rows.X)
+        Z = Z - moments.feature_mean.astype(Z.dtype)
+        if moments.precision == "float32":
+            Z = Z.astype(np.float32, copy=False)
+        return Z, rows.y - moments.target_mean, rows.w
+
+    def decomposed(self) -> tuple[Eigen, Rows | None]:
+        """Decompose the rows themselves while they are few and at hand, else their moments.
+
+        Also return those rows, about the means.
+        """
+        few = self.moments.rows * len(self.moments.gram) ** 2 <= FEW
         if few and self.keeps_all and self.chosen.precision == "float64":
-            Z, y, w = map(np.concatenate, zip(*self.centred(self.sample), strict=True))
-            return decompose_rows(Z, y, w, self.fit_intercept)
-        return decompose(self.seen, self.fit_intercept)
+            rows = self._about_means(self.sample, self.seen)
+            return decompose_rows(*rows, centred=self.fit_intercept), rows
+        return decompose(self.seen, self.fit_intercept), None
 
     def kfold(self) -> Callable[[Array], Array]:
         """Return what gives the errors of folds for penalties."""
@@ -162,21 +156,16 @@ class Summed:
         require_alike(self.who, blocks, self.target_shape)
         if by_folds:
             self.require_folds()
-        keeper = SampleOf(self.chosen.seed, self.sample, self.rows)
-        more = add_up(self, blocks, "float64", by_folds, where, keeper, self.rows)
-        folds = added(self.folds, more.folds) if by_folds else ()
-        moments = total_of(folds) if by_folds else self.moments + more.moments
-        return replace(more, moments=moments, folds=folds, rows=self.rows + more.rows).checked()
-
-
-def target_shape(who: str, blocks: Blocks) -> tuple[int, ...]:
-    """Return the shape of one row of y: () or (t,)."""
-    return tuple(required_targets(who, next(iter(blocks)).y).shape[1:])
+        seed = self.chosen.seed
+        more = add_up(self.chosen, blocks, "float64", by_folds, where, SampleOf(seed, self.rows))
+        parts = Summed(self.who, self.chosen, self.fit_intercept, *more, self.target_shape)
+        found = self.merge(parts)
+        return (replace(found, moments=total_of(found.folds)) if by_folds else found).checked()
 
 
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
     """Refuse other targets than those before."""
-    shape = target_shape(who, blocks)
+    shape = required_targets(who, blocks.target_shape)
     if shape != before:
         raise InvalidInput(
             f"{who}: y must have the same targets in every call; got rows of "
@@ -185,27 +174,23 @@ def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
 
 
 def add_up(
-    empty: Summed,
+    chosen: Chosen,
     blocks: Blocks,
     precision: Precision,
     by_folds: bool,
     where: Executor,
-    keeper: SampleOf | None = None,
-    start: int = 0,
-) -> Summed:
-    """Return the sums of all blocks; with a keeper, also their sample."""
-    chosen, how = empty.chosen, FeatureMoments.of(empty.chosen)
-    blocks = blocks.with_rows(chosen.block_rows)
-    sums = (
-        FoldsOf(chosen.features, precision, chosen.seed, start)
-        if by_folds
-        else MomentsOf(how.features, precision)
-    )
-    total, *kept = where.sum(Together((sums, keeper) if keeper else (sums,)), blocks)
-    folds = FoldsOf.moments(total) if by_folds else ()
-    moments = total_of(folds) if by_folds else how.finished(MomentsOf.moments(total))
-    sample = kept[0].sample if kept else empty.sample
-    return replace(empty, moments=moments, folds=folds, sample=sample, rows=count_rows(blocks))
+    sample: SampleOf | None = None,
+) -> tuple[Moments, Any, int, Folds]:
+    """Return the moments of all rows, their sample if one is asked for, their number, and folds."""
+    start = 0 if sample is None else sample.start
+    sums: Any = summand_of(chosen, precision)
+    if by_folds:
+        sums = FoldsOf(chosen.features, precision, chosen.seed, start)
+    summands = Together((sums,) if sample is None else (sums, sample))
+    total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
+    folds = sums.moments(total) if by_folds else ()
+    moments = total_of(folds) if by_folds else sums.moments(total)
+    return moments, (kept[0] if kept else None), count_rows(blocks), folds
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,43 +214,35 @@ class Pass:
     precision: str
     forecasts: bool = True
 
-    @property
-    def least_norm(self) -> bool:
-        """Whether there is no penalty."""
-        return least_alpha(self.alpha) == 0
-
-    @property
-    def by_folds(self) -> bool:
-        """Whether each fold has moments of its own."""
-        return isinstance(self.alpha, str) and self.alpha == "kfold"
-
     def __call__(
         self, chosen: Chosen, blocks: Blocks, where: Executor, precision: Precision | None = None
     ) -> Summed:
         """Sum up all rows, in one pass where it serves; ``precision`` given is that of all."""
-        shape, n = target_shape(self.who, blocks), blocks.n_rows
-        asked = "float64" if self.least_norm and self.precision == "auto" else self.precision
-        dtype = precision or feature_precision(asked, n, chosen.map)
+        shape = required_targets(self.who, blocks.target_shape)
+        asked, n, phi = self.precision, blocks.n_rows, chosen.choice.map
+        if asked == "auto" and least_alpha(self.alpha) == 0:
+            asked = "float64"
+        dtype = precision or feature_precision(asked, n, phi)
         chosen = replace(chosen, precision=dtype)
-        if self.forecasts and precision is None and asked == "auto" and self._sums_first(chosen, n):
-            chosen = _with_jitter(chosen, COARSE)
-        empty = _nothing(self, chosen, shape)
-        keeper = SampleOf(chosen.seed)
-        coarse = dtype == "float32" or _jitter(chosen) is not None
-        asks = self._asks_float64(chosen)
-        many = n is not None and long_sweep(n, chosen.n_features) and not self.by_folds
-        if self.forecasts and self.precision == "auto" and coarse and asks is not False and many:
-            if asks is None:
-                found = self._unless_limited(empty, blocks, dtype, keeper, where)
+        coarse = dtype == "float32" or isinstance(phi, NystromMap)
+        if self.forecasts and self.precision == "auto" and coarse:
+            if precision is None and asked == "auto" and self._sums_first(chosen, n):
+                chosen = _with_jitter(chosen, COARSE)
+            needs_float64 = self._needs_float64(chosen, n)
+            if needs_float64 is None:
+                found = self._unless_limited(chosen, shape, blocks, dtype, where)
                 if found is not None:
                     return found.checked()
-            dtype, empty = "float64", replace(empty, chosen=_with_jitter(chosen, None))
-        return add_up(empty, blocks, dtype, self.by_folds, where, keeper).checked()
+            if needs_float64 is not False:
+                dtype, chosen = "float64", _with_jitter(chosen, None)
+        sums = add_up(chosen, blocks, dtype, self.alpha == "kfold", where, SampleOf(chosen.seed))
+        return Summed(self.who, chosen, self.fit_intercept, *sums, shape).checked()
 
     def again(self, summed: Summed, blocks: Blocks, where: Executor) -> Summed:
         """Sum up all rows again, in float64, each whitened by itself."""
-        finer = replace(summed, chosen=_with_jitter(summed.chosen, None))
-        return add_up(finer, blocks, "float64", self.by_folds, where)
+        chosen = _with_jitter(summed.chosen, None)
+        moments, _, rows, folds = add_up(chosen, blocks, "float64", self.alpha == "kfold", where)
+        return replace(summed, chosen=chosen, moments=moments, rows=rows, folds=folds)
 
     def _sums_first(self, chosen: Chosen, n: int | None) -> bool:
         """Whether sums of kernel values are whitened in the place of rows.
@@ -276,7 +253,7 @@ class Pass:
         if not isinstance(phi, NystromMap) or chosen.precision != "float64":
             return False
         drawn = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-        if not drawn or n is None or self.by_folds:
+        if not drawn or n is None or self.alpha == "kfold":
             return False
         return sums_first(n, phi.n_features) and not self._asks_float64(chosen)
 
@@ -291,50 +268,46 @@ class Pass:
             return None
         return penalty < FLOAT32_FLOOR
 
+    def _needs_float64(self, chosen: Chosen, n: int | None) -> bool | None:
+        """Whether all is to be float64 at once; None: a part of the rows is to tell.
+
+        Of short sweeps the answer itself tells.
+        """
+        phi = chosen.map
+        fine = chosen.precision == "float64" and isinstance(phi, NystromMap) and phi.jitter is None
+        if fine or n is None or self.alpha == "kfold" or not long_sweep(n, phi.n_features):
+            return False
+        return self._asks_float64(chosen)
+
     def _unless_limited(
         self,
-        empty: Summed,
+        chosen: Chosen,
+        shape: tuple[int, ...],
         blocks: Blocks,
         precision: Precision,
-        keeper: SampleOf,
         where: Executor,
     ) -> Summed | None:
         """Sum up all rows; None if a quarter of them shows that float32 will limit the answer."""
-        how, alpha, n = FeatureMoments.of(empty.chosen), least_alpha(self.alpha), count_rows(blocks)
+        sums, alpha, n = summand_of(chosen, precision), least_alpha(self.alpha), count_rows(blocks)
 
-        def stop(total: list[object]) -> bool:
-            sums, kept = total
-            first = how.finished(MomentsOf.so_far(sums))  # type: ignore[arg-type]
-            part = replace(empty, moments=first, sample=kept.sample)  # type: ignore[attr-defined]
-            rows = part.centred(part.sample.lowest(LOOK_ROWS))
-            return limited(part.seen, n, alpha, rows)
+        def part(moments: Moments, sample: RowSample) -> Summed:
+            return Summed(self.who, chosen, self.fit_intercept, moments, sample, n, (), shape)
 
-        summands = Together((MomentsOf(how.features, precision), keeper))
-        sized = blocks.with_rows(empty.chosen.block_rows)
+        def stop(total: list[Any]) -> bool:
+            first = part(sums.so_far(total[0]), total[1])
+            return limited(first.seen, n, alpha, first.centred(first.sample.lowest(LOOK_ROWS)))
+
+        summands = Together((sums, SampleOf(chosen.seed)))
+        sized = blocks.with_rows(chosen.block_rows)
         total = where.sum_unless(stop, summands, sized, -(-n // 4))
-        if total is None:
-            return None
-        moments = how.finished(MomentsOf.moments(total[0]))
-        return replace(empty, moments=moments, sample=total[1].sample, rows=n)
-
-
-def _nothing(how: Pass, chosen: Chosen, shape: tuple[int, ...]) -> Summed:
-    """Return sums that are still to be made."""
-    none = np.zeros(0)
-    zero = np.zeros((0, 0))
-    moments = Moments(0, 0.0, none, none, zero, zero, none, "float64")
-    sample = RowSample(none[:, None], none[:, None], none, none)
-    return Summed(how.who, chosen, how.fit_intercept, moments, sample, 0, (), shape)
-
-
-def _jitter(chosen: Chosen) -> float | None:
-    return chosen.map.jitter if isinstance(chosen.map, NystromMap) else None
+        return None if total is None else part(sums.moments(total[0]), total[1])
 
 
 def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
-    if not isinstance(chosen.map, NystromMap) or chosen.map.jitter == jitter:
+    phi = chosen.map
+    if not isinstance(phi, NystromMap) or phi.jitter == jitter:
         return chosen
-    return chosen.with_map(chosen.map.with_jitter(jitter))
+    return chosen.with_map(phi.with_jitter(jitter))
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,16 +370,6 @@ class RidgeSpec:
     alpha: Alpha
     per_target: bool
     fit_intercept: bool
-
-    @staticmethod
-    def of(features: FeatureSpec, alpha: object, per_target: bool, centred: bool) -> "RidgeSpec":
-        """Check what the user passed."""
-        return RidgeSpec(features, as_alpha(alpha), per_target, centred)
-
-    def share(self, blocks: Blocks) -> float | None:
-        """Return a given penalty per row of weight one: what is open is judged at it."""
-        alpha = least_alpha(self.alpha)
-        return self.features.share(blocks, None if isinstance(alpha, str) else alpha)
 
     @property
     def rows(self) -> Pass:

@@ -24,6 +24,7 @@ from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_r
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
 from bochner.models.sgd.strategies import SgdSpec, StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
+from bochner.sums.executor import LOCAL, Executor
 
 Kind = TypeVar("Kind", bound=FeatureStrategy | KernelStrategy)
 
@@ -60,8 +61,8 @@ class SgdEstimator(KernelEstimator):
         self.fit_ = fit_sgd(self._spec(before), blocks, inputs, before)
         return self
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
-        return fit_stream(self._spec(), blocks, inputs)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
+        return fit_stream(self._spec(), blocks, inputs, where)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
         return with_rows_of(None, self._spec(), blocks, inputs)
@@ -112,13 +113,11 @@ class SgdEstimator(KernelEstimator):
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return float(self.alpha) * n / 2  # of a mean of losses
 
-    @property
-    def plan_(self) -> StrategyPlan:
-        """What "auto" decided by."""
-        plan = self._fitted.chosen.plan
-        if plan is None:
-            raise AttributeError('plan_: only fit with strategy="auto" makes a plan.')
-        return plan
+    plan_ = learned(
+        "chosen.plan",
+        'What "auto" decided by.',
+        'plan_: only fit with strategy="auto" makes a plan.',
+    )
 
     @property
     def map_(self) -> FeatureMap:

@@ -42,13 +42,13 @@ from bochner.models.sgd.strategies import (
     StrategyPlan,
     plan_strategies,
 )
-from bochner.selection.choose import choice_of, some
+from bochner.selection.choose import choice_of
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-from bochner.sums.rows import indicators, sampled
+from bochner.sums.rows import indicators, sampled, some
 
 #: Rows of a stream that are shuffled together.
 WINDOW = 8192

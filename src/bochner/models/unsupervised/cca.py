@@ -119,11 +119,11 @@ class CorrelationsOf:
         """Return the moments of the rows of both."""
         return [x + y for x, y in zip(a, b, strict=True)]
 
-    @staticmethod
-    def halves(total: list[Any]) -> Halves:
+    def halves(self, total: list[Any]) -> Halves:
         """Return the moments of a sum."""
         first, second = [
-            MomentsOf.moments(half) if any(some.rows for some in half) else None for half in total
+            self._moments.moments(half) if any(some.rows for some in half) else None
+            for half in total
         ]
         return first, second
 
@@ -340,8 +340,8 @@ class KernelCCA(KernelTransformer):
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
         return self._blocks_of(X, y, *rest)
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> CcaFit:
-        return fit_cca(self._spec(), blocks, inputs)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> CcaFit:
+        return fit_cca(self._spec(), blocks, inputs, where)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""

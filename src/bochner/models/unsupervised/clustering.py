@@ -61,40 +61,6 @@ class KernelCost:
     n_features: int
     below_kernel: bool
 
-    @staticmethod
-    def below(
-        cost: float, left_out: float, weight: float, n_clusters: int, n_features: int
-    ) -> "KernelCost":
-        """Return what holds for features below their kernel; ``left_out`` is tr E."""
-        gap = max(left_out, 0.0)
-        return KernelCost(
-            cost, cost, cost + gap, gap, 1.0, weight, n_clusters, n_features, below_kernel=True
-        )
-
-    @staticmethod
-    def around(
-        cost: float,
-        left_out: float,
-        error: tuple[float, float],
-        weight: float,
-        n_clusters: int,
-        n_features: int,
-    ) -> "KernelCost":
-        """Return what holds for other features; ``error`` is ‖E‖_F and its confidence."""
-        gap = n_clusters**0.5 * error[0]
-        middle = cost + left_out
-        return KernelCost(
-            cost,
-            max(middle - gap, 0.0),
-            middle + gap,
-            2 * gap,
-            error[1],
-            weight,
-            n_clusters,
-            n_features,
-            below_kernel=False,
-        )
-
     def __str__(self) -> str:
         """Return what it says, in three sentences."""
         per = self.weight or 1.0
@@ -118,14 +84,22 @@ def kernel_cost(
     ``diagonal`` are Σ w k(x, x) of all rows and their number; ``rows`` a sample of them.
     """
     trace, n = diagonal
-    left_out = trace - found.power
-    size = (float(found.sizes.sum()), len(found.centres), chosen.n_features)
-    if chosen.map.below_kernel:
-        return KernelCost.below(found.cost, left_out, *size)
-    rows = rows.lowest(COMPARED_ROWS)
-    roots = np.sqrt(rows.w)
-    E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
-    return KernelCost.around(found.cost, left_out, matrix_error(E, n), *size)
+    cost, left_out, k = found.cost, trace - found.power, len(found.centres)
+    below, confidence = chosen.map.below_kernel, 1.0
+    if below:
+        hidden = max(left_out, 0.0)
+        low, high = cost, cost + hidden
+    else:
+        rows = rows.lowest(COMPARED_ROWS)
+        roots = np.sqrt(rows.w)
+        E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
+        error, confidence = matrix_error(E, n)
+        gap, middle = k**0.5 * error, cost + left_out
+        low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
+    weight = float(found.sizes.sum())
+    return KernelCost(
+        cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
+    )
 
 
 def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tuple[float, float]:

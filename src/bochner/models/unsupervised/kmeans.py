@@ -47,7 +47,7 @@ from bochner.solvers.lloyd import (
     run_lloyd,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.rows import SampleOf, sampled
+from bochner.sums.rows import SampleOf, sampled, some
 
 #: Rows that starts are found on, at least; or this many for each cluster.
 START_ROWS, START_SHARE = 2048, 20
@@ -97,7 +97,7 @@ class KMeansFit:
         features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
         total, diagonal, kept = features.sum(sums)
         found = summand.clusters(total)
-        return replace(self, clusters=found, diagonal=diagonal, sample=kept.sample)
+        return replace(self, clusters=found, diagonal=diagonal, sample=some(kept))
 
 
 def fit_kmeans(
@@ -146,7 +146,7 @@ def followed(
     sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = features.sum(sums)
     found = assign(features, centres, total=_sum_of)
-    return KMeansFit(inputs, spec, chosen, seen, found, diagonal, kept.sample)
+    return KMeansFit(inputs, spec, chosen, seen, found, diagonal, some(kept))
 
 
 def _sum_of(summand: Any, features: Features) -> Any:
@@ -280,8 +280,8 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
             features=self._width_spec(),
         )
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> KMeansFit:
-        return fit_kmeans(self._spec(), blocks, inputs)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> KMeansFit:
+        return fit_kmeans(self._spec(), blocks, inputs, where)
 
     def partial_fit(
         self,

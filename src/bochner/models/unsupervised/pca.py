@@ -104,11 +104,8 @@ def fit_pca(spec: PcaSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOC
 def with_rows_of(fit: PcaFit, spec: PcaSpec, blocks: Blocks, where: Executor = LOCAL) -> PcaFit:
     """Return the fit to the rows before and to these."""
     before = fit.summed
-    more = add_up(
-        spec, fit.chosen, blocks, where, SampleOf(fit.chosen.seed, before.sample, before.rows)
-    )
-    summed = replace(before.merge(more), sample=more.sample)
-    return solved(spec, fit.inputs, fit.chosen, summed)
+    more = add_up(spec, fit.chosen, blocks, where, before.rows)
+    return solved(spec, fit.inputs, fit.chosen, before.merge(more))
 
 
 def merge_pca(fits: list[PcaFit]) -> PcaFit:
@@ -123,14 +120,15 @@ def add_up(
     chosen: Chosen,
     blocks: Blocks,
     where: Executor,
-    keeper: SampleOf | None = None,
+    start: int = 0,
 ) -> PcaSums:
-    """Return the sums of all rows; the sample goes on from that of the keeper."""
-    kept = () if spec.inverse is None else (keeper or SampleOf(chosen.seed),)
-    sums = (MomentsOf(chosen.features, chosen.precision), DiagonalOf(chosen.kernel.diag), *kept)
+    """Return the sums of all rows, whose numbers count from ``start``."""
+    moments_of = MomentsOf(chosen.features, chosen.precision)
+    kept = () if spec.inverse is None else (SampleOf(chosen.seed, start),)
+    sums = (moments_of, DiagonalOf(chosen.kernel.diag), *kept)
     found = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
-    moments, (diagonal, _) = MomentsOf.moments(found[0]), found[1]
-    return PcaSums(moments, diagonal, found[2].sample if kept else None, count_rows(blocks))
+    moments, (diagonal, _) = moments_of.moments(found[0]), found[1]
+    return PcaSums(moments, diagonal, found[2] if kept else None, count_rows(blocks))
 
 
 def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PcaFit:
@@ -276,8 +274,8 @@ class KernelPCA(TargetlessLearner):
         )
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> PcaFit:
-        return fit_pca(self._spec(), blocks, inputs)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PcaFit:
+        return fit_pca(self._spec(), blocks, inputs, where)
 
     def partial_fit(
         self,

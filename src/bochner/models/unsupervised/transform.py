@@ -86,8 +86,8 @@ class KernelFeatures(KernelTransformer):
         self.fit_ = self._fit(*self._blocks_of(X, y if numeric else None))
         return self
 
-    def _fit(self, blocks: Blocks, inputs: Inputs) -> FeaturesFit:
-        return fit_features(self._feature_spec(self.method), blocks, inputs)
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
+        return fit_features(self._feature_spec(self.method), blocks, inputs, where)
 
     def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""

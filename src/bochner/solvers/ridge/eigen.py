@@ -14,7 +14,7 @@ d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -55,20 +55,12 @@ class Eigen:
     precision: str  # precision of the products in G
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
-    #: Share of the largest eigenvalue below which rounding alone fills a direction; None: that of
-    #: a Gram in float64, Dε.
-    resolution: float | None = None
+    noise: float = 0.0  # what rounding leaves of an eigenvalue of zero
 
     @property
     def count(self) -> float:
         """Rows that the data are worth: W where weights count copies, n where they are shares."""
         return max(self.weight, self.rows)
-
-    @property
-    def _noise(self) -> float:
-        """What rounding leaves of an eigenvalue of zero."""
-        share = len(self.values) * EPS if self.resolution is None else self.resolution
-        return share * float(self.values[-1])
 
     def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
         """Return tr (I − H)^power at each penalty, H = Z(G + λI)⁻¹Zᵀ, over what the mean leaves.
@@ -83,7 +75,7 @@ class Eigen:
     @property
     def rank(self) -> int:
         """Number of directions whose eigenvalues are above rounding."""
-        return int(np.count_nonzero(self.values > self._noise))
+        return int(np.count_nonzero(self.values > self.noise))
 
     @property
     def full(self) -> bool:
@@ -100,39 +92,34 @@ class Eigen:
 
     def residual_power_at(self, alpha: float | Float[Array, " t"]) -> Float[Array, " t"]:
         """Return RSS of each target, alpha one number or one a target."""
-        inverse = self._inverse(alpha)
-        explained = (inverse * (1 + alpha * inverse) * self.projected**2).sum(axis=0)
-        share, outside = self.shares
-        return self._left(explained, outside + (share * (alpha * inverse) ** 2).sum(axis=0))
+        left = self.residual_power(np.atleast_1d(alpha))
+        return left[0] if len(left) == 1 else left.diagonal()
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return 1/(w + alpha), zero where rounding alone is left; one column, or one a target."""
         weights = self.values[:, None] + alpha
-        return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self._noise)
+        return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self.noise)
 
-    def residual_power(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-        """Return RSS at each penalty, for each target."""
+    def residual_power(
+        self, alphas: Float[Array, " p"], power: Literal[1, 2] = 2
+    ) -> Float[Array, "p t"]:
+        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y at each penalty, for each target.
+
+        Of power 2 it is RSS, of power 1 P − Σ c²/(w + λ). P less what is explained, or that summed
+        up where the difference cancels.
+        """
         inverse = self._inverse(alphas)
-        explained = (inverse * (1 + alphas * inverse)).T @ self.projected**2
+        factor = inverse if power == 1 else inverse * (1 + alphas * inverse)
+        left = self.power - factor.T @ self.projected**2
         share, outside = self.shares
-        return self._left(explained, outside + ((alphas * inverse) ** 2).T @ share)
-
-    def unexplained(self, alphas: Float[Array, " p"]) -> Float[Array, "p t"]:
-        """Return yᵀ(ZZᵀ/λ + I)⁻¹y = P − Σ c²/(w + λ) at each penalty, for each target."""
-        explained = (1 / (self.values[:, None] + alphas)).T @ self.projected**2
-        share, outside = self.shares
-        return self._left(explained, outside + (alphas * self._inverse(alphas)).T @ share)
-
-    def _left(self, explained: Array, summed: Array) -> Array:
-        """Return P less what is explained, or that summed up where the difference cancels."""
-        left = self.power - explained
+        summed = outside + ((alphas * inverse) ** power).T @ share
         return np.where(left > CANCELS * self.power, left, summed)
 
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
         """c²/w, the part of P in each direction, and P⊥; directions of rounding are in P⊥."""
         least = FLOAT32_GRAM if self.precision == "float32" else 0.0
-        resolved = self.values > max(self._noise, least * float(self.values[-1]))
+        resolved = self.values > max(self.noise, least * float(self.values[-1]))
         share = np.zeros_like(self.projected)
         share[resolved] = self.projected[resolved] ** 2 / self.values[resolved, None]
         every = np.count_nonzero(resolved) >= self.rows - self.centred
@@ -169,6 +156,7 @@ def decompose(sums: SummedProducts, centred: bool = True) -> Eigen:
         sums.precision,
         centred,
         sums.rows,
+        len(values) * EPS * max(float(values[-1]), 0.0),
     )
 
 
@@ -192,7 +180,7 @@ def decompose_rows(
     power = ((root * y) ** 2).sum(axis=0)
     projected = s[:, None] * (U.T @ (root * y))
     weight, rows = float(w.sum()) if weight is None else weight, len(w) if rows is None else rows
-    noise = (max(rows, Z.shape[1]) * EPS) ** 2
+    noise = (max(rows, Z.shape[1]) * EPS * float(s[-1])) ** 2
     return Eigen(s**2, V, projected, power, weight, "float64", centred, rows, noise)
 
 

@@ -179,7 +179,7 @@ def evidence_of(eigen: Eigen, alphas: Float[Array, " p"]) -> Float[Array, "p t"]
     −(n/2)(1 + log 2πâ²) − ½ log det(ZZᵀ + λI), with â² = yᵀ(ZZᵀ + λI)⁻¹y / n.
     """
     w, lam, n = eigen.values[:, None], alphas[None, :], eigen.count
-    left = np.maximum(eigen.unexplained(alphas), np.finfo(float).tiny)
+    left = np.maximum(eigen.residual_power(alphas, 1), np.finfo(float).tiny)
     log_q = np.log(left) - np.log(alphas)[:, None]
     logdet = np.log(w + lam).sum(axis=0) + (n - len(eigen.values)) * np.log(alphas)
     return -0.5 * n * (1 + np.log(2 * np.pi / n) + log_q) - 0.5 * logdet[:, None]

@@ -10,7 +10,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, SummedProducts, decompose, floor, penalties
 from bochner.solvers.ridge.evidence import evidence_of
-from bochner.solvers.ridge.leave_one_out import left_out_path
+from bochner.solvers.ridge.leave_one_out import LeftOutErrors, left_out_path
 from bochner.solvers.ridge.solution import (
     Outcome,
     Path,
@@ -41,22 +41,21 @@ WORST_FIRST = (
 def path_of(
     eigen: Eigen,
     alphas: Float[Array, " p"],
-    loo: Float[Array, " p"] | None = None,
-    loo_rows: int = 0,
-    kfold: Float[Array, " p"] | None = None,
-    loo_error: Float[Array, " p"] | None = None,
+    loo: LeftOutErrors | None = None,
+    kfold: Errors = None,
 ) -> Path:
     """Return all criteria along the path; those that moments alone give cost O(p D t)."""
+    power = eigen.power / eigen.weight
     evidence = evidence_of(eigen, alphas)[:, eigen.power > 0]
     return Path(
         alphas,
-        np.full(len(alphas), np.nan) if loo is None else loo,
+        np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
         pooled(gcv_of(eigen, alphas), eigen.power),
         evidence.sum(axis=1),
         (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
-        loo_rows,
-        kfold,
-        loo_error,
+        0 if loo is None else loo.rows,
+        None if kfold is None else pooled(kfold, power),
+        None if loo is None else loo.deviation,
     )
 
 
@@ -93,11 +92,16 @@ def least_alpha(alpha: Alpha) -> Any:
     return min(alpha) if isinstance(alpha, tuple) else alpha
 
 
+def given_alpha(alpha: Alpha) -> float | None:
+    """Return the smallest of given penalties, None where a criterion chooses."""
+    return None if isinstance(alpha, str) else least_alpha(alpha)
+
+
 def solve_ridge(
     eigen: Eigen,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     alpha: Alpha,
-    rows: Iterable[tuple[Array, Array, Array | None]] = (),
+    rows: Iterable[tuple[Array, Array, Array | None]] | None = None,
     *,
     kfold: Callable[[Float[Array, " p"]], Errors] | None = None,
     per_target: bool = False,
@@ -112,7 +116,7 @@ def solve_ridge(
         Means that the moments are about: zero without an intercept.
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}
         The penalty, or one for each target, or how to choose it.
-    rows : iterable of (Z, y, w)
+    rows : iterable of (Z, y, w), optional
         Rows about the means, for the leave-one-out errors: all, or a random sample of them.
         Without rows "loo" is "gcv".
     kfold : callable, optional
@@ -131,16 +135,16 @@ def solve_ridge(
     alphas = penalties(eigen)
     if given is not None and np.any(given > 0):
         alphas = np.unique(np.append(alphas, given[given > 0]))
-    loo = left_out_path(eigen, rows, alphas)
-    errors = {
-        "loo": loo.each if loo.rows else None,
+    loo = None if rows is None else left_out_path(eigen, rows, alphas)
+    loo = loo if loo is not None and loo.rows else None
+    errors: dict[str, Errors] = {
+        "loo": None if loo is None else loo.each,
         "kfold": None if kfold is None else kfold(alphas),
     }
-    power = eigen.power / eigen.weight
-    shared = {name: None if e is None else pooled(e, power) for name, e in errors.items()}
-    deviation = loo.deviation if loo.rows else None
-    path = path_of(eigen, alphas, shared["loo"], loo.rows, shared["kfold"], deviation)
-    criterion = _criterion(alpha, errors)
+    path = path_of(eigen, alphas, loo, errors["kfold"])
+    criterion = alpha if isinstance(alpha, str) else "given"
+    if criterion in errors and errors[criterion] is None:
+        criterion = "gcv"
     if given is not None:
         chosen = given
     elif per_target:
@@ -156,13 +160,6 @@ def _as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " 
             f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."
         )
     return np.atleast_1d(np.asarray(alpha, np.float64))
-
-
-def _criterion(alpha: Alpha, errors: dict[str, Errors]) -> str:
-    """Return how the penalty is chosen: by "gcv" where what was asked for cannot be had."""
-    if not isinstance(alpha, str):
-        return "given"
-    return "gcv" if alpha in errors and errors[alpha] is None else alpha
 
 
 def _best_each(
@@ -203,10 +200,11 @@ def _outcome(eigen: Eigen, path: Path, chosen: Sequence[float] | Array, criterio
     varies = eigen.power > 0
     if not np.any(varies):
         return Outcome.CONSTANT_TARGET
-    alphas = chosen if len(chosen) == 1 else np.asarray(chosen)[varies]
-    shared = len(chosen) == 1
-    found = {_outcome_at(eigen, path, float(alpha), criterion, shared) for alpha in alphas}
-    return next(outcome for outcome in WORST_FIRST if outcome in found)
+    shared, worst = len(chosen) == 1, Outcome.SOLVED
+    for alpha in chosen if shared else np.asarray(chosen)[varies]:
+        found = _outcome_at(eigen, path, float(alpha), criterion, shared)
+        worst = min(worst, found, key=WORST_FIRST.index)
+    return worst
 
 
 def _outcome_at(eigen: Eigen, path: Path, alpha: float, criterion: str, shared: bool) -> Outcome:

@@ -1,0 +1,174 @@
+"""Labels of classes: what may be one, their codes, and factors of the weights of their rows."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.schema import listed
+from bochner.data.sources import required_targets
+from bochner.errors import InvalidInput
+
+#: More classes than this are taken for a target of regression.
+MOST_CLASSES = 10_000
+
+#: So many are no quantity, whatever the number of rows.
+FEW_CLASSES = 50
+
+#: Labels that are text count as numbers with this share of others, such as "?".
+MOST_OTHERS = 0.05
+
+_REGRESSORS = {
+    "KernelRidgeClassifier": "KernelRidge",
+    "KernelSGDClassifier": "KernelSGDRegressor",
+    "LogisticRegression": "KernelRegressor",
+    "SVC": "SVR",
+}
+
+
+def require_sortable(who: str, labels: Any) -> None:
+    """Refuse labels that are missing, and numbers among texts."""
+    if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
+        return
+    first: dict[bool, Any] = {}
+    for row, label in enumerate(np.ravel(labels)):
+        if label is None or label != label:  # noqa: PLR0124  NaN
+            raise InvalidInput(
+                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
+                "0). Drop such rows, or give them a label of their own."
+            )
+        first.setdefault(isinstance(label, str), label)
+    if len(first) > 1:
+        raise InvalidInput(
+            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
+            f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
+        )
+
+
+def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
+    """Refuse numbers that are not whole, and numbers of which most rows have their own.
+
+    Numbers may be text. Without a number of rows only the first is refused.
+    """
+    if labels.dtype.kind == "f":
+        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
+        if len(broken):
+            raise InvalidInput(
+                f"{who}: y must hold classes; got numbers that are not whole, such as "
+                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                "classes by whole numbers or text."
+            )
+    if rows is None or rows <= 2 * FEW_CLASSES:
+        return
+    classes = np.unique(labels)
+    if len(classes) <= max(FEW_CLASSES, rows / 2):
+        return
+    others = [label for label in classes.tolist() if not _is_number(label)]
+    if len(others) <= MOST_OTHERS * len(classes):
+        but = f", but for {listed(others)}" if others else ""
+        raise InvalidInput(
+            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
+            f"rows{but}. {_remedy(who)}."
+        )
+
+
+def _remedy(who: str) -> str:
+    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
+
+
+def _is_number(label: object) -> bool:
+    try:
+        float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def known_classes(who: str, classes: Any) -> Array:
+    """Return the classes, sorted, of which there must be two."""
+    classes = np.asarray(classes)
+    require_sortable(who, classes)
+    classes = np.unique(classes)
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
+            if len(classes)
+            else f"{who}: y must have at least 2 classes; got none."
+        )
+    return classes
+
+
+def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
+    """Return the place of each label in the sorted classes."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[codes] != labels
+    if np.any(unknown):
+        raise InvalidInput(
+            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
+            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            "(partial_fit(..., classes=...)), or fit anew."
+        )
+    return codes.astype(np.float64)
+
+
+def labels_of(who: str, blocks: Blocks) -> Array:
+    """Return the distinct labels of a pass."""
+    seen: Array = np.empty(0)
+    rows = 0
+    for block in blocks:
+        y = required_targets(who, block.y)
+        if y.ndim != 1:
+            raise InvalidInput(
+                f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
+            )
+        seen, rows = np.union1d(seen, to_numpy(y)), rows + len(y)
+        refuse_quantity(who, seen, None)
+        if len(seen) > MOST_CLASSES:
+            raise InvalidInput(
+                f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                f"numbers. {_remedy(who)}."
+            )
+    refuse_quantity(who, seen, rows)
+    check_classification_targets(seen)
+    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
+
+
+def factors_of(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Array, " K"]:
+    """Return the factor of each class: 1 on average by weight where "balanced", or as given."""
+    if isinstance(given, Mapping):
+        return _given_factors(who, given, classes)
+    if given != "balanced":
+        raise InvalidInput(
+            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
+            f"got {given!r}."
+        )
+    sizes = _sizes(blocks, len(classes))
+    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
+
+
+def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Float[Array, " K"]:
+    unknown = [label for label in given if label not in classes.tolist()]
+    if unknown:
+        raise InvalidInput(
+            f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
+            f"{listed(unknown)}."
+        )
+    factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all((factors >= 0) & np.isfinite(factors)):
+        raise InvalidInput(
+            f"{who}: the weights in class_weight must be finite and not negative; got {given!r}."
+        )
+    return factors
+
+
+def _sizes(blocks: Iterable[Any], n_classes: int) -> Float[Array, " K"]:
+    """Return the weight of each class: n/(K n_k) weighs all classes alike."""
+    sizes = np.zeros(n_classes)
+    for block in blocks:
+        w = None if block.w is None else to_numpy(block.w)
+        sizes += np.bincount(to_numpy(block.y).astype(np.int64), w, minlength=n_classes)
+    return sizes
