@@ -53,6 +53,7 @@ from bochner.kernels import (
     Matern,
     Modulated,
     Monomials,
+    Monotone,
     NeuralTangent,
     Normalised,
     Periodic,
@@ -116,6 +117,12 @@ OTHERS = [
     Columns(Gaussian(lengthscale=(1.0, 0.5)), columns=(2, 0)),
     Columns(Cauchy(), columns=(1,)) * Columns(Matern(smoothness=2.5), columns=(0, 2)),
     Mahalanobis(Gaussian(), matrix=((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))),
+    Monotone(
+        Gaussian(lengthscale=(1.0, 0.5, 2.0)),
+        columns=(2, 0),
+        points=((-1.0, 0.0, 0.5, 4.0), (-2.0, 0.0, 2.0)),
+        values=((-3.0, 0.0, 0.5, 1.0), (-0.5, 0.0, 0.0)),
+    ),
     Mahalanobis(Linear(), matrix=((1.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))),
 ]
 

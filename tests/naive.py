@@ -32,6 +32,7 @@ from bochner.kernels import (
     Mahalanobis,
     Matern,
     Modulated,
+    Monotone,
     NeuralTangent,
     Normalised,
     Periodic,
@@ -348,6 +349,25 @@ def _(kernel: Normalised, x, y):
 def _(kernel: Modulated, x, y):
     f, g = (float(kernel.function(np.array([row]))[0]) for row in (x, y))
     return f * value(kernel.kernel, x, y) * g
+
+
+@value.register
+def _(kernel: Monotone, x, y):
+    f, g = list(x), list(y)
+    for j, points, values in zip(kernel.columns, kernel.points, kernel.values, strict=True):
+        f[j], g[j] = (_between(row[j], points, values) for row in (x, y))
+    return value(kernel.kernel, f, g)
+
+
+def _between(number, points, values):
+    """Return what a number becomes, by the line between the two points around it."""
+    if number <= points[0]:
+        return values[0]
+    for k in range(1, len(points)):
+        if number <= points[k]:
+            share = (mpmath.mpf(number) - points[k - 1]) / (mpmath.mpf(points[k]) - points[k - 1])
+            return values[k - 1] + share * (mpmath.mpf(values[k]) - values[k - 1])
+    return values[-1]
 
 
 @value.register

@@ -25,6 +25,7 @@ __all__ = [
     "BochnerError",
     "BochnerWarning",
     "DataFileError",
+    "DataWarning",
     "FeatureWarning",
     "IncompatibleModels",
     "InvalidInput",
@@ -76,6 +77,10 @@ class MissingDependency(BochnerError, ImportError):
 
 class BochnerWarning(UserWarning):
     """Root of everything bochner warns."""
+
+
+class DataWarning(BochnerWarning):
+    """Columns are left out, or hold what those of the fit did not; the text says what counts."""
 
 
 class FeatureWarning(BochnerWarning):

@@ -1,6 +1,7 @@
 """Tables in memory that cannot be used: each ends in one sentence that names the column."""
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -26,23 +27,67 @@ class OnlyAStream:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pd.to_datetime(["2020", "2021"]), r"got dates or times \(Datetime.*days since the first"),
-        (pd.to_timedelta([1, 2]), r"got dates or times \(Duration"),
-        (pl.Series([DAY, DAY]), r"got dates or times \(Date\). Turn it into numbers first"),
         ([[1], [2]], r"got neither numbers nor text \(Object\)"),
         (pl.Series([[1], [2]]), r"got lists or records \(List.* Spread it over several columns"),
         (pl.Series([{"b": 1}] * 2), r"got lists or records \(Struct"),
         ([1 + 2j, 2], r"got neither numbers nor text .* leave it out with columns="),
         (pd.Series(["x", 1], dtype=object), r"got neither numbers nor text \(Object\)"),
-        (pd.period_range("2020", periods=2), r"got neither numbers nor text \(Unknown\)"),
-        (pl.Series([None, None]), r"got nothing \(all values missing\). Fill it or drop it"),
+        (pd.interval_range(0, 2), r"got neither numbers nor text \(Unknown\)"),
         (pl.Series([b"x", b"y"]), r"got neither numbers nor text \(Binary\)"),
     ],
 )
 def test_columns_that_are_neither_numbers_nor_text_are_refused(column, message):
     table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"ok": [1, 2], "odd": column})
-    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers or text; " + message):
+    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers, text .*; " + message):
         Blocks.from_table(table)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.to_datetime(["2020", "2021"]), r"got dates or times. Turn .* days since the first"),
+        (pl.Series([DAY, DAY]), r"got dates or times. .* A learner's fit and fit_blocks do so by"),
+        (pd.period_range("2020", periods=2), r"got dates or times"),
+        (pd.Series([DAY, None]), r"got dates or times"),
+        (pd.Series([dt.time(6), dt.time(7, 30)]), r"got dates or times"),
+        (pd.Series(["06:00", "07:30"]), r"got dates or times"),
+        (pl.Series([None, None]), r"got nothing \(all values missing\). Fill it or drop it"),
+    ],
+)
+def test_columns_that_only_a_fit_makes_numbers_of_are_refused_without_one(column, message):
+    table = (pl if isinstance(column, pl.Series) else pd).DataFrame({"ok": [1, 2], "odd": column})
+    blocks = Blocks.from_table(table)
+    with pytest.raises(InvalidInput, match=r"column 'odd' must hold numbers or text; " + message):
+        list(blocks)
+
+
+def test_all_problems_of_a_table_come_in_one_message():
+    table = pd.DataFrame({"a": [[1], [2]], "b": [1j, 2], "c": [1.0, 2.0], "y": [[1], [2]]})
+    with pytest.raises(
+        InvalidInput,
+        match=r"3 columns cannot be used. \(1\) column 'a' .* \(2\) column 'b' .* \(3\) target 'y' m",
+    ):
+        Blocks.from_table(table, "y")
+    table = pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [None, None]})
+    with pytest.raises(InvalidInput, match=r"2 columns cannot be used. \(1\) .*'a'.* \(2\) .*'b'"):
+        list(Blocks.from_table(table))
+
+
+def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
+    table = pd.DataFrame(
+        {
+            "duration": pd.to_timedelta([1, 2], unit="s"),
+            "decimal": [Decimal("1.5"), 2],
+            "flag": pd.Series([True, False], dtype=object),
+            "sparse": pd.arrays.SparseArray([0.0, 3.0]),
+        }
+    )
+    for frame in (table, pa.Table.from_pandas(table[["duration"]])):
+        (block,) = Blocks.from_table(frame)
+        np.testing.assert_array_equal(block.X[:, 0], [1, 2])
+    np.testing.assert_array_equal(
+        next(iter(Blocks.from_table(table))).X[:, 1:], [[1.5, 1, 0], [2, 0, 3]]
+    )
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,6 @@ BAD = {
         InvalidInput,
         r"column 'a' must hold numbers or text; got nothing \(all values missing\). Fill",
     ),
-    "decimal commas": (
-        "a;b\n1,5;2\n-3,25;4\n",
-        InvalidInput,
-        r"column 'a' of '.*x.csv' must write decimals with a point; got '1,5'",
-    ),
     "no header": (
         "1,2.5,-3,4\n3,4,5,6\n",
         DataFileError,
@@ -151,7 +146,7 @@ BAD = {
     ),
     "same names": ("a,a\n1,2\n", InvalidInput, r"must have different names; got 'a' more than"),
     "no name": (",a\n1,2\n", InvalidInput, r"column 0 .* is called ''.*to_csv\(index=False\)"),
-    "dates": ("a,b\n2020-01-01,2\n", InvalidInput, r"'a' must .* got dates or times \(date32"),
+    "dates": ("a,b\n2020-01-01,2\n", InvalidInput, r"'a' must .* got dates or times"),
     "times": ("a,b\n2020-01-01 10:00,2\n", InvalidInput, r"'a' must .* got dates or times"),
     "latin-1": ("a,b\né,1\n".encode("latin1"), DataFileError, r"'.*' must be text in UTF-8"),
     "late latin-1": (
@@ -179,6 +174,10 @@ def test_bad_text_files_are_refused_in_a_sentence(csv, case):
     with pytest.raises(error, match=message) as caught:
         list(csv(content))
     assert "\n" not in str(caught.value)
+
+
+def test_decimals_may_have_commas(csv):
+    np.testing.assert_array_equal(numbers(csv("a;b\n1,5;2\n-3,25;4\n7;4\n"))[:, 0], [1.5, -3.25, 7])
 
 
 def test_a_thousand_categories_are_allowed(csv):

@@ -217,6 +217,15 @@ def test_numbers_that_are_not_whole_are_refused_as_classes(cls):
 
 
 @CLASSIFIERS
+def test_two_thousand_numbers_are_a_quantity_and_two_hundred_codes_are_none(cls):
+    rows = np.zeros((15_000, 1))
+    prices = np.arange(15_000) % 2000
+    with pytest.raises(InvalidInput, match=r"got 2,000 different numbers in 15,000 rows"):
+        cls(Gaussian(1.0), n_features=8).fit(rows, prices)
+    Classifier()._class_blocks_of(rows, prices % 200)
+
+
+@CLASSIFIERS
 @pytest.mark.parametrize("kind", ["whole", "text", "text with a hole"])
 def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
     y = np.random.default_rng(0).permutation(150)

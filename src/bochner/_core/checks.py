@@ -166,12 +166,12 @@ def word(*choices: str) -> Callable[[object, str, str], str]:
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-def warn_user(text: str) -> None:
-    """Warn of a solution, at the nearest line outside this package."""
+def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
+    """Warn, of a solution if nothing else is said, at the nearest line outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, SolutionWarning, stacklevel=level)
+    warnings.warn(text, kind, stacklevel=level)
 
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------

@@ -3,8 +3,12 @@
 The names are written out so that ``--help`` is quick.
 """
 
+import atexit
 import math
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -128,6 +132,26 @@ def in_one_list(_ctx: Any, _param: Any, parts: tuple[tuple[float, ...], ...]) ->
 def in_one_mapping(_ctx: Any, _param: Any, parts: tuple[dict[str, str], ...]) -> dict[str, str]:
     """Return the pairs of an option that may be repeated."""
     return {name: kind for part in parts for name, kind in part.items()}
+
+
+def found_files(files: Iterable[str]) -> list[Any]:
+    """Return the files that are meant; what comes on standard input is kept in one meanwhile."""
+    from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
+
+    found: list[Any] = []
+    for name in files:
+        found += [_standard_input()] if name == "-" else find_files(name)
+    return found
+
+
+def _standard_input() -> Path:
+    """Write what comes on standard input to a file, which is read more than once, until the end."""
+    folder = Path(tempfile.mkdtemp(prefix="bochner-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "stdin.csv"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:

@@ -31,8 +31,12 @@ _separator = click.option(
 )
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
 _columns = click.option(
-    "--columns", type=names, metavar="A,B,...", help="Feature columns; all others if not given."
+    "--columns",
+    type=names,
+    metavar="A,B*,...",
+    help="Feature columns, by name or pattern; all others if not given.",
 )
+_drop = click.option("--drop", type=names, metavar="A,B*,...", help="Columns that are no features.")
 _types = click.option(
     "--types",
     type=types,
@@ -70,7 +74,8 @@ def _run(module: str, name: str, options: dict[str, Any]) -> None:
 def bochner() -> None:
     """Kernel methods at any size: fit, predict, and say how good the answer is.
 
-    FILES are Parquet or CSV files, folders of them, or globs; none is read as a whole.
+    FILES are Parquet or CSV files, folders of them, or globs; none is read as a whole. A dash (-)
+    is the table that comes on standard input.
     """
 
 
@@ -113,6 +118,7 @@ def demo(**options: Any) -> None:
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
 @_columns
+@_drop
 @_types
 @click.option(
     "--precision",
@@ -142,6 +148,7 @@ def fit(**options: Any) -> None:
 @_features
 @_seed
 @_columns
+@_drop
 @_types
 @click.option(
     "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
@@ -188,6 +195,7 @@ def compare(**options: Any) -> None:
 )
 @_seed
 @_columns
+@_drop
 @_types
 @_separator
 @_json
@@ -322,6 +330,7 @@ def experiment() -> None:
 )
 @_seed
 @_columns
+@_drop
 @_types
 @_separator
 @_json

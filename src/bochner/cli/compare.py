@@ -12,15 +12,15 @@ from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.comparison import compare
-from bochner.cli.arguments import refuse_overwriting
+from bochner.cli.arguments import found_files, refuse_overwriting
 from bochner.cli.models import kernel_of
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
-from bochner.data.files import find_files
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
+from bochner.models._tables import encoded
 from bochner.models.ridge.double_descent import double_descent
 from bochner.planner.plans import plan
 from bochner.report.demo import run_demo as write_page
@@ -47,10 +47,11 @@ def run_compare(
     **table: Any,
 ) -> None:
     """Sample the rows, compare the methods, say what was found."""
-    paths = find_files(list(files))
+    paths = found_files(files)
     if plot is not None:
         refuse_overwriting(plot, paths)
     blocks = Blocks.from_files(paths, target=target or None, dtypes=types, **table)
+    blocks = encoded("bochner compare", blocks)
     with terminal.reading("read", blocks) as watched:
         sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
@@ -96,7 +97,7 @@ def run_plan(
 ) -> None:
     """Read the rows, plan, say what was found."""
     budget = {"seconds": seconds, "bytes": memory}
-    blocks = Blocks.from_files(files, dtypes=types, **table)
+    blocks = Blocks.from_files(found_files(files), dtypes=types, **table)
     with terminal.reading("plan", blocks) as watched:
         found = plan(
             watched,
@@ -125,13 +126,14 @@ def run_double_descent(
     separator: str | None,
     target: str,
     columns: list[str] | None,
+    drop: list[str] | None,
     **asked: Any,
 ) -> None:
     """Sample rows, run the experiment, draw the picture, print the table."""
-    paths, test_paths = find_files(list(files)), find_files(list(test)) if test else []
+    paths, test_paths = found_files(files), found_files(test) if test else []
     refuse_overwriting(out, [*paths, *test_paths])
     blocks = Blocks.from_files(
-        paths, target=target, columns=columns, dtypes=types, separator=separator
+        paths, target=target, columns=columns, drop=drop, dtypes=types, separator=separator
     )
     schema = blocks.schema
     others = Blocks.from_files(test_paths, schema=schema, separator=separator) if test else None

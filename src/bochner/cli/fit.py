@@ -8,11 +8,11 @@ import click
 import numpy as np
 from sklearn.base import is_classifier
 
-from bochner.cli.arguments import refuse_overwriting
+from bochner.cli.arguments import found_files, refuse_overwriting
 from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
-from bochner.data.files import find_files
+from bochner.data.encoders import reasons
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -22,6 +22,7 @@ from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.persist.files import save
+from bochner.report.kernel_words import kernel_words
 from bochner.report.model import CRITERIA
 from bochner.solvers.ridge.solution import Solution
 
@@ -35,6 +36,7 @@ def run_fit(
     out: Path,
     weight: str | None,
     columns: list[str] | None,
+    drop: list[str] | None,
     types: dict[str, str],
     separator: str | None,
     kernel: str,
@@ -49,11 +51,17 @@ def run_fit(
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices |= {"kernel": kernel_of(kernel, lengthscale), "n_features": features}
     fitted = learner(model, choices | {"random_state": seed}, settings)
-    paths = find_files(list(files))
+    paths = found_files(files)
     refuse_overwriting(out, paths)
     with terminal.phase("open"):
         blocks = Blocks.from_files(
-            paths, target=target, weight=weight, columns=columns, dtypes=types, separator=separator
+            paths,
+            target=target,
+            weight=weight,
+            columns=columns,
+            drop=drop,
+            dtypes=types,
+            separator=separator,
         )
     with terminal.reading("fit", blocks) as watched:
         fitted.fit_blocks(watched)
@@ -92,6 +100,8 @@ def _facts(model: KernelEstimator, blocks: Blocks) -> dict[str, Any]:
         "raw_columns": model.n_features_in_,
         "targets": list((model.schema_ and model.schema_.target_names) or ()),
         "kernel": repr(model.kernel_),
+        "kernel_words": kernel_words(model, blocks.feature_names),
+        "left_out": _left_out(model),
         "kernel_chosen": not given,
         "method": repr(model.choice_.method),
         "method_reason": model.choice_.reason,
@@ -99,6 +109,12 @@ def _facts(model: KernelEstimator, blocks: Blocks) -> dict[str, Any]:
         "precision": model.feature_dtype_,
     }
     return common | (_ridge(model) if isinstance(model, KernelRidge) else _other(model))
+
+
+def _left_out(model: KernelEstimator) -> list[str]:
+    """Return the columns that the fit does not use, with the reason."""
+    encoders = model.schema_.encoders if model.schema_ else ()
+    return [f"{', '.join(names)} ({why})" for why, names in reasons(encoders).items()]
 
 
 def _ridge(model: KernelRidge) -> dict[str, Any]:
@@ -171,7 +187,8 @@ def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("rows", f"{facts['rows']:,}"),
         ("columns", f"{facts['columns']:,}{raw * (facts['columns'] != facts['raw_columns'])}"),
         ("target", ", ".join(facts["targets"]) or "none"),
-        ("kernel", facts["kernel"] + ", lengthscale chosen from the data" * facts["kernel_chosen"]),
+        *([("left out", "; ".join(facts["left_out"]))] if facts["left_out"] else []),
+        ("kernel", facts["kernel_words"] + ", chosen from the data" * facts["kernel_chosen"]),
         ("method", facts["method_reason"]),
         ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
     ]

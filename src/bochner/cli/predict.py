@@ -11,11 +11,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
-from bochner.cli.arguments import refuse_overwriting
+from bochner.cli.arguments import found_files, refuse_overwriting
 from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
-from bochner.data.files import find_files
 from bochner.data.writers import write_table
 from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
@@ -37,7 +36,7 @@ def run_predict(
     separator: str | None,
 ) -> None:
     """Predict, write, say how much."""
-    paths = find_files(list(files))
+    paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
         fitted = open_model(model)
@@ -75,7 +74,7 @@ def run_check(
     """Measure the certificate, and the error where the target is there; say what was found."""
     with terminal.phase("open"):
         fitted = open_model(model)
-        paths = find_files(list(files))
+        paths = found_files(files)
         blocks = open_rows(fitted, paths, separator, truth=True)
         features = open_rows(fitted, paths, separator, truth=False)
     errors: dict[str, dict[str, float]] = {}
@@ -119,7 +118,7 @@ def run_report(
 ) -> None:
     """Measure, write the page, say what was found."""
     require("bochner report")
-    paths = find_files(list(files))
+    paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
         fitted = open_model(model)

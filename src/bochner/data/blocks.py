@@ -7,13 +7,15 @@ from typing import Any
 from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
+from bochner.data.encoders import Encoder, OutOfFold
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
+from bochner.data.frames import open_table
 from bochner.data.learning import Target, open_tables
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
 from bochner.data.sources import Arrays, Block, Piece, Source, cut, open_arrays, open_iterable
-from bochner.data.tables import open_table
+from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
 _MOST_CELLS = 1 << 22
@@ -44,7 +46,9 @@ class Blocks:
 
     Notes
     -----
-    Text columns become one column of 0 and 1 per category (see :class:`Schema`). X is float32 if
+    Text columns become one column of 0 and 1 per category (see :class:`Schema`). Missing cells,
+    dates, times and texts of over 1000 categories are refused when rows are read, unless a learner
+    reads them: its fit learns what such columns become. X is float32 if
     every numeric column is float32 or narrower (float16, integers of one or two bytes, booleans),
     else float64. Memory: one block and about 30 MB for files, whatever their size.
     """
@@ -94,6 +98,7 @@ class Blocks:
         *,
         block_rows: int | None = None,
         columns: Sequence[str] | None = None,
+        drop: Sequence[str] | None = None,
         dtypes: Types | None = None,
     ) -> "Blocks":
         """Read a pandas, polars or pyarrow table, or any object with ``__arrow_c_stream__``.
@@ -101,7 +106,7 @@ class Blocks:
         Parameters
         ----------
         table : data frame
-            Columns of numbers, booleans, text or categories.
+            Columns of numbers, booleans, text, categories, dates or times.
         target : str or sequence of str, optional
             The column of y (n,), or the columns of y (n, t).
         weight : str, optional
@@ -113,7 +118,10 @@ class Blocks:
         block_rows : int, optional
             Rows per block; default :func:`default_rows`.
         columns : sequence of str, optional
-            The feature columns; default all but target and weight. Not used with ``schema``.
+            The feature columns, by name or by pattern as "temp*"; default all but target and
+            weight. Not used with ``schema``.
+        drop : sequence of str, optional
+            Names and patterns of columns that are no features.
         dtypes : mapping of str to {"number", "category"}, optional
             What columns hold, where that is not what they look like: of a "number" column every
             cell must be a number, a "category" column becomes columns of 0 and 1 whatever its
@@ -123,16 +131,17 @@ class Blocks:
         Raises
         ------
         InvalidInput
-            Columns are missing, repeated or of a kind that is no number; a text column has over
-            1000 categories, one that ``schema`` does not know, or numbers but for a few cells;
-            there are no rows.
+            Columns are missing, repeated or hold lists or objects; a text column has one category
+            that ``schema`` does not know, or numbers but for a few cells; there are no rows.
         InvalidType
             ``table`` is no table, or can be read only once.
         MissingDependency
             narwhals (or, for Arrow streams, pyarrow) is not installed.
         """
         readers = [open_table(table)]
-        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
+        return cls._of(
+            open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
+        )
 
     @classmethod
     def from_files(
@@ -144,6 +153,7 @@ class Blocks:
         *,
         block_rows: int | None = None,
         columns: Sequence[str] | None = None,
+        drop: Sequence[str] | None = None,
         dtypes: Types | None = None,
         separator: str | None = None,
     ) -> "Blocks":
@@ -155,7 +165,7 @@ class Blocks:
             Files (.parquet, .pq; .feather, .arrow; .csv, .tsv, .txt, .tab, also with .gz, .bz2,
             .zst, .lz4), folders and globs. Files of folders and globs are read in the order of
             their names. URLs are those of fsspec: s3://, gs://, https://, memory://.
-        target, weight, schema, block_rows, columns, dtypes
+        target, weight, schema, block_rows, columns, drop, dtypes
             As for :meth:`from_table`.
         separator : str, optional
             The character between fields of text files; default: found from the first lines, among
@@ -172,7 +182,9 @@ class Blocks:
             pyarrow, or for a URL fsspec or its package for that kind of storage, is not installed.
         """
         readers = [open_file(file, separator) for file in find_files(paths)]
-        return cls._of(open_tables(readers, target, weight, columns, schema, dtypes), block_rows)
+        return cls._of(
+            open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
+        )
 
     @classmethod
     def from_iterable(
@@ -296,6 +308,35 @@ class Blocks:
     def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
         return replace(self, weigh=weigh)
+
+    def cells(self) -> "Blocks | None":
+        """Return the cells of the same rows, as encoders read them; None if not of a table."""
+        tables = self.source
+        return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else None
+
+    def read_as(self, schema: Schema) -> "Blocks":
+        """Return the same rows through a schema with encoders; blocks of arrays as they are.
+
+        Rows of tables without a column that it reads stay as they are too.
+        """
+        tables = self.source
+        if not isinstance(tables, Tables) or not schema.encoders:
+            return self
+        read = set(schema.features_only().read_names)
+        return replace(self, source=tables.read_as(schema)) if read <= set(self._names) else self
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return () if self.schema is None else self.schema.columns
+
+    def encoded(
+        self, encoders: tuple[Encoder, ...], out_of_fold: OutOfFold | None = None
+    ) -> "Blocks":
+        """Return the same rows through encoders of their columns; blocks of arrays as they are."""
+        tables = self.source
+        if not isinstance(tables, Tables) or not encoders:
+            return self
+        return replace(self, source=tables.learned(encoders, out_of_fold))
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.

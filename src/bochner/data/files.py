@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+from bochner.data.frames import needed
 from bochner.data.schema import did_you_mean
-from bochner.data.tables import needed
 from bochner.errors import DataFileError, InvalidInput, InvalidType, MissingDependency
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]

@@ -32,8 +32,9 @@ from bochner.data.files import (
     unreadable,
     within,
 )
+from bochner.data.frames import arrow_columns, arrow_frame, needed
 from bochner.data.schema import is_number, listed, shown
-from bochner.data.tables import Column, Reader, arrow_columns, arrow_frame, needed
+from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
 
@@ -170,7 +171,6 @@ def _feather_batches(file: File, known: list[str], names: list[str], _rows: int)
 
 SEPARATORS = (",", ";", "\t", "|")
 _HEAD = 1 << 16
-_LOOKED_AT = 100
 _COMMA = re.compile(r"-?\d+,\d+")
 _BLOCK_BYTES = 1 << 20
 
@@ -187,6 +187,7 @@ class TextReader(Reader):
     columns: tuple[Column, ...] = ()
     n_rows: int | None = None  # 0, or None: only reading tells
     hint: str = ""
+    of_text: bool = True
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give these columns, block by block: numbers as float64, ``text`` as text."""
@@ -254,7 +255,6 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.shown == "binary" for column in columns):
         raise _not_utf8(path)
-    _refuse_decimal_commas(file.label, columns, first)
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
     return replace(
         file,
@@ -297,17 +297,6 @@ def _refuse_numbers_for_names(path: File, names: list[str]) -> None:
             f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
             "Add a line of names."
         )
-
-
-def _refuse_decimal_commas(label: str, columns: tuple[Column, ...], first: Any) -> None:
-    """Refuse text that is numbers as written in half of Europe: it would become categories."""
-    for name in [c.name for c in columns if c.kind == "text"] if first is not None else ():
-        values = [v for v in first[name][:_LOOKED_AT].to_pylist() if v is not None]
-        if values and all(_COMMA.fullmatch(value) for value in values):
-            raise InvalidInput(
-                f"Blocks: column {name!r} of {label} must write decimals with a point; got "
-                f"{values[0]!r}. Save it again with points."
-            )
 
 
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)

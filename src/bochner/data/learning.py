@@ -1,16 +1,21 @@
 """Learn the schema of tables, or hold them to one learned before."""
 
+import fnmatch
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bochner.data.encoders import Encoder, LeftOut, NumberColumn, OneHot, Ordered, TimeColumn
 from bochner.data.schema import (
     CellCounts,
     Schema,
     Types,
+    is_number,
     listed,
+    repeated,
     require_known,
     shown,
     strays,
@@ -18,15 +23,15 @@ from bochner.data.schema import (
 )
 from bochner.data.tables import (
     CELLS_PER_PIECE,
-    MOST_CATEGORIES,
     Column,
     Reader,
     Tables,
     missing_column,
-    require_present,
+    numbered,
     row_of,
     total_rows,
 )
+from bochner.data.times import form_of
 from bochner.errors import InvalidInput
 
 Target = str | Sequence[str] | None
@@ -39,23 +44,27 @@ def open_tables(
     columns: Sequence[str] | None = None,
     schema: Schema | None = None,
     dtypes: Types | None = None,
+    drop: Sequence[str] | None = None,
 ) -> Tables:
     """Return the source of these readers: schema given, or learned from the data."""
     readers, types = tuple(readers), types_of(dtypes)
+    if (columns is not None or drop is not None) and schema is None:
+        columns = _chosen(readers[0], columns, drop, target, weight)
     if types and schema is not None:
         raise InvalidInput(
             "Blocks: dtypes must be left out where schema is given, which says what columns are; "
             "got both."
         )
-    _refuse_no_columns(columns)
     if total_rows(readers) == 0:
         raise InvalidInput(f"Blocks: a table must have at least one row; {_all(readers)} has none.")
+    drafts: tuple[Encoder, ...] = ()
     if schema is None:
-        schema = _learned(readers, target, weight, columns, types)
+        schema, drafts = _learned(readers, target, weight, columns, types)
     else:
         schema = _adapted(readers, schema, target, weight)
     widths = _dtype(readers, _numeric(schema)), _dtype(readers, schema.target_names)
-    return Tables(readers, schema, *widths, total_rows(readers), len(schema.feature_names))
+    width = len(schema.feature_names)
+    return Tables(readers, schema, *widths, total_rows(readers), width, drafts)
 
 
 def _all(readers: tuple[Reader, ...]) -> str:
@@ -63,8 +72,7 @@ def _all(readers: tuple[Reader, ...]) -> str:
 
 
 def _numeric(schema: Schema) -> list[str]:
-    text = dict(schema.categories)
-    return [name for name in schema.columns if name not in text]
+    return [e.name for e in schema.plain if isinstance(e, NumberColumn)]
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str] | None) -> np.dtype:
@@ -72,6 +80,42 @@ def _dtype(readers: tuple[Reader, ...], names: Iterable[str] | None) -> np.dtype
     wanted = set(names or ())
     columns = [c for reader in readers for c in reader.columns if c.name in wanted]
     return np.dtype(np.float32 if columns and all(c.narrow for c in columns) else np.float64)
+
+
+def _chosen(
+    reader: Reader,
+    columns: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    target: Target,
+    weight: str | None,
+) -> list[str]:
+    """Return the feature columns that names and patterns mean, without those that are dropped."""
+    _refuse_no_columns(columns)
+    if isinstance(drop, str):
+        raise InvalidInput(f"Blocks: drop must name columns, as drop=['a', 'b*']; got {drop!r}.")
+    others = {*([target] if isinstance(target, str) else target or ()), weight}
+    known = [c.name for c in reader.columns if c.name not in others]
+    taken = known if columns is None else _matching(columns, known, reader, role="column")
+    dropped = set(_matching(drop or (), known, reader, role="column to drop"))
+    kept = [name for name in taken if name not in dropped]
+    if not kept:
+        raise InvalidInput(
+            f"Blocks: at least one feature column of {reader.label} must be left; drop takes "
+            f"{listed(dropped)}, which are all. Drop fewer."
+        )
+    return kept
+
+
+def _matching(patterns: Sequence[str], known: list[str], reader: Reader, role: str) -> list[str]:
+    """Return the columns of these names; patterns with * and ? mean all that match, once each."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
+        matching = [pattern] if is_name else fnmatch.filter(known, pattern)
+        if not matching or (is_name and role != "column" and pattern not in known):
+            raise missing_column([(role, pattern)], reader)
+        found |= dict.fromkeys(matching)
+    return list(patterns) if repeated(patterns) else list(found)
 
 
 def _refuse_no_columns(columns: Sequence[str] | None) -> None:
@@ -88,17 +132,66 @@ def _learned(
     weight: str | None,
     columns: Sequence[str] | None,
     types: dict[str, str],
-) -> Schema:
+) -> tuple[Schema, tuple[Encoder, ...]]:
+    """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
     if columns is None:
         _require_same_names(readers)
     draft = _draft(readers[0], target, weight, columns)
     require_known(types, draft.raw_names, readers[0].label)
     kinds = _kinds(readers, draft, types)
-    _require_numbers(kinds, draft)
-    text = tuple(name for name in draft.columns if kinds[name].kind == "text")
-    found = dict(_categories(readers, text + _text_target(kinds, draft), types))
-    classes = [found.pop(name) for name in _text_target(kinds, draft)]
-    return replace(draft, categories=tuple(found.items()), classes=classes[0] if classes else ())
+    labels = _text_target(kinds, draft)
+    texts = _texts(readers, (*_to_look_at(readers, kinds, draft), *labels), types)
+    said = [
+        *_unusable(kinds, draft),
+        *(_stray(name, readers, found) for name, found in texts.items() if found.tally.strays),
+        *(_unlabelled(name, texts[name], readers) for name in labels if texts[name].missing),
+    ]
+    if said:
+        raise InvalidInput(f"Blocks: {numbered(said)}")
+    classes = [texts.pop(name).sorted for name in labels]
+    drafts = tuple(_draft_of(kinds[name], texts.get(name), types) for name in draft.columns)
+    found = tuple((e.name, texts[e.name].sorted) for e in drafts if e.levels is not None)
+    schema = replace(draft, categories=found, classes=classes[0] if classes else ())
+    return schema, drafts
+
+
+def _to_look_at(
+    readers: tuple[Reader, ...], kinds: dict[str, Column], schema: Schema
+) -> tuple[str, ...]:
+    """Return the columns whose cells tell what they are: text, and in text files times too."""
+    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
+    return tuple(name for name in schema.columns if kinds[name].kind in looked)
+
+
+def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder:
+    """Return what the cells of a column are."""
+    if column.kind == "nothing" and (found is None or not found.values):
+        return LeftOut(column.name, NOTHING)
+    if found is not None:
+        return _draft_of_text(column, found, types.get(column.name) == "category")
+    if column.kind == "dates or times":
+        return TimeColumn(column.name, ("day",) if _is_clock(column) else ("trend",))
+    return NumberColumn(column.name)
+
+
+def _draft_of_text(column: Column, found: "_Texts", declared: bool) -> Encoder:
+    """Return what the cells are of a column that was read as text."""
+    name = column.name
+    if not declared:
+        if column.kind == "nothing" and all(map(is_number, found.values)):
+            return NumberColumn(name)
+        if found.has_commas:
+            return NumberColumn(name, comma=True)
+        if form := form_of(found.values):
+            return TimeColumn(name, ("day",) if form == "clock" else ("trend",), form=form)
+    if found.too_many:
+        return LeftOut(name, UNIQUE)
+    return Ordered(name, column.order) if column.order else OneHot(name, found.sorted)
+
+
+def _is_clock(column: Column) -> bool:
+    shown = column.shown.lower()
+    return shown.startswith("time") and not shown.startswith("timestamp")
 
 
 def _text_target(kinds: dict[str, Column], schema: Schema) -> tuple[str, ...]:
@@ -127,7 +220,8 @@ def _draft(
 
 def _require_names(reader: Reader, schema: Schema) -> None:
     known = {column.name for column in reader.columns}
-    roles = [("column", name) for name in schema.columns]
+    read = set(schema.read_names)
+    roles = [("column", name) for name in schema.columns if name in read]
     roles += [("target", name) for name in schema.target_names or ()]
     roles += [("weight", schema.weight)] if schema.weight is not None else []
     absent = [(role, name) for role, name in roles if name not in known]
@@ -168,7 +262,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
 def _as_declared(column: Column, types: dict[str, str]) -> Column:
     """Return the column as numbers or text where the user says so and it can be."""
     kind = {"number": "numbers", "category": "text"}.get(types.get(column.name, ""))
-    if kind is None or column.kind not in ("numbers", "text"):
+    if kind is None or column.kind not in USABLE:
         return column
     return column._replace(kind=kind, narrow=column.narrow and kind == "numbers")
 
@@ -205,15 +299,19 @@ def _first_stray(readers: Iterable[Reader], name: str) -> str:
     return ""
 
 
-def _require_numbers(kinds: dict[str, Column], schema: Schema) -> None:
-    """Refuse what is neither number nor text; targets and weights that are not numbers."""
-    for name in schema.columns:
-        _refuse_kind(f"column {name!r}", kinds[name], ("numbers", "text"))
+def _unusable(kinds: dict[str, Column], schema: Schema) -> list[str]:
+    """Return what is wrong with columns, targets and weights that are not of a kind for it."""
     allowed = ("numbers", "text") if isinstance(schema.target, str) else ("numbers",)
-    for name in schema.target_names or ():
-        _refuse_kind(f"target {name!r}", kinds[name], allowed)
+    roles: list[tuple[str, str, tuple[str, ...]]]
+    roles = [(f"column {name!r}", name, USABLE) for name in schema.columns]
+    roles += [(f"target {name!r}", name, allowed) for name in schema.target_names or ()]
     if schema.weight is not None:
-        _refuse_kind(f"weight {schema.weight!r}", kinds[schema.weight], ("numbers",))
+        roles.append((f"weight {schema.weight!r}", schema.weight, ("numbers",)))
+    return [
+        _wrong_kind(who, kinds[name], kinds_allowed)
+        for who, name, kinds_allowed in roles
+        if kinds[name].kind not in kinds_allowed
+    ]
 
 
 _REMEDY = {
@@ -224,36 +322,72 @@ _REMEDY = {
 }
 
 
-def _refuse_kind(who: str, column: Column, allowed: tuple[str, ...]) -> None:
-    if column.kind in allowed:
-        return
+def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
     got = f"{column.kind} ({column.shown})" if column.shown else column.kind
     remedy = _REMEDY.get(column.kind, "Turn it into numbers or text first.")
     leave = " Or leave it out with columns=[...]." if who.startswith("column") else ""
-    raise InvalidInput(
-        f"Blocks: {who} must hold {' or '.join(allowed)}; got {got}. {remedy}{leave}"
-    )
+    *first, last = (kind for kind in allowed if kind != "nothing")
+    words = f"{', '.join(first)} or {last}" if first else last
+    return f"{who} must hold {words}; got {got}. {remedy}{leave}"
 
 
-def _categories(
+#: More different texts than this are no categories.
+MOST_LEVELS = 100_000
+
+#: Kinds of columns that a fit makes numbers of.
+USABLE = ("numbers", "text", "dates or times", "nothing")
+
+NOTHING = "all values missing"
+UNIQUE = f"over {MOST_LEVELS:,} different texts"
+
+_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+
+
+class _Texts:
+    """The different texts of a column, and whether some are missing."""
+
+    def __init__(self) -> None:
+        self.values: set[str] = set()
+        self.missing: str = ""  # where the first is
+        self.too_many = False
+        self.tally = CellCounts()
+
+    @property
+    def sorted(self) -> tuple[str, ...]:
+        return tuple(sorted(self.values))
+
+    @property
+    def has_commas(self) -> bool:
+        """Whether they are numbers with a comma before the decimals."""
+        return any(map(_COMMA.fullmatch, self.values)) and all(
+            _COMMA.fullmatch(value) or is_number(value) for value in self.values
+        )
+
+    def add(self, values: list[Any], where: Any, counted: bool) -> None:
+        different = set(values)
+        if None in different and not self.missing:
+            self.missing = where(values.index(None))
+        different.discard(None)
+        if not self.too_many:
+            self.values.update(map(str, different))
+            self.too_many = len(self.values) > MOST_LEVELS
+        if counted:
+            self.tally.add(str(value) for value in values if value is not None)
+
+
+def _texts(
     readers: tuple[Reader, ...], names: tuple[str, ...], types: dict[str, str]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the sorted distinct values of columns of text, in one pass over these columns only."""
-    found: dict[str, set[str]] = {name: set() for name in names}
-    tallies = {name: CellCounts() for name in names if name not in types}
+) -> dict[str, _Texts]:
+    """Return what columns of text hold, in one pass over these columns only."""
+    found = {name: _Texts() for name in names}
     for reader, start, frame in _frames(readers, names) if names else ():
         free = _free_text(reader)
         for name in names:
-            require_present(frame[name], row_of(reader, start))
-            values = frame[name].to_list()
-            found[name].update(map(str, set(values)))
-            if name in free and name in tallies:
-                tallies[name].add(values)
-            _require_few(name, found[name], tallies.get(name), readers)
-    for name, tally in tallies.items():
-        if tally.strays:
-            raise _stray(name, readers, len(found[name]))
-    return tuple((name, tuple(sorted(found[name]))) for name in names)
+            missing = frame[name].is_null().to_list()
+            pairs = zip(frame[name].to_list(), missing, strict=True)
+            values = [None if gone else value for value, gone in pairs]
+            found[name].add(values, row_of(reader, start), name in free and name not in types)
+    return found
 
 
 def _free_text(reader: Reader) -> set[str]:
@@ -261,33 +395,24 @@ def _free_text(reader: Reader) -> set[str]:
     return {c.name for c in reader.columns if c.shown.lower().endswith(("string", "string_view"))}
 
 
-def _stray(name: str, readers: tuple[Reader, ...], texts: int) -> InvalidInput:
+def _stray(name: str, readers: tuple[Reader, ...], found: _Texts) -> str:
     """Say which cell keeps a column from being numbers, and what it would be with it."""
-    tally = CellCounts()
-    for _, _, frame in _frames(readers, (name,)):
-        tally.add(frame[name].to_list())
-    more = tally.others - 1
-    return InvalidInput(
-        f"Blocks: column {name!r} must hold numbers or categories; {tally.numbers:,} of its cells "
+    tally = found.tally
+    more, texts = tally.others - 1, len(found.values)
+    return (
+        f"column {name!r} must hold numbers or categories; {tally.numbers:,} of its cells "
         f"are numbers and {tally.others:,} {'are' if more else 'is'} not, first "
-        f"{_first_stray(readers, name)}. Mend {'them' if more else 'it'}, or with "
+        f"{_first_stray(readers, name)}. Mend or empty {'them' if more else 'it'}, or with "
         f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category) take "
-        f"{'more than' * (texts > MOST_CATEGORIES)} {min(texts, MOST_CATEGORIES):,} columns of 0 "
-        "and 1 in its place."
+        f"it as {texts:,} categories."
     )
 
 
-def _require_few(
-    name: str, values: set[str], tally: CellCounts | None, readers: tuple[Reader, ...]
-) -> None:
-    if len(values) > MOST_CATEGORIES:
-        if tally is not None and tally.strays:
-            raise _stray(name, readers, len(values))
-        raise InvalidInput(
-            f"Blocks: column {name!r} must have at most {MOST_CATEGORIES} different texts to "
-            f"become columns of 0 and 1; got more, e.g. {listed(sorted(values), 3)}. Group "
-            "rare ones, turn it into numbers, or leave it out with columns=[...]."
-        )
+def _unlabelled(name: str, found: _Texts, readers: tuple[Reader, ...]) -> str:
+    return (
+        f"target {name!r} of {_all(readers)} must have no missing values; got one in "
+        f"{found.missing}. Drop such rows first."
+    )
 
 
 def _adapted(
@@ -309,28 +434,43 @@ def _adapted(
 
 def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
     """Refuse tables whose columns are not of the kinds that the schema was learned from."""
-    text = {*dict(schema.categories), *([schema.target] if schema.classes else [])}
-    numbers = {*_numeric(schema), *(schema.target_names or ()), schema.weight} - text
+    of = {e.name: e for e in schema.plain if not isinstance(e, LeftOut)}
+    numbers = {*(schema.target_names or ()), schema.weight}
+    numbers -= {schema.target} if schema.classes else set()
     for reader in readers:
         _require_names(reader, schema)
         for column in reader.columns:
             if column.kind == "nothing":  # its first row says so when it is read
                 continue
-            if column.name in numbers:
+            encoder = of.get(column.name)
+            if column.name in numbers or (isinstance(encoder, NumberColumn) and not encoder.comma):
                 _refuse_text(column, reader)
-            elif column.name in text and column.kind not in ("text", "numbers"):
-                _refuse_kind(f"{column.name!r} of {reader.label}", column, ("text",))
+            elif encoder is not None or column.name == schema.target:
+                _refuse_odd(column, encoder, reader)
+
+
+def _refuse_odd(column: Column, encoder: Encoder | None, reader: Reader) -> None:
+    """Refuse what is neither text nor the times that a column must hold."""
+    times = isinstance(encoder, TimeColumn)
+    allowed: tuple[str, ...] = ("text", "dates or times") if times else ("text", "numbers")
+    if reader.of_text:
+        allowed = USABLE
+    if column.kind not in allowed:
+        words = tuple(kind for kind in allowed if kind != "numbers")
+        who = f"{column.name!r} of {reader.label}"
+        raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")
 
 
 def _refuse_text(column: Column, reader: Reader) -> None:
     """Refuse a column that must hold numbers and does not, naming the first cell of text."""
     who = f"{column.name!r} of {reader.label}"
+    if column.kind == "numbers":
+        return
     if column.kind != "text":
-        return _refuse_kind(who, column, ("numbers",))
+        raise InvalidInput(f"Blocks: {_wrong_kind(who, column, ('numbers',))}")
     first = _first_stray([reader], column.name)
     if first:
         raise InvalidInput(
             f"Blocks: {who} must hold numbers; got text, first {first}. Mend the cell, or drop "
             "its row."
         )
-    return None

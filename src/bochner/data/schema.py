@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bochner.data.encoders import Encoder, LeftOut, NumberColumn, OneHot, as_encoder
 from bochner.errors import InvalidInput, InvalidType
 
 
@@ -16,7 +17,8 @@ class Schema:
     """Which columns of a table are features, targets and weights, and how text becomes numbers.
 
     A column with c categories becomes c columns of zeros and ones, one per category in sorted
-    order; every other column stays one column. All fields survive JSON:
+    order; every other column stays one column. A schema that a fit has learned has encoders, which
+    fill, order, average or turn columns as well. All fields survive JSON:
     ``Schema(**json.loads(json.dumps(dataclasses.asdict(schema)))) == schema``.
 
     Parameters
@@ -32,6 +34,9 @@ class Schema:
     classes : sequence of str
         The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
         target of numbers.
+    encoders : sequence of Encoder
+        What each column becomes, one for each of ``columns`` and in their place; empty where
+        columns are numbers and categories without any missing ones.
 
     Raises
     ------
@@ -44,6 +49,7 @@ class Schema:
     target: str | tuple[str, ...] | None = None
     weight: str | None = None
     classes: tuple[str, ...] = ()
+    encoders: tuple[Encoder, ...] = ()
 
     def __post_init__(self) -> None:
         given: Any = self.categories
@@ -53,6 +59,7 @@ class Schema:
         object.__setattr__(self, "categories", tuple((name, tuple(c)) for name, c in pairs))
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "encoders", tuple(map(as_encoder, self.encoders)))
         self._check()
 
     def _check(self) -> None:
@@ -61,10 +68,17 @@ class Schema:
                 raise InvalidType(f"Schema: column names must be text; got {name!r}.")
         _refuse(repeated(self.raw_names), "a column must have one role and be named once")
         _refuse(repeated(self.feature_names), "a column must not be named as another's category")
+        if self.encoders and tuple(e.name for e in self.encoders) != self.columns:
+            raise InvalidInput(
+                "Schema: encoders must be one for each column, in their order; got those of "
+                f"{listed(e.name for e in self.encoders)} for {listed(self.columns)}."
+            )
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X: ``name`` for numbers, ``name=category`` for text."""
+        if self.encoders:
+            return tuple(feature for e in self.encoders for feature in e.feature_names)
         categories = dict(self.categories)
         return tuple(
             feature
@@ -84,6 +98,21 @@ class Schema:
         """Names of all columns that are read: features, targets, weight."""
         weight = () if self.weight is None else (self.weight,)
         return (*self.columns, *(self.target_names or ()), *weight)
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        """Names of all columns but those that the encoders leave out."""
+        out = {e.name for e in self.encoders if isinstance(e, LeftOut)}
+        return tuple(name for name in self.raw_names if name not in out)
+
+    @property
+    def plain(self) -> tuple[Encoder, ...]:
+        """The encoders, or those that numbers and categories have without a fit."""
+        categories = dict(self.categories)
+        return self.encoders or tuple(
+            OneHot(name, categories[name]) if name in categories else NumberColumn(name)
+            for name in self.columns
+        )
 
     def features_only(self) -> "Schema":
         """Return the schema without target and weight: what prediction reads."""
@@ -245,3 +274,8 @@ class Inputs:
     def n_columns(self) -> int:
         """Columns of numbers, once text columns have become some each."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether columns of a table were learned."""
+        return self.schema is not None and bool(self.schema.encoders)

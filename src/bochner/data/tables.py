@@ -4,28 +4,31 @@ Everything that has columns with names is a tuple of readers: one for a table in
 each file. Readers give small data frames; narwhals makes pandas, polars and Arrow look alike.
 """
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner.data.schema import Schema, did_you_mean, listed, parsed, repeated
-from bochner.data.sources import (
-    Piece,
-    Source,
-    Where,
-    require_finite,
-    require_weights,
+from bochner._core.checks import warn_user
+from bochner.data.cells import cells_of, unseen_texts
+from bochner.data.encoders import (
+    UNSEEN,
+    Encoder,
+    LeftOut,
+    NumberColumn,
+    OneHot,
+    OutOfFold,
+    TargetMeans,
+    TimeColumn,
 )
-from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner.data.schema import Schema, did_you_mean, listed, parsed
+from bochner.data.sources import Piece, Source, Where, require_finite, require_weights
+from bochner.data.times import seconds_in
+from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
-
-_WHO = "Blocks.from_table"
 
 # 4 MB of float64: large enough to hide what a frame costs, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
@@ -38,6 +41,7 @@ class Column(NamedTuple):
     kind: str
     narrow: bool = False  # float32 holds every value
     shown: str = ""  # the type, as its library writes it
+    order: tuple[str, ...] = ()  # of categories that have one
 
 
 class Reader(ABC):
@@ -47,6 +51,7 @@ class Reader(ABC):
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
     n_rows: int | None  # None if only reading tells
     hint: str  # what to add when a column is not found
+    of_text: bool = False  # whether any column can be read as text
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -63,7 +68,11 @@ class Reader(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Tables(Source):
-    """Readers one after the other, seen through one schema."""
+    """Readers one after the other, seen through one schema.
+
+    ``drafts`` say what cells are before a fit has learned what they become; ``out_of_fold`` is of
+    the rows of a fit alone.
+    """
 
     readers: tuple[Reader, ...]
     schema: Schema
@@ -71,6 +80,8 @@ class Tables(Source):
     target_dtype: np.dtype
     n_rows: int | None
     n_columns: int
+    drafts: tuple[Encoder, ...] = ()
+    out_of_fold: OutOfFold | None = None
 
     def __repr__(self) -> str:
         first = self.readers[0].label
@@ -79,22 +90,89 @@ class Tables(Source):
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give the rows of all readers as numbers, whole blocks of ``rows`` where possible."""
-        names = self.schema.raw_names
-        text = frozenset(dict(self.schema.categories))
-        text |= {str(self.schema.target)} if self.schema.classes else frozenset()
+        if self.schema.encoders:
+            return self._encoded(rows)
+        require_plain(self.drafts)
+        return (
+            Piece(
+                self._plain(frame, where), self._targets(frame, where), self._weights(frame, where)
+            )
+            for frame, where, _ in self._frames(rows)
+        )
+
+    def cells(self, rows: int) -> Iterator[Piece]:
+        """Give the cells of all rows as encoders read them, NaN where they are missing."""
+        for frame, where, _ in self._frames(rows):
+            X = np.column_stack([_cells(e, frame, where) for e in self.readable])
+            yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+
+    def of_cells(self) -> "Cells":
+        """Return the same rows as cells."""
+        return Cells(self, self.n_rows, len(self.readable), self.schema)
+
+    @property
+    def readable(self) -> tuple[Encoder, ...]:
+        """What cells are, column by column."""
+        return self.schema.encoders or self.drafts or self.schema.plain
+
+    def learned(self, encoders: tuple[Encoder, ...], out_of_fold: OutOfFold | None) -> "Tables":
+        """Return the same rows through what a fit has learned of their columns."""
+        schema = replace(self.schema, categories=(), encoders=encoders)
+        exact = all(isinstance(e, NumberColumn | OneHot | LeftOut) for e in encoders)
+        return replace(
+            self,
+            schema=schema,
+            dtype=self.dtype if exact else np.dtype(np.float64),
+            n_columns=len(schema.feature_names),
+            drafts=(),
+            out_of_fold=out_of_fold,
+        )
+
+    def read_as(self, schema: Schema) -> "Tables":
+        """Return the same rows, target and weight through a schema with encoders."""
+        own = self.schema
+        schema = replace(schema, target=own.target, weight=own.weight, classes=own.classes)
+        return replace(self, schema=schema).learned(schema.encoders, None)
+
+    def _frames(self, rows: int) -> Iterator[tuple[Any, Where, int]]:
+        """Give frames, what says where their rows are, and the number of their first row of all."""
+        names = self.schema.read_names
+        labels = {str(self.schema.target)} if self.schema.classes else set()
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
+        total = 0
         for reader in self.readers:
             start = 0
-            for frame in reader.frames(names, text, size):
-                yield self._numbers(frame, row_of(reader, start))
+            text = labels | {e.name for e in self.readable if is_text(e, reader)}
+            for frame in reader.frames(names, frozenset(text), size):
+                yield frame, row_of(reader, start), total
                 start += len(frame)
+                total += len(frame)
 
-    def _numbers(self, frame: Any, where: Where) -> Piece:
+    def _plain(self, frame: Any, where: Where) -> np.ndarray:
         schema = self.schema
-        X = _features(frame, schema, self.dtype, where)
+        X = _features(frame, schema, self.drafts, self.dtype, where)
         require_finite(X, lambda col: f"column {schema.feature_names[col]!r}", where)
-        return Piece(X, self._targets(frame, where), self._weights(frame, where))
+        return X
+
+    def _encoded(self, rows: int) -> Iterator[Piece]:
+        said: set[str] = set()
+        for frame, where, start in self._frames(rows):
+            columns = [self._column(e, frame, where, start, said) for e in self.schema.encoders]
+            X = np.concatenate(columns, axis=1).astype(self.dtype, copy=False)
+            yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+
+    def _column(
+        self, encoder: Encoder, frame: Any, where: Where, start: int, said: set[str]
+    ) -> np.ndarray:
+        cells = _cells(encoder, frame, where)
+        if self.out_of_fold is not None and isinstance(encoder, TargetMeans):
+            return self.out_of_fold.encode(encoder, cells, start)
+        surprise = encoder.surprises(cells) if encoder.name not in said else ""
+        if surprise:
+            said.add(encoder.name)
+            warn_surprise(encoder, surprise, cells, frame[encoder.name], where)
+        return encoder.encode(cells)
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
         names = self.schema.target_names
@@ -114,27 +192,99 @@ class Tables(Source):
         return w
 
 
+@dataclass(frozen=True, eq=False)
+class Cells(Source):
+    """The cells of tables, one column each: what a fit learns encoders from."""
+
+    tables: Tables
+    n_rows: int | None
+    n_columns: int
+    schema: Schema
+
+    def __repr__(self) -> str:
+        return repr(self.tables)
+
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """Give all rows in order."""
+        return self.tables.cells(rows)
+
+
+def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:
+    if isinstance(encoder, LeftOut):
+        return np.zeros(len(frame))
+    return cells_of(encoder, frame[encoder.name], where)
+
+
+def is_text(encoder: Encoder, reader: Reader) -> bool:
+    """Whether the cells of a column are read as text, as times are where all can be."""
+    if isinstance(encoder, NumberColumn):
+        return encoder.comma
+    if isinstance(encoder, TimeColumn):
+        return reader.of_text or encoder.form != ""
+    return encoder.levels is not None
+
+
+def warn_surprise(
+    encoder: Encoder, surprise: str, cells: np.ndarray, series: Any, where: Where
+) -> None:
+    """Warn of cells that are unlike those of the fit, once for each column of a pass."""
+    unseen = encoder.levels is not None and bool(np.any(cells == UNSEEN))
+    row = int(np.flatnonzero(cells == UNSEEN if unseen else np.isnan(cells))[0])
+    such = f", such as {unseen_texts(series, encoder.levels or ())}" if unseen else ""
+    warn_user(
+        f"Blocks: column {encoder.name!r} has {surprise}{such}; first in {where(row)}. Fit again "
+        "with such rows if there are many.",
+        DataWarning,
+    )
+
+
+_REMEDY = {
+    "dates or times": "Turn it into numbers first, e.g. days since the first.",
+    "nothing": "Fill it or drop it.",
+}
+
+
+def require_plain(drafts: tuple[Encoder, ...]) -> None:
+    """Refuse columns that only a fit makes numbers of, all in one message."""
+    said = [sentence for draft in drafts if (sentence := _not_plain(draft))]
+    if said:
+        raise InvalidInput(f"Blocks: {numbered(said)}")
+
+
+def _not_plain(draft: Encoder) -> str:
+    who = f"column {draft.name!r}"
+    fit = "A learner's fit and fit_blocks do so by themselves. Or leave it out with columns=[...]."
+    if isinstance(draft, TimeColumn):
+        return (
+            f"{who} must hold numbers or text; got dates or times. "
+            f"{_REMEDY['dates or times']} {fit}"
+        )
+    if isinstance(draft, LeftOut):
+        return (
+            f"{who} must hold numbers or text; got nothing ({draft.reason}). "
+            f"{_REMEDY['nothing']} {fit}"
+        )
+    if draft.levels is not None and len(draft.levels) > MOST_CATEGORIES:
+        return (
+            f"{who} must have at most {MOST_CATEGORIES} different texts to become columns of 0 and "
+            f"1; got more, e.g. {listed(draft.levels[:3])}. Group rare ones, turn it into numbers, "
+            f"or leave it out with columns=[...]; a learner's fit takes their target means."
+        )
+    return ""
+
+
+def numbered(sentences: list[str]) -> str:
+    """Return one sentence as it is, several with their numbers."""
+    if len(sentences) == 1:
+        return sentences[0]
+    listing = " ".join(f"({i}) {text}" for i, text in enumerate(sentences, 1))
+    return f"{len(sentences)} columns cannot be used. {listing}"
+
+
 def total_rows(readers: tuple[Reader, ...]) -> int | None:
     """Rows of all readers together, None if one does not know."""
     counts = [reader.n_rows for reader in readers]
     return None if None in counts else sum(counts)  # type: ignore[arg-type]
-
-
-def column_of(name: str, dtype: Any) -> Column:
-    """Sort a narwhals dtype into the kinds that matter here."""
-    import narwhals as nw  # noqa: PLC0415
-
-    narrow = (nw.Boolean, nw.Int8, nw.Int16, nw.UInt8, nw.UInt16, nw.Float32)
-    small = dtype in narrow or str(dtype) == "Float16"
-    if dtype.is_numeric() or dtype == nw.Boolean:
-        return Column(name, "numbers", small, str(dtype))
-    if dtype in (nw.String, nw.Categorical, nw.Enum):
-        return Column(name, "text", False, str(dtype))
-    if dtype.is_temporal():
-        return Column(name, "dates or times", False, str(dtype))
-    if dtype.is_nested():
-        return Column(name, "lists or records", False, str(dtype))
-    return Column(name, "neither numbers nor text", False, str(dtype))
 
 
 def row_of(reader: Reader, start: int) -> Where:
@@ -142,8 +292,11 @@ def row_of(reader: Reader, start: int) -> Where:
     return lambda row: Reader.place(reader, start + row)
 
 
-def _features(frame: Any, schema: Schema, dtype: np.dtype, where: Where) -> np.ndarray:
+def _features(
+    frame: Any, schema: Schema, drafts: tuple[Encoder, ...], dtype: np.dtype, where: Where
+) -> np.ndarray:
     categories = dict(schema.categories)
+    with_commas = {e.name: e for e in drafts if isinstance(e, NumberColumn) and e.comma}
     X = np.empty((len(frame), len(schema.feature_names)), dtype)
     numeric: dict[str, int] = {}
     at = 0
@@ -151,6 +304,8 @@ def _features(frame: Any, schema: Schema, dtype: np.dtype, where: Where) -> np.n
         width = len(categories[name]) if name in categories else 1
         if name in categories:
             _one_hot(frame[name], categories[name], X[:, at : at + width], where)
+        elif name in with_commas:
+            X[:, at] = cells_of(with_commas[name], frame[name], where)
         else:
             numeric[name] = at
         at += width
@@ -164,9 +319,9 @@ def _write_numbers(frame: Any, places: dict[str, int], X: np.ndarray, where: Whe
     All at once where the library can: a column at a time costs 0.1 ms, and tables may be wide.
     """
     native = frame.to_native()
-    if _is_arrow(native):
+    if is_arrow(native):
         for name, at in places.items():
-            X[:, at] = _from_arrow(name, native.column(name), X.dtype, where)
+            X[:, at] = _numeric(frame[name], X.dtype, where)
         return
     ready = _dtype_names(X.dtype)
     schema = frame.select(*places).schema if places else {}
@@ -182,7 +337,8 @@ def _dtype_names(dtype: np.dtype) -> str:
     return "Float32" if dtype == np.float32 else "Float64"
 
 
-def _is_arrow(native: Any) -> bool:
+def is_arrow(native: Any) -> bool:
+    """Whether it is an array or table of pyarrow."""
     return type(native).__module__.startswith("pyarrow")
 
 
@@ -191,10 +347,14 @@ def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
     import narwhals as nw  # noqa: PLC0415
 
     native = series.to_native()
-    if _is_arrow(native):
+    if is_arrow(native):
+        if series.dtype == nw.Duration:
+            return seconds_in(series).astype(dtype)
         return _from_arrow(series.name, native, dtype, where)
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
         return parsed(series.name, series.to_list(), dtype, where)
+    if series.dtype == nw.Duration:
+        return seconds_in(series).astype(dtype)
     return series.cast(getattr(nw, _dtype_names(dtype))).to_numpy()
 
 
@@ -248,7 +408,7 @@ def _places(series: Any, categories: tuple[str, ...]) -> np.ndarray:
     """Return the place of each value, -1 for others; Arrow finds which values there are."""
     place = {category: j for j, category in enumerate(categories)}
     native = series.to_native()
-    if _is_arrow(native):
+    if is_arrow(native):
         parts = [np.empty(0, np.intp)]
         for chunk in native.dictionary_encode().iterchunks():
             values = chunk.dictionary.to_pylist()
@@ -288,163 +448,4 @@ def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInpu
     return InvalidInput(
         f"Blocks: {reader.label} must have {', '.join(named)}{more}; its columns are "
         f"{listed(known)}{reader.hint}."
-    )
-
-
-# --- Tables in memory: pandas, polars, pyarrow, and whatever speaks Arrow's C stream protocol ----
-
-
-def needed(module: str, who: str) -> Any:
-    """Import an optional package now, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependency(
-            f"{who} needs the package {package}, which is not installed; "
-            "install it with: pip install 'bochner[files]'"
-        ) from error
-
-
-@dataclass(frozen=True, eq=False)
-class FrameReader(Reader):
-    """A data frame that is in memory."""
-
-    frame: Any  # a narwhals DataFrame
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: int
-    hint: str = ""
-
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give slices of the frame: types are known, and taking rows copies no column."""
-        for start in range(0, len(self.frame), rows):
-            yield self.frame[start : start + rows]
-
-
-@dataclass(frozen=True, eq=False)
-class StreamReader(Reader):
-    """An object that can start an Arrow stream of record batches as often as asked."""
-
-    table: Any
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: None = None
-    hint: str = ""
-
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
-        """Give the stream's batches, cut if they are long."""
-        for batch in _batches(self.table):
-            for start in range(0, batch.num_rows, rows):
-                yield arrow_frame(batch.slice(start, rows))
-
-
-def open_table(table: Any) -> Reader:
-    """Return the reader that suits the table."""
-    label = f"the {type(table).__module__.partition('.')[0]} {type(table).__name__}"
-    nw = needed("narwhals", _WHO)
-    try:
-        frame = nw.from_native(table, eager_only=True)
-    except nw.exceptions.DuplicateError as error:
-        names = getattr(table, "column_names", None) or table.columns
-        raise _repeated_names(label, list(names)) from error
-    except TypeError:
-        return _open_stream(table, label)
-    _require_names(frame.columns, label)
-    columns = tuple(_frame_column(frame, name) for name in frame.columns)
-    return FrameReader(frame, label, columns, len(frame))
-
-
-def _frame_column(frame: Any, name: str) -> Column:
-    column = column_of(name, frame.schema[name])
-    if column.shown == "Unknown" and len(frame) and frame[name].is_null().all():
-        return Column(name, "nothing", False, "all values missing")
-    return column
-
-
-def _open_stream(table: Any, label: str) -> StreamReader:
-    one_shot = hasattr(table, "read_next_batch")
-    if one_shot or not hasattr(table, "__arrow_c_stream__"):
-        got = f"{label}, which is used up after one pass" if one_shot else label
-        raise InvalidType(
-            "Blocks.from_table: the table must be a data frame in memory (pandas, polars, pyarrow) "
-            f"or offer Arrow's C stream protocol, again and again; got {got}. Collect or read it "
-            "into a table first; for arrays use Blocks.from_arrays, for files Blocks.from_files."
-        )
-    columns = arrow_columns(_schema(table, label), label)
-    first = _first_row(table)
-    if first is None or first != _first_row(table):
-        raise InvalidInput(
-            f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
-            "is opened; got none or others. Read it into a table first."
-        )
-    return StreamReader(table, label, columns)
-
-
-def _first_row(table: Any) -> str | None:
-    """Return the first row in words (NaN is equal to NaN there), None if there is none."""
-    rows = (batch.slice(0, 1) for batch in _batches(table) if batch.num_rows)
-    return next((repr(row.to_pylist()) for row in rows), None)
-
-
-def _schema(table: Any, label: str) -> Any:
-    try:
-        return _reader(table).schema
-    except ValueError as error:  # pyarrow's ArrowInvalid
-        raise InvalidType(
-            f"Blocks.from_table: the Arrow stream must have columns; got {label}, which is one "
-            "column without a table. Pass the table it belongs to."
-        ) from error
-
-
-def _reader(table: Any) -> Any:
-    return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
-
-
-def _batches(table: Any) -> Iterator[Any]:
-    yield from _reader(table)
-
-
-def arrow_frame(batch: Any) -> Any:
-    """Return an Arrow record batch as a narwhals frame, without a copy."""
-    pyarrow = needed("pyarrow", _WHO)
-    nw = needed("narwhals", _WHO)
-    return nw.from_native(pyarrow.Table.from_batches([batch]), eager_only=True)
-
-
-def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
-    """Sort the columns of an Arrow schema into kinds; columns of nulls hold nothing."""
-    _require_names(schema.names, label)
-    return tuple(_arrow_column(field.type)._replace(name=field.name) for field in schema)
-
-
-@lru_cache(maxsize=256)
-def _arrow_column(kind: Any) -> Column:
-    """Sort an Arrow type into a kind; files may have thousands of columns of few types."""
-    pyarrow = needed("pyarrow", _WHO)
-    nw = needed("narwhals", _WHO)
-    if pyarrow.types.is_null(kind):
-        return Column("", "nothing", False, "all values missing")
-    dtype = nw.Schema.from_arrow(pyarrow.schema([("", kind)]))[""]
-    return column_of("", dtype)._replace(shown=str(kind))
-
-
-def _require_names(names: list[Any], label: str) -> None:
-    """Column names must be texts, not empty, and different."""
-    if repeated(names):
-        raise _repeated_names(label, names)
-    for number, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInput(
-                f"Blocks: every column of {label} must have a name that is text; column {number} "
-                f"(counted from 0) is called {name!r}. Rename it (df.columns = "
-                "df.columns.astype(str) in pandas); a column without a name is often a row "
-                "number saved by mistake (to_csv(index=False) leaves it out)."
-            )
-
-
-def _repeated_names(label: str, names: list[Any]) -> InvalidInput:
-    return InvalidInput(
-        f"Blocks: the columns of {label} must have different names; got {listed(repeated(names))} "
-        "more than once. Rename or drop the repeated ones."
     )

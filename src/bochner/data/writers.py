@@ -19,8 +19,8 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner.data.files import reason_of
+from bochner.data.frames import needed
 from bochner.data.schema import listed
-from bochner.data.tables import needed
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 
 try:

@@ -39,6 +39,7 @@ from bochner.kernels.histogram import (
     SkewedChi2,
 )
 from bochner.kernels.kernel import Constant, Custom, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import (
     Cauchy,
     CoordinateWise,
@@ -68,8 +69,8 @@ __all__ = [
     "DotExponential", "DotProduct", "DotProductKernel", "Exp", "Exponential", "ExponentialPower",
     "FourierSeries", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection", "JensenShannon",
     "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern", "Modulated",
-    "Monomials", "NeuralTangent", "Normalised", "Periodic", "Polynomial", "Polynomials", "Power",
-    "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled", "SkewedChi2",
+    "Monomials", "Monotone", "NeuralTangent", "Normalised", "Periodic", "Polynomial",
+    "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled", "SkewedChi2",
     "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
 ]
 # fmt: on

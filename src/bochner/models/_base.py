@@ -5,7 +5,6 @@ it once, last: a call that fails in any way leaves the estimator answering as be
 was learned are properties that read ``fit_``.
 """
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -20,6 +19,7 @@ from sklearn.base import (
     MultiOutputMixin,
     RegressorMixin,
     is_classifier,
+    is_regressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
@@ -58,6 +58,14 @@ from bochner.models._labels import (
     refuse_quantity,
     require_sortable,
 )
+from bochner.models._tables import (
+    as_fitted,
+    encoded,
+    encoded_beside,
+    is_pandas,
+    is_table,
+    needs_schema,
+)
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
 from bochner.sums.executor import LOCAL, Executor
@@ -95,8 +103,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         Parameters
         ----------
         X : (n, d)
-            Array, sparse matrix, or table; text columns of a table become one column of zeros
-            and ones for each category.
+            Array, sparse matrix, or table, whose columns may hold text, dates and gaps.
         y : (n,) or (n, t)
             Numbers; of a classifier, (n,): labels of any type, two classes at least.
         sample_weight : (n,), optional
@@ -141,7 +148,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _training_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
         """Return blocks as a fit reads them, and what they are."""
-        return blocks, self._inputs_of(blocks)
+        return self._read(blocks)
 
     def _add_rows(self, *rows: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or to more beside those before."""
@@ -257,23 +264,30 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             asked.get("precision", "auto"),
             asked["random_state"],
             asked.get("metric"),
+            asked.get("columns", "as_given"),
         )
 
     def _blocks_of(
-        self, X: Any, y: Any = None, sample_weight: Any = None, first: bool = True
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        first: bool = True,
+        n_classes: int = 0,
     ) -> tuple[Blocks, Inputs]:
         """Return checked training data as blocks, and what they are.
 
-        Tables with text columns are one-hot encoded by a schema; other arrays of the array API
-        standard stay in their library; all else passes scikit-learn's checks. Unless it is the
-        ``first`` call, rows must be like those of the fit.
+        Tables with columns of text or times, or with missing cells, are encoded by a schema; other
+        arrays of the array API standard stay in their library; all else passes scikit-learn's
+        checks. Unless it is the ``first`` call, rows must be like those of the fit. ``n_classes``
+        above 0: y holds codes of classes.
         """
         who, known = type(self).__name__, None if first else self._inputs
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
         kind = kind_of(X, who)
-        if kind == "text":
-            return self._table_blocks(X, y, sample_weight, known)
+        if kind == "text" or (known is not None and known.is_encoded and is_table(X)):
+            return self._table_blocks(X, y, sample_weight, known, n_classes)
         if kind == "foreign":
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
@@ -297,14 +311,36 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return Blocks.from_arrays(X, y, sample_weight), inputs
 
     def _table_blocks(
-        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None
+        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, n_classes: int
     ) -> tuple[Blocks, Inputs]:
         schema = None if known is None else known.schema
         table = Blocks.from_table(X, schema=None if schema is None else schema.features_only())
+        targets = y if self._has_targets else None
+        table = encoded_beside(type(self).__name__, table, targets, sample_weight, n_classes)
         inputs = self._inputs_of(table, known is None)
         rows = np.concatenate([block.X for block in table])
         y, sample_weight = (None if a is None else np.asarray(a) for a in (y, sample_weight))
         return Blocks.from_arrays(rows, y, sample_weight), inputs
+
+    @property
+    def _has_targets(self) -> bool:
+        """Whether columns are learned with the targets beside them."""
+        return is_classifier(self) or is_regressor(self)
+
+    def _read(self, blocks: Blocks, first: bool = True) -> tuple[Blocks, Inputs]:
+        """Return blocks as the fit reads them, and what they are."""
+        blocks = self._learned(blocks, first)
+        return blocks, self._inputs_of(blocks, first)
+
+    def _as_fitted(self, blocks: Blocks) -> Blocks:
+        """Return blocks of a table as the fit reads them; others as they are."""
+        return as_fitted(blocks, self._inputs.schema)
+
+    def _learned(self, blocks: Blocks, first: bool, n_classes: int = 0) -> Blocks:
+        """Return blocks through what is learned, or was in the first call, of their columns."""
+        if not first:
+            return self._as_fitted(blocks)
+        return encoded(type(self).__name__, blocks, n_classes, self._has_targets)
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return what blocks are; unless it is the first call, they must be like the fit's."""
@@ -334,6 +370,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         who, known = type(self).__name__, self._inputs
         schema = known.schema
         if isinstance(X, Blocks):
+            X = self._as_fitted(X)
             if X.n_columns != known.n_columns:
                 raise InvalidInput(
                     f"X has {X.n_columns} columns, but {who} is expecting {known.n_columns}. "
@@ -344,10 +381,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         kind = kind_of(X, who)
         if schema is not None and is_table(X):
             return Blocks.from_table(X, schema=schema.features_only())
-        if schema is not None and schema.categories:
+        if schema is not None and (schema.categories or schema.encoders):
             raise InvalidInput(
-                f"{who}: fitted on a table with text columns, so rows must come as a "
-                f"table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
+                f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
+                f"a table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
             )
         if kind == "foreign":
             blocks = Blocks.from_arrays(X)
@@ -378,7 +415,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         check_classification_targets(labels)
         given = np.unique(labels) if classes is None else classes
         known = known_classes(who, given) if first else self._inputs.classes
-        blocks, inputs = self._blocks_of(X, codes_of(who, labels, known), sample_weight, first)
+        codes = codes_of(who, labels, known)
+        blocks, inputs = self._blocks_of(X, codes, sample_weight, first, len(known))
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs), inputs
 
@@ -387,19 +425,21 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
         A target of text, read from files or a table, has its classes from the schema.
         """
-        who, inputs = type(self).__name__, self._inputs_of(blocks, first)
+        who = type(self).__name__
+        blocks = blocks if first else self._as_fitted(blocks)
         text = () if blocks.schema is None else blocks.schema.classes
         found = np.array(text) if text else labels_of(who, blocks)
         if len(text) > FEW_CLASSES:
             refuse_quantity(who, found, sum(len(block.y) for block in blocks))
-        known = known_classes(who, found) if first else inputs.classes
-        inputs = replace(inputs, classes=known)
+        known = known_classes(who, found) if first else self._inputs.classes
         if text and np.array_equal(found, known):
-            return self._weighted(blocks, inputs), inputs
-        if text:
+            coded = blocks
+        elif text:
             coded = blocks.recoded(lambda y: codes_of(who, found[y.astype(int)], known))
         else:
             coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
+        coded = self._learned(coded, first, len(known))
+        inputs = replace(self._inputs_of(coded, first), classes=known)
         return self._weighted(coded, inputs), inputs
 
     def _weighted(self, blocks: Blocks, inputs: Inputs) -> Blocks:
@@ -549,32 +589,15 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
             "is one column. Pass X.to_frame()."
         )
-    if _is_pandas(X) and not X.columns.is_unique:
+    if is_pandas(X) and not X.columns.is_unique:
         raise InvalidInput(
             f"{who}: the columns of X must have different names; got "
             f"{listed(repeated(X.columns.tolist()))} more than once. Rename or drop the repeated "
             "ones."
         )
     if is_table(X):
-        return "text" if _has_text(X) else "numbers"
+        return "text" if needs_schema(X) else "numbers"
     return "foreign" if is_foreign(X) else "numbers"
-
-
-def is_table(X: Any) -> bool:
-    return hasattr(X, "__arrow_c_stream__") or _is_pandas(X)
-
-
-def _is_pandas(X: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(X, pandas.DataFrame)
-
-
-def _has_text(X: Any) -> bool:
-    """Whether scikit-learn's checks would not read a table as numbers."""
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None:
-        return True  # an Arrow table or stream: read by the schema, whatever it holds
-    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
 
 
 def is_foreign(X: Any) -> bool:

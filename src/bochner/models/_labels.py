@@ -19,6 +19,9 @@ MOST_CLASSES = 10_000
 #: So many are no quantity, whatever the number of rows.
 FEW_CLASSES = 50
 
+#: More are, unless each has so many rows on average.
+MANY_CLASSES, ROWS_OF_CLASS = 100, 20
+
 #: Labels that are text count as numbers with this share of others, such as "?".
 MOST_OTHERS = 0.05
 
@@ -50,7 +53,7 @@ def require_sortable(who: str, labels: Any) -> None:
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Refuse numbers that are not whole, and numbers of which most rows have their own.
+    """Refuse numbers that are not whole, and many numbers with few rows each.
 
     Numbers may be text. Without a number of rows only the first is refused.
     """
@@ -65,7 +68,7 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
     if rows is None or rows <= 2 * FEW_CLASSES:
         return
     classes = np.unique(labels)
-    if len(classes) <= max(FEW_CLASSES, rows / 2):
+    if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(MANY_CLASSES, rows / ROWS_OF_CLASS))):
         return
     others = [label for label in classes.tolist() if not _is_number(label)]
     if len(others) <= MOST_OTHERS * len(classes):

@@ -10,6 +10,7 @@ from types import MappingProxyType, ModuleType
 
 from bochner import features, kernels, landmarks
 from bochner.certificates.certificate import Certificate
+from bochner.data import encoders
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, Schema
 from bochner.features import auto, composed, projections
@@ -31,7 +32,7 @@ from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised import cca, kmeans, pca, transform
-from bochner.selection import record
+from bochner.selection import curves, record
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
@@ -149,6 +150,13 @@ _FITTED: dict[str, type] = {
     "moments": Moments,
     "row-sample": RowSample,
     "schema": Schema,
+    "number-column": encoders.NumberColumn,
+    "one-hot-column": encoders.OneHot,
+    "ordered-column": encoders.Ordered,
+    "target-means-column": encoders.TargetMeans,
+    "time-column": encoders.TimeColumn,
+    "left-out-column": encoders.LeftOut,
+    "column-curves": curves.Curves,
     "cross-conformal": intervals.CrossConformal,
     "cross-conformal-fold": intervals.Fold,
     "evidence": evidence.Evidence,

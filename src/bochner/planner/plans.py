@@ -18,6 +18,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.models._tables import encoded
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.exact import ExactKernel
 from bochner.planner.choice import (
@@ -274,7 +275,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
                 f"plan: target {X.schema.target!r} must hold numbers; got text "
                 f"({listed(X.schema.classes)}). Code it as numbers first."
             )
-        return X
+        return encoded("plan", X)
     if y is None:
         raise InvalidInput(
             "plan: requires y, which errors are predicted from; got None. Pass the target."

@@ -40,6 +40,7 @@ from bochner.models.prediction_displays import (
 from bochner.models.unsupervised.cca import KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
+from bochner.report.kernel_words import kernel_words
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
     Quality,
@@ -73,6 +74,7 @@ class FitFacts:
     learner: str  # its class
     kind: str  # what it does
     kernel: str  # as code, and so the method
+    kernel_words: str  # the same, or its many lengthscales ranked
     method: str
     reason: str  # why the method was taken
     n_features: int | None  # None for fits with the kernel itself
@@ -99,6 +101,7 @@ def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
         learner=type(model).__name__,
         kind=kind,
         kernel=repr(model.kernel_),
+        kernel_words=kernel_words(model, columns or names or None),
         method=repr(method_of(model)),
         reason="" if choice is None else choice.reason,
         n_features=model.map_.n_features if has_features(model) else None,
@@ -192,7 +195,7 @@ def _code(model: KernelEstimator) -> str:
 def _chosen(model: KernelEstimator) -> Iterator[str]:
     """Give what was left open and found, as comments."""
     if isinstance(model.kernel, str):
-        yield f"# kernel found: {model.kernel_!r}"
+        yield f"# kernel found: {kernel_words(model)}"
     if repr(method_of(model)) != repr(model.method):
         yield f"# method taken: {method_of(model)!r}"
     if has_features(model) and isinstance(model.n_features, str):
@@ -400,8 +403,7 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
             return model._rows_to_predict(X)
         return unweighted(model)._class_blocks_of(X, y, w, first=False)[0]
     if isinstance(X, Blocks):
-        model._inputs_of(X, first=False)
-        return X
+        return model._read(X, first=False)[0]
     if y is None and w is None:
         return model._rows_to_predict(X)
     return model._blocks_of(X, y, w, first=False)[0]

@@ -1,6 +1,7 @@
 """What all fits begin with: what is open is chosen from a sample of rows, and the map is drawn."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.curves import choose_curves
 from bochner.selection.metric import is_diagonal, learn_metric, require_dense
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import choose_lengthscale, tune_kernel
@@ -91,6 +93,12 @@ def choose_from(
 
     ``share`` is a given penalty per row of weight one; the rest is as for :func:`choose`.
     """
+    if spec.bends and search is None and rows is not None:
+        curves = choose_curves(rows, spec.seed)
+        plain = replace(spec, columns="as_given")
+        bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
+        chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
+        return chosen if curves is None else chosen.through(curves)
     metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     if search is not None:

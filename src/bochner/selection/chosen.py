@@ -14,12 +14,14 @@ from bochner._core.sizes import SMALL, block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
+from bochner.features.composed import OnInputs
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.selection.curves import Curves
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.spec import SEARCHED, Tolerance, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
@@ -40,6 +42,8 @@ class FeatureSpec:
     learns_metric : bool
     precision : {"auto", "float32", "float64"}
     seed : int
+    columns : {"auto", "as_given"}
+        Whether skewed columns may be transformed, where the kernel is a name.
     """
 
     who: str
@@ -49,6 +53,7 @@ class FeatureSpec:
     learns_metric: bool
     precision: str
     seed: int
+    columns: str = "as_given"
 
     @staticmethod
     def of(
@@ -59,16 +64,23 @@ class FeatureSpec:
         precision: str,
         random_state: Seed,
         metric: object = None,
+        columns: str = "as_given",
     ) -> "FeatureSpec":
         """Check what the user passed."""
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
+        one_of(columns, who, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
         known, how = as_kernel(kernel), as_method(method)
         width = as_width(n_features)
         return FeatureSpec(
-            who, known, how, width, metric == "learned", precision, seed_of(random_state)
+            who, known, how, width, metric == "learned", precision, seed_of(random_state), columns
         )
+
+    @property
+    def bends(self) -> bool:
+        """Whether skewed columns may be transformed: a kernel with numbers is of them as given."""
+        return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"
 
     @property
     def width_to_search(self) -> int:
@@ -101,6 +113,8 @@ class Chosen:
     metric : LearnedMetric or None
     precision : {"float32", "float64"}
         That features are rounded to.
+    curves : Curves or None
+        How skewed columns are transformed first, within the kernel; None where all stay.
     """
 
     seed: int
@@ -108,6 +122,7 @@ class Chosen:
     choice: Choice
     metric: LearnedMetric | None = None
     precision: Precision = "float64"
+    curves: Curves | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -153,6 +168,13 @@ class Chosen:
         """Return the same with a variant of the map."""
         return replace(self, choice=replace(self.choice, map=phi))
 
+    def through(self, curves: Curves) -> "Chosen":
+        """Return the same, of rows whose columns are transformed first."""
+        kernel, phi = curves.of(self.kernel), self.map
+        search = replace(self.search, kernel=kernel)
+        bent = OnInputs(curves.of(phi.kernel), phi, phi.n_inputs)
+        return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
+
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
         """Return X ↦ φ(X) β of checked rows, in NumPy, by the features that cost the least."""
         phi: FeatureMap = self.rounded
@@ -172,7 +194,8 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
     small = n is not None and n * phi.n_features**2 <= SMALL
-    return "float64" if small or isinstance(phi, NystromMap) else "float32"
+    core = phi.inner if isinstance(phi, OnInputs) else phi
+    return "float64" if small or isinstance(core, NystromMap) else "float32"
 
 
 # --- Moments -------------------------------------------------------------------------------------

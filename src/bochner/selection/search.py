@@ -121,7 +121,7 @@ def _scaled(scale: Scale, factor: float) -> Scale:
     return rounded(tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor)
 
 
-def _median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
+def median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
     """Return the median distance of rows, for one lengthscale and for one a column."""
     X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
@@ -162,10 +162,15 @@ class KernelWalk:
         self._found: dict[Scale, tuple[float, float]] = {}
         self._angles: dict[Scale, Array] = {}
 
+    def error_of(self, sample: RowSample, start: Scale, half_octaves: int) -> float:
+        """Return the leave-one-out error of a sample at one lengthscale of the walk."""
+        self._sample = sample
+        return self._error(start, half_octaves)
+
     def run(self, sample: RowSample) -> Tuning:
         """Return the kernel with the least error, and the record."""
         self._sample = sample = sample.lowest(SEARCH_ROWS)
-        starts = _median_scales(sample, self._coordinatewise, self._seed)
+        starts = median_scales(sample, self._coordinatewise, self._seed)
         if sample.y.shape[1] == 0 or len(sample) < 4 or not np.any(np.ptp(sample.y, axis=0)):
             return Tuning(self._family(starts[0]))
         values = [self._error(scale, 0) for scale in starts]

@@ -109,7 +109,7 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
-        for X, fitted in self._fitted.predictions(blocks):
+        for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
 
     # --- what was learned ------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class ConvexRegressor(TargetEstimator, ConvexEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
-        for X, fitted in self._fitted.predictions(blocks):
+        for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
             yield shaped(self._predicted(fitted), self.target_shape_, like=X)
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
@@ -72,6 +72,7 @@ class SVR(ConvexRegressor):
     %(method)s
     %(n_features)s
     %(metric)s
+    %(columns as given)s
     C : "auto" or float, default "auto"
         Weight of the loss against the penalty, above zero; a number means what it does in
         scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
@@ -117,6 +118,7 @@ class SVR(ConvexRegressor):
     method: Method | str = "auto"
     n_features: int | str | Tolerance = 1024
     metric: str | None = None
+    columns: str = "auto"
     C: float | str = "auto"
     epsilon: float | str = "auto"
     loss: str = "epsilon_insensitive"
@@ -179,6 +181,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     %(method)s
     %(n_features)s
     %(metric)s
+    %(columns as given)s
     alpha : float or {"holdout", "kfold"}, default "holdout"
         The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
         left out, or of five fifths in turn. The last fit has all rows.
@@ -227,6 +230,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     method: Method | str = "auto"
     n_features: int | str | Tolerance = 1024
     metric: str | None = None
+    columns: str = "auto"
     alpha: float | str = "holdout"
     early_stopping: bool = False
     precision: str = "auto"

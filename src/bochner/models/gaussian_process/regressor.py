@@ -221,7 +221,7 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the mean of one block of rows after the other."""
         fit = self._fitted
-        for block in self._sized(blocks):
+        for block in self._sized(self._as_fitted(blocks)):
             yield self._shaped(fit.law.posterior.mean(fit.chosen.double(block.X)), block.X)
 
     def predict_interval(

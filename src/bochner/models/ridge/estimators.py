@@ -232,6 +232,7 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
         the exact ones.
     %(n_features of sums)s
     %(metric of tables)s
+    %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, those of as many random ones, corrected by the
@@ -303,6 +304,7 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
     method: Method | str = "auto"
     n_features: int | str | Tolerance = 1024
     metric: str | None = None
+    columns: str = "auto"
     alpha: float | Sequence[float] | str = "loo"
     alpha_per_target: bool = False
     precision: str = "auto"
@@ -325,7 +327,7 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the predictions of one block of rows after the other."""
         fit = self._fitted
-        for X, fitted in fit.predictions(blocks):
+        for X, fitted in fit.predictions(self._as_fitted(blocks)):
             yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
 
     # --- what was learned ------------------------------------------------------------------------
@@ -366,6 +368,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         How features are made, or "exact" for the kernel itself.
     %(n_features of sums)s
     %(metric of tables)s
+    %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides.
     alpha_per_target : bool, default False
@@ -408,6 +411,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     method: Method | str = "auto"
     n_features: int | str | Tolerance = 1024
     metric: str | None = None
+    columns: str = "auto"
     alpha: float | str = "loo"
     alpha_per_target: bool = False
     class_weight: Any = None
@@ -463,7 +467,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the labels of one block of rows after the other."""
-        for values in self._values(blocks):
+        for values in self._values(self._as_fitted(blocks)):
             yield self.classes_[decided(values)]
 
     def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:

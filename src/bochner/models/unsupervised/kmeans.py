@@ -315,7 +315,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the nearest centres of one block of rows after the other."""
         fit = self._fitted
-        for block in blocks.with_rows(fit.chosen.block_rows):
+        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
             nearest = np.argmin(fit.gaps(block.X), axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 

@@ -308,7 +308,7 @@ class KernelPCA(TargetlessLearner):
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the scores of one block of rows after the other."""
         fit = self._fitted
-        for block in blocks.with_rows(fit.chosen.block_rows):
+        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
             yield from_numpy(fit.scores(block.X), like=block.X)
 
     @available_if(_goes_back)

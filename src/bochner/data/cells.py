@@ -1,0 +1,106 @@
+"""The cells of a column as numbers: what encoders read, with NaN where they are missing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Float
+from bochner.data.encoders import UNSEEN, Encoder, LeftOut, NumberColumn, TimeColumn
+from bochner.data.schema import listed, parsed, shown
+from bochner.data.times import form_of, parsed_times, seconds_in
+from bochner.errors import InvalidInput
+
+Where = Callable[[int], str]
+
+
+def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, " n"]:
+    """Return the cells of a narwhals series as the encoder reads them.
+
+    Numbers stay, texts become places among levels, times seconds. Infinities are refused, and
+    cells of text where numbers or times must be.
+    """
+    if isinstance(encoder, LeftOut):
+        return np.empty(len(series))
+    if encoder.levels is not None:
+        return _places(series, encoder.levels)
+    if isinstance(encoder, TimeColumn):
+        return _times(encoder, series, where)
+    cells = _numbers(series, where, isinstance(encoder, NumberColumn) and encoder.comma)
+    if np.isinf(cells).any():
+        row = int(np.flatnonzero(np.isinf(cells))[0])
+        raise InvalidInput(
+            f"Blocks: column {encoder.name!r} must hold finite numbers; got {cells[row]} in "
+            f"{where(row)}. Leave such cells empty, or drop such rows first."
+        )
+    return cells
+
+
+def _is_text(series: Any) -> bool:
+    import narwhals as nw  # noqa: PLC0415
+
+    return series.dtype in (nw.String, nw.Categorical, nw.Enum)
+
+
+def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
+    import narwhals as nw  # noqa: PLC0415
+
+    if len(series) == 0 or series.is_null().all():
+        return np.full(len(series), np.nan)
+    if _is_text(series):
+        values = series.to_list()
+        if comma:
+            values = [v if v is None else str(v).replace(",", ".") for v in values]
+        return parsed(series.name, values, np.dtype(np.float64), where)
+    if series.dtype == nw.Duration:
+        return seconds_in(series)
+    if type(series.to_native()).__module__.startswith("pyarrow"):
+        return np.asarray(series.to_native().cast("double").to_numpy(), np.float64)
+    return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+
+
+def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, " n"]:
+    if not _is_text(series):
+        return seconds_in(series)
+    missing = series.is_null().to_list()
+    pairs = zip(series.to_list(), missing, strict=True)
+    values = [None if gone else str(value) for value, gone in pairs]
+    form = encoder.form or form_of({v for v in values if v is not None}) or "year-month-day"
+    cells = parsed_times(values, form)
+    if np.isinf(cells).any():
+        row = int(np.flatnonzero(np.isinf(cells))[0])
+        raise InvalidInput(
+            f"Blocks: column {encoder.name!r} must hold times as {form}; got "
+            f"{shown(str(values[row]))} in {where(row)}. Mend or empty the cell, or take the "
+            f"column as text with dtypes={{{encoder.name!r}: 'category'}}."
+        )
+    return cells
+
+
+def _places(series: Any, levels: tuple[str, ...]) -> Float[np.ndarray, " n"]:
+    """Return the place of each text among the levels, −1 for others."""
+    place = {level: float(j) for j, level in enumerate(levels)}
+    native = series.to_native()
+    if type(native).__module__.startswith("pyarrow"):
+        return _from_arrow(native, place)
+    missing = series.is_null().to_list()
+    values = [None if gone else str(v) for v, gone in zip(series.to_list(), missing, strict=True)]
+    code = {v: np.nan if v is None else place.get(v, UNSEEN) for v in set(values)}
+    return np.fromiter(map(code.__getitem__, values), np.float64, len(values))
+
+
+def _from_arrow(column: Any, place: dict[str, float]) -> Float[np.ndarray, " n"]:
+    parts = [np.empty(0)]
+    for chunk in column.dictionary_encode().iterchunks():
+        values = chunk.dictionary.to_pylist()
+        codes = [np.nan if v is None else place.get(str(v), UNSEEN) for v in values]
+        indices = [len(values) if i is None else i for i in chunk.indices.to_pylist()]
+        parts.append(np.array([*codes, np.nan])[np.array(indices, np.intp)])
+    return np.concatenate(parts)
+
+
+def unseen_texts(series: Any, levels: tuple[str, ...]) -> str:
+    """Return the texts of a column that are none of the levels, for a sentence."""
+    known = set(levels)
+    values = {str(v) for v in series.drop_nulls().to_list()} - known
+    return listed(sorted(values), 3)

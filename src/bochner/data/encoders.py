@@ -1,0 +1,372 @@
+"""What columns of a table become: values that a fit learns and predictions apply.
+
+An encoder turns the cells of one column, as numbers, into columns of X. Cells of text are places
+among its levels, cells that are dates or times are seconds; a missing cell is NaN, a text that is
+no level −1. Fields are texts and tuples of numbers, so that they survive JSON.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.data.times import DAY, columns_of, names_of
+
+#: A text that is none of the levels.
+UNSEEN = -1.0
+
+
+class Encoder(ABC):
+    """What one column of a table becomes."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of X."""
+
+    @abstractmethod
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        """Return the columns of X."""
+
+    @property
+    def levels(self) -> tuple[str, ...] | None:
+        """Texts that cells are places among; None where cells are no texts."""
+        return None
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether it fills, leaves out or replaces anything."""
+        return True
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:  # noqa: ARG002
+        """Return what cells hold that those of the fit did not, "" if nothing."""
+        return ""
+
+
+def _with_indicator(columns: Array, missing: Array, wanted: bool) -> Float[Array, "n c"]:
+    return np.column_stack([columns, missing]) if wanted else columns
+
+
+def _indicator(name: str, wanted: bool) -> tuple[str, ...]:
+    return (f"{name} is missing",) * wanted
+
+
+@dataclass(frozen=True)
+class NumberColumn(Encoder):
+    """Numbers: one column, with a fill where they are missing.
+
+    Parameters
+    ----------
+    name : str
+    fill : float
+        The median, in place of missing numbers.
+    indicator : bool
+        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
+    comma : bool
+        Whether the numbers are texts with a comma before the decimals.
+    """
+
+    name: str
+    fill: float = 0.0
+    indicator: bool = False
+    comma: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name, *_indicator(self.name, self.indicator))
+
+    @property
+    def is_lossy(self) -> bool:
+        return self.indicator or self.comma
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        missing = np.isnan(cells)
+        filled = np.where(missing, self.fill, cells)[:, None]
+        return _with_indicator(filled, missing, self.indicator)
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:
+        return _missing_at_last(self.indicator, cells, f"count as {self.fill:g}, the median")
+
+
+def _missing_at_last(known: bool, cells: Array, words: str) -> str:
+    return "" if known or not np.isnan(cells).any() else f"missing values, which {words}"
+
+
+@dataclass(frozen=True)
+class OneHot(Encoder):
+    """Categories: a column of 0 and 1 for each level.
+
+    Parameters
+    ----------
+    name : str
+    of : tuple of str
+        The levels, sorted.
+    indicator : bool
+        Whether missing ones are a category of their own: where some are in the fit.
+    others : bool
+        Whether rarer levels were left out on purpose: they are all zeros, without a word.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    indicator: bool = False
+    others: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (
+            *(f"{self.name}={level}" for level in self.of),
+            *_indicator(self.name, self.indicator),
+        )
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.of
+
+    @property
+    def is_lossy(self) -> bool:
+        return self.indicator or self.others
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        columns = (cells[:, None] == np.arange(len(self.of))).astype(np.float64)
+        return _with_indicator(columns, np.isnan(cells), self.indicator)
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:
+        if not self.others and np.any(cells == UNSEEN):
+            return "categories that the fit has not seen, which count as none of its own"
+        return _missing_at_last(self.indicator, cells, "count as none of its categories")
+
+
+@dataclass(frozen=True)
+class Ordered(Encoder):
+    """Categories with an order: one column of their places, 0 for the first and 1 for the last.
+
+    Parameters
+    ----------
+    name : str
+    of : tuple of str
+        The levels in their order.
+    fill : float
+        The median place, for those that are missing or no level.
+    indicator : bool
+        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    fill: float = 0.5
+    indicator: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name, *_indicator(self.name, self.indicator))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.of
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        known = cells >= 0
+        places = np.where(known, cells / max(1, len(self.of) - 1), self.fill)
+        return _with_indicator(places[:, None], np.isnan(cells), self.indicator)
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:
+        if np.any(cells == UNSEEN):
+            return "categories that the fit has not seen, which count as the middle one"
+        return _missing_at_last(self.indicator, cells, "count as the middle category")
+
+
+@dataclass(frozen=True)
+class TargetMeans(Encoder):
+    """Categories of many levels: the mean target of each, drawn towards that of all rows.
+
+    Parameters
+    ----------
+    name : str
+    of : tuple of str
+        The levels, sorted.
+    means : tuple of (t,) tuples
+        Of each level, then of missing cells; [Micci-Barreca (2001)].
+    prior : (t,) tuple
+        Of all rows, for a level that is not among these.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    means: tuple[tuple[float, ...], ...]
+    prior: tuple[float, ...]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        t = len(self.prior)
+        return tuple(f"{self.name} (target{f' {i}' * (t > 1)})" for i in range(t))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.of
+
+    def places(self, cells: Float[Array, " n"]) -> Array:
+        """Return the places in the table of means: missing cells, then unseen ones, come last."""
+        last = float(len(self.of))
+        return np.where(np.isnan(cells), last, np.where(cells == UNSEEN, last + 1, cells)).astype(
+            np.intp
+        )
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        return np.array([*self.means, self.prior])[self.places(cells)]
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:
+        many = np.mean(cells == UNSEEN) if len(cells) else 0.0
+        if many > 0.5:
+            return "mostly categories that the fit has not seen, which count as the mean of all"
+        return ""
+
+
+@dataclass(frozen=True)
+class TimeColumn(Encoder):
+    """Dates and times: trend in days, season of the year and of the week, and hour.
+
+    Parameters
+    ----------
+    name : str
+    parts : tuple of {"trend", "year", "week", "day"}
+        The parts that vary. All but the trend are cyclic, as a sine and a cosine.
+    origin : float
+        Seconds from 1970 to where the trend is zero.
+    fill : float
+        The median in seconds, in place of missing ones.
+    indicator : bool
+        Whether a column of 0 and 1 says where they are missing: where some are in the fit.
+    form : str
+        How texts write them; "" for columns of a type of their own.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    origin: float = 0.0
+    fill: float = 0.0
+    indicator: bool = False
+    form: str = ""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (*names_of(self.name, self.parts), *_indicator(self.name, self.indicator))
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        missing = np.isnan(cells)
+        columns = columns_of(np.where(missing, self.fill, cells), self.parts)
+        if "trend" in self.parts:
+            columns[:, 0] -= self.origin / DAY
+        return _with_indicator(columns, missing, self.indicator)
+
+    def surprises(self, cells: Float[Array, " n"]) -> str:
+        return _missing_at_last(self.indicator, cells, "count as the median time")
+
+
+@dataclass(frozen=True)
+class LeftOut(Encoder):
+    """A column that tells rows apart by nothing, or by everything.
+
+    Parameters
+    ----------
+    name : str
+    reason : str
+        What it holds, in a few words.
+    """
+
+    name: str
+    reason: str
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+        return np.empty((len(cells), 0))
+
+
+#: Which encoder has these fields.
+_KINDS: dict[frozenset[str], type] = {
+    frozenset(field.name for field in fields(cls)): cls
+    for cls in (NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn, LeftOut)
+}
+
+
+def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
+    """Return the encoder, which may be a mapping of its fields, as JSON has it."""
+    if isinstance(given, Encoder):
+        return given
+    return _KINDS[frozenset(given)](**{key: _tuples(value) for key, value in given.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def reasons(encoders: Iterable[Encoder]) -> dict[str, list[str]]:
+    """Return the names of the columns that are left out, by reason."""
+    found: dict[str, list[str]] = {}
+    for encoder in encoders:
+        if isinstance(encoder, LeftOut):
+            found.setdefault(encoder.reason, []).append(encoder.name)
+    return found
+
+
+# --- Target means of the rows of a fit: each row by the rows of other folds ----------------------
+
+#: Folds that the rows of a fit go to in turns, in an order that is random.
+FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """The mean targets that rows of a fit see: those of the rows of other folds.
+
+    Attributes
+    ----------
+    means : dict of str to (FOLDS, levels + 2, t)
+        By column: without the rows of each fold.
+    """
+
+    means: dict[str, Array]
+
+    def encode(
+        self, encoder: TargetMeans, cells: Float[Array, " n"], start: int
+    ) -> Float[Array, "n c"]:
+        """Return the columns of rows from number ``start`` on."""
+        return self.means[encoder.name][folds(start, len(cells)), encoder.places(cells)]
+
+
+def folds(start: int, count: int) -> Array:
+    """Return the folds of rows, which depend on their numbers alone (SplitMix64)."""
+    z = np.arange(start + 1, start + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    return ((z ^ (z >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.intp)
+
+
+def shrunk(
+    count: Float[Array, " l"], total: Float[Array, "l t"], square: Float[Array, "l t"]
+) -> tuple[Float[Array, "l t"], Float[Array, " t"]]:
+    """Return the mean of each level drawn towards that of all, and the latter.
+
+    (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of
+    which both are estimated by the method of moments. Levels without rows have the mean of all.
+    """
+    weight = max(float(count.sum()), 1e-300)
+    prior = total.sum(axis=0) / weight
+    held = count > 0
+    n = np.where(held, count, 1.0)[:, None]
+    means = np.where(held[:, None], total / n, prior)
+    within = np.maximum((square - n * means**2)[held].sum(axis=0), 0.0)
+    within /= max(weight - held.sum(), 1.0)
+    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (held.sum() - 1) * within
+    scale = weight - float((count**2).sum()) / weight
+    between = np.maximum(spread / max(scale, 1e-300), 1e-9 * within + 1e-300)
+    m = np.minimum(within / between, 1e9)
+    return (n * means * held[:, None] + m * prior) / (n * held[:, None] + m + 1e-300), prior

@@ -1,0 +1,184 @@
+"""Dates and times as numbers: seconds, and from them trend, season of year and week, and hour.
+
+Times of a zone are taken as the clock there shows them.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+
+DAY = 86_400.0
+
+#: Days of a mean Gregorian year.
+YEAR = 365.2425
+
+#: The first day of the Unix epoch was a Thursday; weeks begin on Mondays.
+_THURSDAY = 3
+
+_CLOCK = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?"
+    r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+_ZONE = r"(?:\s*(?:Z|UTC|[+-]\d{2}:?\d{2}))?"
+_AND_CLOCK = rf"(?:[T\s]+{_CLOCK}{_ZONE})?"
+
+#: How texts may write dates and times. Of two forms that both read all texts the first is taken:
+#: day and month in numbers are told apart by a number above 12.
+FORMS: dict[str, re.Pattern[str]] = {
+    "clock": re.compile(_CLOCK),
+    "year-month-day": re.compile(
+        rf"(?P<year>\d{{4}})[-/.](?P<month>\d{{1,2}})[-/.](?P<day>\d{{1,2}}){_AND_CLOCK}"
+    ),
+    "month/day/year": re.compile(
+        rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/(?P<year>\d{{4}}){_AND_CLOCK}"
+    ),
+    "day.month.year": re.compile(
+        rf"(?P<day>\d{{1,2}})[-/.](?P<month>\d{{1,2}})[-/.](?P<year>\d{{4}}){_AND_CLOCK}"
+    ),
+    "year-month": re.compile(r"(?P<year>\d{4})-(?P<month>\d{1,2})"),
+}
+
+
+def form_of(texts: Iterable[str]) -> str:
+    """Return the form that all texts are written in, "" if there is none."""
+    texts = list(texts)
+    if not texts:
+        return ""
+    first = [form for form, pattern in FORMS.items() if pattern.fullmatch(texts[0].strip())]
+    return next((form for form in first if all(_reads(form, text) for text in texts)), "")
+
+
+def _reads(form: str, text: str) -> bool:
+    return not np.isnan(seconds_of(text, form))
+
+
+def seconds_of(text: str, form: str) -> float:
+    """Return the seconds since 1970, or since midnight of a clock; NaN if it is not of the form."""
+    found = FORMS[form].fullmatch(text.strip())
+    if found is None:
+        return np.nan
+    part = found.groupdict()
+    try:
+        clock = _clock(part)
+        if form == "clock":
+            return clock
+        day = dt.date(int(part["year"]), int(part["month"]), int(part.get("day") or 1))
+    except ValueError:
+        return np.nan
+    return (day.toordinal() - dt.date(1970, 1, 1).toordinal()) * DAY + clock
+
+
+def _clock(part: dict[str, Any]) -> float:
+    """Return seconds since midnight; ValueError if no clock shows them."""
+    if not part.get("hour"):
+        return 0.0
+    hour, minute = int(part["hour"]), int(part["minute"])
+    second = float((part["second"] or "0").replace(",", "."))
+    if part["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError(hour)
+        hour = hour % 12 + 12 * (part["half"] in "Pp")
+    if hour > 24 or minute > 59 or second >= 61 or hour * 60 + minute > 24 * 60:
+        raise ValueError(hour)
+    return 3600.0 * hour + 60.0 * minute + second
+
+
+def parsed_times(values: list[Any], form: str) -> Float[Array, " n"]:
+    """Return texts as seconds: NaN for missing ones, infinity for those not of the form."""
+    known: dict[Any, float] = {None: np.nan}
+    for value in set(values) - {None}:
+        seconds = seconds_of(str(value), form)
+        known[value] = np.inf if np.isnan(seconds) else seconds
+    return np.fromiter(map(known.__getitem__, values), np.float64, len(values))
+
+
+# --- Columns of the types that tables have for them ----------------------------------------------
+
+
+def seconds_in(series: Any) -> Float[Array, " n"]:
+    """Return a narwhals series of dates, times or durations as seconds, NaN where missing."""
+    import narwhals as nw  # noqa: PLC0415
+
+    native = series.to_native()
+    if type(native).__module__.startswith("pyarrow"):
+        return _from_arrow(native)
+    if series.dtype == nw.Date:
+        series = series.cast(nw.Datetime("us"))
+    if series.dtype == nw.Datetime:
+        return _floats(series.dt.replace_time_zone(None).dt.timestamp("us").to_list()) / 1e6
+    return _floats([_seconds(value) for value in series.to_list()])
+
+
+def _from_arrow(column: Any) -> Float[Array, " n"]:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = pc.local_timestamp(column)
+    if pa.types.is_time(kind):
+        column = column.cast(pa.time64("ns"))
+    elif pa.types.is_duration(kind):
+        column = column.cast(pa.duration("us"))
+    else:
+        column = column.cast(pa.timestamp("us"), safe=False)
+    units = 1e9 if pa.types.is_time(kind) else 1e6
+    return _floats(column.cast(pa.int64()).to_pylist()) / units
+
+
+def _floats(values: list[Any]) -> Float[Array, " n"]:
+    return np.array([np.nan if _is_missing(v) else v for v in values], np.float64)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, pandas' NA or NaT, or NaN: of these none is equal to itself."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value  # noqa: PLR0124
+
+
+def _seconds(value: Any) -> Any:
+    if isinstance(value, dt.time):
+        return 3600.0 * value.hour + 60.0 * value.minute + value.second + value.microsecond / 1e6
+    return value.total_seconds() if isinstance(value, dt.timedelta) else None
+
+
+# --- What a kernel sees of them ------------------------------------------------------------------
+
+
+def _turns(turns: Float[Array, " n"]) -> tuple[Array, Array]:
+    angle = 2 * np.pi * turns
+    return np.sin(angle), np.cos(angle)
+
+
+#: What a time becomes: of each part the names of its columns, and the columns.
+PARTS: dict[str, tuple[tuple[str, ...], Callable[[Float[Array, " n"]], tuple[Array, ...]]]] = {
+    "trend": (("days",), lambda s: (s / DAY,)),
+    "year": (("season, sine", "season, cosine"), lambda s: _turns(s / (DAY * YEAR))),
+    "week": (("week, sine", "week, cosine"), lambda s: _turns((s / DAY + _THURSDAY) / 7)),
+    "day": (("hour, sine", "hour, cosine"), lambda s: _turns(s / DAY)),
+}
+
+
+def parts_for(seconds: Float[Array, " n"], clock: bool) -> tuple[str, ...]:
+    """Return what times vary in: those of a clock in the hour; dates in what they span twice."""
+    if clock:
+        return ("day",)
+    known = seconds[np.isfinite(seconds)]
+    span = float(np.ptp(known)) / DAY if len(known) else 0.0
+    within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
+    rules = {"trend": True, "year": span > YEAR, "week": span >= 14, "day": within and span >= 2}
+    return tuple(part for part, holds in rules.items() if holds)
+
+
+def columns_of(seconds: Float[Array, " n"], parts: Iterable[str]) -> Float[Array, "n c"]:
+    """Return the columns that times become, in the order of their parts."""
+    return np.column_stack([column for part in parts for column in PARTS[part][1](seconds)])
+
+
+def names_of(name: str, parts: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of these columns."""
+    return tuple(f"{name} ({word})" for part in parts for word in PARTS[part][0])

@@ -1,0 +1,114 @@
+"""Kernels of columns that are transformed one by one, each by a rising function through points."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, device, is_sparse
+from bochner._core.checks import check_fields, integers
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.kernels.algebra import Transformed
+from bochner.kernels.kernel import Kernel, require_kernels
+
+Curves = tuple[tuple[float, ...], ...]
+
+
+@final
+@dataclass(frozen=True)
+class Monotone(Transformed):
+    """A kernel of transformed columns: k(x, y) = kernel(f(x), f(y)), f one function a column.
+
+    Each function is linear between points and flat beyond the first and the last, so that what is
+    far outside counts as the outermost point: logarithms, quantiles and clipping of outliers alike.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its lengthscales are in units of what columns become.
+    columns : tuple of int
+        Numbers from 0, each once; all other columns stay as they are.
+    points : tuple of tuples of float
+        For each of the columns two or more numbers, rising.
+    values : tuple of tuples of float
+        What these become, as many, rising or equal.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Monotone
+    >>> kernel = Monotone(Gaussian(), (0,), ((1.0, 10.0, 100.0),), ((0.0, 1.0, 2.0),))
+    >>> kernel.inputs([[5.5, 7.0], [1e6, 7.0]]).tolist()
+    [[0.5, 7.0], [2.0, 7.0]]
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    points: Curves
+    values: Curves
+
+    def __post_init__(self) -> None:
+        require_kernels(self, "kernel")
+        check_fields(self, columns=integers)
+        for name in ("points", "values"):
+            curves = tuple(tuple(map(float, curve)) for curve in getattr(self, name))
+            object.__setattr__(self, name, curves)
+        pairs = zip(self.points, self.values, strict=False)
+        fits = len(self.points) == len(self.values) == len(self.columns)
+        if not fits or not all(_is_rising(*pair) for pair in pairs):
+            raise InvalidInput(
+                "Monotone: points and values must be two or more finite numbers for each of the "
+                f"{len(self.columns)} columns, points rising and values rising or equal; got "
+                f"{[len(p) for p in self.points]} points and {[len(v) for v in self.values]} "
+                "values. Sort and pair them."
+            )
+
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return the transformed rows; sparse ones stay so where every function keeps zero."""
+        X = X if hasattr(X, "shape") else np.asarray(X, np.float64)
+        if max(self.columns) >= X.shape[1]:
+            raise InvalidInput(
+                f"Monotone: columns must be below the number of columns of X; got column "
+                f"{max(self.columns)} of {X.shape[1]} (counted from 0)."
+            )
+        if is_sparse(X):
+            return self._sparse(X)
+        xp, curves = array_namespace(X), dict(zip(self.columns, self._curves, strict=True))
+        columns = [
+            _through(xp, X[:, j] + 0.0, *curves[j]) if j in curves else X[:, j]
+            for j in range(X.shape[1])
+        ]
+        return xp.stack(columns, axis=1)
+
+    @property
+    def _curves(self) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+        return list(zip(self.points, self.values, strict=True))
+
+    def _sparse(self, X: Any) -> Any:
+        out = X.tocsc(copy=True)
+        for j, (points, values) in zip(self.columns, self._curves, strict=True):
+            if np.interp(0.0, points, values) != 0.0:
+                return X.__class__(self.inputs(X.toarray()))
+            held = slice(out.indptr[j], out.indptr[j + 1])
+            out.data[held] = np.interp(out.data[held], points, values)
+        return out.tocsr()
+
+
+def _is_rising(points: tuple[float, ...], values: tuple[float, ...]) -> bool:
+    finite = np.isfinite(points).all() and np.isfinite(values).all()
+    same = len(points) == len(values) >= 2
+    return bool(same and finite and (np.diff(points) > 0).all() and (np.diff(values) >= 0).all())
+
+
+def _through(
+    xp: Any, x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
+) -> Float[Array, " n"]:
+    """Return what numbers become, by linear interpolation."""
+    p = xp.asarray(points, dtype=x.dtype, device=device(x))
+    v = xp.asarray(values, dtype=x.dtype, device=device(x))
+    at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
+    low, high = xp.take(p, at - 1), xp.take(p, at)
+    step = xp.where(high > low, high - low, xp.ones_like(high))  # equal once rounded to float32
+    share = xp.clip((x - low) / step, 0.0, 1.0)
+    first = xp.take(v, at - 1)
+    return first + share * (xp.take(v, at) - first)

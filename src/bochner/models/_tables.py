@@ -1,0 +1,135 @@
+"""Rows of tables as fits read them: what columns become is learned, then applied."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length
+
+from bochner._core.arrays import is_numpy
+from bochner._core.checks import warn_user
+from bochner._core.shapes import Array
+from bochner.data.blocks import Blocks
+from bochner.data.encoders import reasons
+from bochner.data.schema import Schema, listed
+from bochner.data.sources import Block
+from bochner.data.tables import Tables
+from bochner.errors import DataWarning, InvalidInput
+from bochner.selection.columns import LearnedColumns, learn_columns
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has columns with names."""
+    return hasattr(X, "__arrow_c_stream__") or is_pandas(X)
+
+
+def is_pandas(X: Any) -> bool:
+    """Whether X is a data frame of pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def needs_schema(X: Any) -> bool:
+    """Whether X is a table with missing cells, or of more than numbers."""
+    return _has_text(X) or (is_table(X) and not is_numpy(X) and _has_gaps(X))
+
+
+def _has_gaps(X: Any) -> bool:
+    if is_pandas(X):
+        return bool(X.isna().to_numpy().any())
+    columns: Any = getattr(X, "get_columns", list)()  # of polars; Arrow's are read by a schema
+    return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
+
+
+def _has_text(X: Any) -> bool:
+    """Whether X is a table that scikit-learn's checks would not read as numbers."""
+    if not is_table(X) or is_numpy(X):
+        return False
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return True  # an Arrow table or stream: read by the schema, whatever it holds
+    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
+
+
+def encoded(who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True) -> Blocks:
+    """Return blocks of a table through what is learned of its columns; others as they are.
+
+    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
+    """
+    cells = blocks.cells()
+    if cells is None or _is_learned(blocks):
+        return blocks
+    rows = cells if with_targets else _without_targets(cells)
+    return _encoded(who, blocks, learn_columns(_tables(blocks).drafts, rows, 0, n_classes))
+
+
+def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) -> Blocks:
+    """Return the same, with targets and weights that are not in the table."""
+    cells = table.cells()
+    if cells is None or _is_learned(table):
+        return table
+    check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
+    rows = _beside(cells, _numbers(y), _numbers(w))
+    return _encoded(who, table, learn_columns(_tables(table).drafts, rows, 0, n_classes))
+
+
+def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
+    """Return blocks of a table as the fit with this schema reads them."""
+    if schema is None or blocks.schema is None or _is_learned(blocks):
+        return blocks
+    return blocks.read_as(schema)
+
+
+def _tables(blocks: Blocks) -> Tables:
+    source = blocks.source
+    if not isinstance(source, Tables):
+        raise TypeError("blocks must be of a table")
+    return source
+
+
+def _is_learned(blocks: Blocks) -> bool:
+    """Whether a schema was given, or learned already: it says what columns are."""
+    return bool(blocks.schema and blocks.schema.encoders) or not _tables(blocks).drafts
+
+
+def _encoded(who: str, blocks: Blocks, found: LearnedColumns) -> Blocks:
+    if not found.encoders:
+        return blocks
+    out = reasons(found.encoders)
+    words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
+    if all(not e.feature_names for e in found.encoders):
+        raise InvalidInput(
+            f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
+        )
+    if out:
+        warn_user(f"{who}: columns are left out: {words}.", DataWarning)
+    return blocks.encoded(found.encoders, found.out_of_fold)
+
+
+class _Length:
+    """A table as scikit-learn counts its rows."""
+
+    def __init__(self, table: Blocks) -> None:
+        self.shape = (sum(b.X.shape[0] for b in table.cells() or ()), table.n_columns)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def _numbers(array: Any) -> Array | None:
+    """Return an array of numbers; None of what is none, which is refused where it is read."""
+    if array is None:
+        return None
+    found = np.asarray(array)
+    return found if found.dtype.kind in "biuf" else None
+
+
+def _beside(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
+    for block in cells:
+        rows = slice(block.start, block.start + block.X.shape[0])
+        yield block._replace(y=None if y is None else y[rows], w=None if w is None else w[rows])
+
+
+def _without_targets(cells: Blocks) -> Iterator[Block]:
+    return (block._replace(y=None) for block in cells)

@@ -1,0 +1,188 @@
+"""Skewed columns and columns with outliers: transformed where that predicts better.
+
+Candidates are judged by leave-one-out errors on a sample of rows, all with the same random features
+at lengthscales from the median distance down, so that a judgement costs half a second.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.monotone import Monotone
+from bochner.kernels.stationary import Gaussian
+from bochner.selection.search import KernelWalk, median_scales
+
+#: Rows and features that candidates are judged on, and steps of √2 below the median distance.
+JUDGED_ROWS, JUDGED_FEATURES, STEPS = 1024, 256, (-4, -2, 0)
+
+#: A column is transformed if its skewness or excess kurtosis is beyond these.
+SKEWED, HEAVY = 1.0, 6.0
+
+#: A transformation must reduce the mean squared error by this share.
+LEAST_GAIN = 0.03
+
+#: Points of a curve, and rows from which a distribution can be told.
+POINTS, FEWEST_ROWS = 33, 100
+
+#: Columns that are looked at, at most: those of wide tables are rarely quantities.
+MOST_COLUMNS = 512
+
+
+@dataclass(frozen=True)
+class Curves:
+    """How columns are transformed, and what that was judged to gain.
+
+    Attributes
+    ----------
+    name : {"logarithms", "quantiles", "clipped"}
+    columns : tuple of int
+    points, values : tuples of tuples of float
+        As of :class:`bochner.kernels.Monotone`.
+    gain : float
+        Share of the leave-one-out mean squared error that is saved.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    points: tuple[tuple[float, ...], ...]
+    values: tuple[tuple[float, ...], ...]
+    gain: float = 0.0
+
+    def of(self, kernel: Kernel) -> Monotone:
+        """Return the kernel of the transformed columns."""
+        return Monotone(kernel, self.columns, self.points, self.values)
+
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return the transformed rows."""
+        return self.of(Gaussian()).inputs(X)
+
+
+def choose_curves(rows: RowSample, seed: int) -> Curves | None:
+    """Return the transformation that predicts best, None if rows do so as they are.
+
+    Parameters
+    ----------
+    rows : RowSample
+        With targets; of classes their indicators.
+    seed : int
+    """
+    few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
+    if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
+        return None
+    columns = _skewed(rows.X)
+    if not columns:
+        return None
+    judged = rows.lowest(JUDGED_ROWS)
+    as_given, which, step = _least_error(judged, seed)
+    found = [
+        (_error(_bent(judged, candidate), seed, which, (step, step - 2)), candidate)
+        for name in _SHAPES
+        if (candidate := _candidate(name, rows.X, columns)) is not None
+    ]
+    error, best = min(found, key=lambda pair: pair[0], default=(np.inf, None))
+    if best is None or not error < (1 - LEAST_GAIN) * as_given:
+        return None
+    gain = round(1 - error / as_given, 3)
+    return Curves(best.name, best.columns, best.points, best.values, gain)
+
+
+def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
+    """Return the columns of quantities whose distribution is skewed or has heavy tails."""
+    X = np.asarray(X, np.float64)
+    centred = X - X.mean(axis=0)
+    spread = np.sqrt((centred**2).mean(axis=0))
+    z = centred / np.where(spread > 0, spread, 1.0)
+    odd = (np.abs((z**3).mean(axis=0)) > SKEWED) | ((z**4).mean(axis=0) - 3 > HEAVY)
+    return tuple(int(j) for j in np.flatnonzero(odd) if _takes_many_values(X[:, j]))
+
+
+def _takes_many_values(x: Float[Array, " n"]) -> bool:
+    return len(np.unique(x[:FEWEST_ROWS])) > 2
+
+
+def _least_error(rows: RowSample, seed: int) -> tuple[float, int, int]:
+    """Return the least error at a median distance and below it; which of the two, and how far."""
+    starts = range(len(median_scales(rows, False, seed)))
+    return min((_error(rows, seed, k, (step,)), k, step) for k in starts for step in STEPS)
+
+
+def _error(rows: RowSample, seed: int, which: int, steps: tuple[int, ...]) -> float:
+    """Return the least leave-one-out error at these steps of √2 from a median distance."""
+    walk = KernelWalk(Gaussian, False, JUDGED_FEATURES, seed)
+    starts = median_scales(rows, False, seed)
+    start = starts[min(which, len(starts) - 1)]
+    return min(walk.error_of(rows, start, step) for step in steps)
+
+
+def _bent(rows: RowSample, curves: Curves) -> RowSample:
+    return RowSample(curves.inputs(rows.X), rows.y, rows.w, rows.priority)
+
+
+# --- Shapes of curves ----------------------------------------------------------------------------
+
+
+def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> Curves | None:
+    """Return curves of one shape through quantiles of each column, in the column's own spread."""
+    kept, points, values = [], [], []
+    for j in columns:
+        x = np.asarray(X[:, j], np.float64)
+        at = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
+        at = np.array([float(f"{p:.6g}") for p in at])  # digits that all processors agree on
+        at = at[np.append(True, np.diff(at) > 0)]
+        if len(at) < 3:
+            continue
+        bent = _SHAPES[name](x, _refined(at) if name != "quantiles" else at)
+        kept.append(j)
+        points.append(tuple(bent[0].tolist()))
+        values.append(tuple(bent[1].tolist()))
+    return Curves(name, tuple(kept), tuple(points), tuple(values)) if kept else None
+
+
+def _refined(at: Float[Array, " p"]) -> Float[Array, " q"]:
+    """Return the points with others in between, so that curves are smooth where rows are few."""
+    between = np.linspace(at[0], at[-1], POINTS)
+    return np.unique(np.concatenate([at, between]))
+
+
+def _scaled(
+    x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
+) -> tuple[Array, Array]:
+    """Return the curve with the standard deviation that the column had, in a few digits."""
+    spread = float(np.std(np.interp(x, at, values)))
+    factor = float(np.std(x)) / spread if spread > 0 else 1.0
+    scaled = np.array([float(f"{v:.6g}") for v in values * factor])
+    return at, np.maximum.accumulate(scaled)
+
+
+def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+    """Take logarithms of the distance from the end that the rows crowd at."""
+    sign = 1.0 if np.mean((x - x.mean()) ** 3) >= 0 else -1.0
+    crowded = sign * x
+    low = float(crowded.min())
+    unit = max(float(np.quantile(crowded, 0.25)) - low, 0.05 * float(np.std(x)))
+    return _scaled(x, at, sign * np.log1p(np.maximum(sign * at - low, 0.0) / unit))
+
+
+def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+    """Give each number its normal score: what its rank would be of a normal distribution."""
+    from scipy.special import ndtri  # noqa: PLC0415
+
+    ordered = np.sort(x)
+    rank = (np.searchsorted(ordered, at, "left") + np.searchsorted(ordered, at, "right")) / 2
+    share = np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))
+    return _scaled(x, at, ndtri(share))
+
+
+def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+    """Clip smoothly at three deviations, told from the quartiles: u/√(1 + u²/9)."""
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
+    unit = (high - low) / 1.349 or float(np.std(x))
+    u = (at - middle) / unit
+    return _scaled(x, at, u / np.sqrt(1 + (u / 3) ** 2))
+
+
+_SHAPES = {"logarithms": _logarithms, "quantiles": _quantiles, "clipped": _clipped}

@@ -1,0 +1,357 @@
+"""Tables as they come: what a fit learns of columns is the same by every way in, and is kept."""
+
+import datetime as dt
+import io
+import sys
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.model_selection import cross_val_score
+
+import bochner as bo
+from bochner.cli.running import run
+from bochner.data.blocks import Blocks
+from bochner.data.encoders import LeftOut, NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn
+from bochner.data.schema import Schema
+from bochner.data.times import form_of, parts_for, seconds_of
+from bochner.errors import DataWarning, InvalidInput
+from bochner.selection.columns import learn_columns
+
+N = 400
+FAST = {"n_features": 64, "random_state": 0}
+
+
+def raw(n=N, seed=0):
+    """A table with a bit of everything that real ones have."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "gap": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "colour": rng.choice(["red", "green", "blue"], n),
+            "make": np.where(rng.random(n) < 0.2, None, rng.choice(["u", "v"], n)),
+            "tail": [f"N{i}" for i in rng.integers(0, 80, n)],
+            "date": pd.date_range("2019-01-01", periods=n, freq="49h"),
+            "leaves": [f"{h:02d}:{m:02d}" for h, m in rng.integers(0, 24, (n, 2))],
+            "one": 1.0,
+            "nothing": [None] * n,
+            "flag": rng.random(n) < 0.5,
+            "id": [f"row {i}" for i in range(n)],
+        }
+    )
+    frame["twin"] = frame["size"]
+    hour = frame["leaves"].str[:2].astype(int)
+    y = frame["size"] + np.sin(2 * np.pi * hour / 24) + (frame["colour"] == "red")
+    return frame.assign(y=y + frame["tail"].str[1:].astype(int) / 40)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return raw()
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    with pytest.warns(DataWarning, match="columns are left out"):
+        return bo.KernelRidge(**FAST).fit(table.drop(columns="y"), table["y"])
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+# ---- one fit, by every way in
+
+
+def test_columns_become_what_they_are(fitted):
+    kinds = {e.name: type(e) for e in fitted.schema_.encoders}
+    out = dict.fromkeys(["one", "nothing", "id", "twin"], LeftOut)
+    numbers = dict.fromkeys(["size", "gap", "flag"], NumberColumn)
+    texts = {"colour": OneHot, "make": OneHot, "tail": TargetMeans}
+    assert kinds == numbers | texts | out | {"date": TimeColumn, "leaves": TimeColumn}
+    names = fitted.schema_.feature_names
+    assert {"gap is missing", "make is missing", "colour=red", "tail (target)"} <= {*names}
+    assert {"date (days)", "date (season, sine)", "leaves (hour, cosine)"} <= {*names}
+    assert fitted.map_.n_inputs == len(names)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("rows", [None, 7])
+def test_files_frames_and_blocks_are_one_fit(fitted, table, tmp_path, quiet, suffix, rows):
+    path = tmp_path / f"t.{suffix}"
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
+    blocks = Blocks.from_files(path, target="y", block_rows=rows)
+    model = bo.KernelRidge(**FAST).fit_blocks(blocks)
+    expected = fitted.predict(table)
+    found = np.concatenate(list(model.predict_blocks(Blocks.from_files(path))))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    with_schema = Blocks.from_files(path, schema=fitted.schema_)
+    np.testing.assert_allclose(fitted.predict(with_schema), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [pl.from_pandas, pa.Table.from_pandas], ids=["polars", "arrow"])
+def test_libraries_of_tables_are_one_fit(fitted, table, quiet, make):
+    X = make(table.drop(columns="y"))
+    model = bo.KernelRidge(**FAST).fit(X, table["y"].to_numpy())
+    np.testing.assert_allclose(model.predict(X), fitted.predict(table), rtol=0, atol=1e-6)
+
+
+def test_the_command_line_is_the_same_fit(fitted, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("t.csv", index=False)
+    command = ["fit", "t.csv", "--target", "y", "--out", "m", "--features", "64", "--json"]
+    assert run(command) == 0
+    out, err = capsys.readouterr()
+    assert "Note: KernelRidge: columns are left out: 'one' (one value)" in err
+    assert "nothing (all values missing)" in out
+    np.testing.assert_allclose(
+        bo.load("m").predict(table), fitted.predict(table), rtol=0, atol=1e-6
+    )
+    for arguments in (["check"], ["predict", "--out", "p.csv"], ["report", "--out", "r.html"]):
+        assert run([arguments[0], "m", "t.csv", *arguments[1:]]) == 0
+    assert len(pd.read_csv("p.csv")) == N
+
+
+def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = table.to_csv(index=False).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    command = ["fit", "-", "--target", "y", "--out", "m", "--features", "32"]
+    assert run([*command, "--columns", "s*,colour,leaves", "--drop", "lea*"]) == 0
+    assert bo.load("m").schema_.columns == ("size", "colour")
+    table.to_csv("t.csv", index=False)
+    assert run(["fit", "t.csv", *command[2:], "--drop", "zzz"]) == 1
+    assert "must have column to drop 'zzz'" in capsys.readouterr().err
+
+
+def test_a_saved_model_reads_tables_as_before(fitted, table, tmp_path):
+    bo.save(fitted, tmp_path / "m")
+    again = bo.load(tmp_path / "m")
+    assert again.schema_ == fitted.schema_
+    np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
+
+
+def test_schemas_that_were_learned_survive_json(fitted):
+    import dataclasses  # noqa: PLC0415
+    import json  # noqa: PLC0415
+
+    text = json.dumps(dataclasses.asdict(fitted.schema_))
+    assert Schema(**json.loads(text)) == fitted.schema_
+
+
+def test_more_rows_are_read_as_the_first(fitted, table, quiet):
+    half = bo.KernelRidge(**FAST, kernel="gaussian").fit(
+        table[:200].drop(columns="y"), table["y"][:200]
+    )
+    schema = half.schema_
+    half.partial_fit(table[200:].drop(columns="y"), table["y"][200:])
+    assert half.schema_ == schema
+    assert half.rows_seen_ == N
+
+
+# ---- what training did not see
+
+
+def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
+    odd = table.drop(columns="y").head(3).assign(colour=["mauve", "red", "red"])
+    with pytest.warns(
+        DataWarning, match=r"'colour' has categories .* such as 'mauve'; first in row 0"
+    ):
+        X = next(iter(Blocks.from_table(odd, schema=fitted.schema_))).X
+    places = [fitted.schema_.feature_names.index(f"colour={c}") for c in ("blue", "green", "red")]
+    np.testing.assert_array_equal(X[:, places], [[0, 0, 0], [0, 0, 1], [0, 0, 1]])
+    gap = table.drop(columns="y").head(3).assign(size=[1.0, np.nan, 2.0])
+    with pytest.warns(
+        DataWarning,
+        match=r"'size' has missing values, which count as .*, the median; first in row 1",
+    ):
+        assert np.isfinite(fitted.predict(gap)).all()
+    tails = table.drop(columns="y").assign(tail="never")
+    with pytest.warns(DataWarning, match="mostly categories that the fit has not seen"):
+        assert np.isfinite(fitted.predict(tails)).all()
+
+
+def test_left_out_columns_need_not_come_again(fitted, table):
+    few = table.drop(columns=["y", "one", "nothing", "id", "twin"])
+    np.testing.assert_array_equal(fitted.predict(few), fitted.predict(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": "a"}, r"'size' of the .* must hold numbers; got text, first 'a' in row 0"),
+        ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Mend"),
+        ({"size": np.inf}, r"'size' must hold finite numbers; got inf in row 0"),
+        ({"date": 3.0}, r"'date' of the .* must hold .*dates or times; got numbers"),
+    ],
+)
+def test_cells_that_cannot_be_read_are_named(fitted, table, change, message):
+    with pytest.raises(InvalidInput, match=message):
+        fitted.predict(table.assign(**change))
+
+
+def test_arrays_cannot_stand_for_tables(fitted):
+    with pytest.raises(InvalidInput, match="fitted on a table with columns that are no numbers"):
+        fitted.predict(np.zeros((2, 12)))
+
+
+def test_a_table_that_tells_rows_apart_by_nothing_is_refused():
+    frame = pd.DataFrame({"a": ["x"] * 9, "b": [None] * 9})
+    with pytest.raises(
+        InvalidInput, match=r"one column must tell rows apart; got none: 'a' \(one value\)"
+    ):
+        bo.KernelRidge(**FAST).fit(frame, np.arange(9.0))
+
+
+# ---- each kind of column
+
+
+def test_target_means_do_not_leak():
+    """Levels that say nothing: means of the row's own target would tell it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"tail": [f"N{i}" for i in rng.integers(0, 120, 600)], "a": rng.normal(size=600)}
+    )
+    y = rng.normal(size=600)
+    model = bo.KernelRidge(**FAST)
+    scores = cross_val_score(model, frame, y, cv=3)
+    # R² of noise on 200 rows has deviation √(2/200) = 0.1; leaking means bring −0.3 and below
+    assert np.mean(scores) > -0.15
+
+
+def test_target_means_are_those_of_other_folds():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 60, 500)
+    y = codes + rng.normal(size=500)
+    frame = pd.DataFrame({"tail": [f"N{c:02d}" for c in codes], "y": y})
+    blocks = Blocks.from_table(frame, "y")
+    found = learn_columns(blocks.source.drafts, blocks.cells())
+    (encoder,) = found.encoders
+    X = np.concatenate([b.X for b in blocks.encoded(found.encoders, found.out_of_fold)])[:, 0]
+    from bochner.data.encoders import folds  # noqa: PLC0415
+
+    fold = folds(0, 500)
+    for row in range(0, 500, 50):  # without shrinkage: groups of 8 rows, 60 levels far apart
+        others = y[(codes == codes[row]) & (fold != fold[row])]
+        assert abs(X[row] - others.mean()) < 0.05 * 60
+        assert X[row] != encoder.encode(np.array([float(codes[row])]))[0, 0]
+    assert np.corrcoef(X, y)[0, 1] > 0.99
+
+
+def test_classes_have_means_for_each():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 70, 900)
+    frame = pd.DataFrame({"tail": [f"N{c}" for c in codes], "a": rng.normal(size=900)})
+    for labels, columns in (((codes % 2), 1), ((codes % 3), 3)):
+        model = bo.KernelRidgeClassifier(**FAST).fit(frame, labels)
+        assert len(model.schema_.feature_names) == columns + 1
+        assert model.score(frame, labels) > 0.95
+
+
+def test_learners_without_targets_take_the_most_frequent_levels():
+    frame = pd.DataFrame(
+        {"tail": [f"N{i % 70 if i < 300 else i % 5}" for i in range(600)], "a": np.arange(600.0)}
+    )
+    model = bo.KernelPCA(2, n_features=32, random_state=0).fit(frame)
+    (tail, _) = model.schema_.encoders
+    assert tail.others
+    assert {"N0", "N4"} <= {*tail.of}
+    assert len(tail.of) == 50
+
+
+def test_an_order_is_kept():
+    order = pd.Categorical(["mid", "low", None, "high"] * 30, ["low", "mid", "high"], ordered=True)
+    frame = pd.DataFrame({"grade": order})
+    enum = pl.Series(["mid", "low", None, "high"] * 30, dtype=pl.Enum(["low", "mid", "high"]))
+    for X in (frame, pl.DataFrame({"grade": enum}), pa.Table.from_pandas(frame)):
+        model = bo.KernelRidge(**FAST).fit(X, np.tile([1.0, 0, 3, 2], 30))
+        assert model.schema_.encoders == (Ordered("grade", ("low", "mid", "high"), 0.5, True),)
+        np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
+
+
+TIMES = {
+    "timestamp": pd.date_range("2021-01-01 08:30", periods=60, freq="31h"),
+    "zone": pd.date_range("2021-01-01 08:30", periods=60, freq="31h", tz="Europe/Berlin"),
+    "day": [dt.date(2021, 1, 1) + dt.timedelta(days=i) for i in range(60)],
+    "clock": [dt.time(i % 24, 30) for i in range(60)],
+    "duration": pd.to_timedelta(range(60), unit="h"),
+    "decimal": [Decimal(i) / 4 for i in range(60)],
+    "nullable": pd.array([None if i % 7 == 0 else i for i in range(60)], dtype="Int64"),
+    "boolean": pd.array([None if i % 7 == 0 else i % 2 == 0 for i in range(60)], dtype="boolean"),
+    "string": pd.array([None if i % 7 == 0 else "xyz"[i % 3] for i in range(60)], dtype="string"),
+    "category": pd.Categorical(["xyz"[i % 3] for i in range(60)]),
+    "numbers as categories": pd.Categorical([i % 3 for i in range(60)]),
+    "period": pd.period_range("2020-01", periods=60, freq="M"),
+    "half": np.arange(60, dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_every_type_of_column_fits(kind, tmp_path):
+    frame = pd.DataFrame({"column": TIMES[kind], "other": np.arange(60.0) ** 2 % 7})
+    y = np.arange(60.0)
+    model = bo.KernelRidge(**FAST).fit(frame, y)
+    expected = model.predict(frame)
+    assert np.isfinite(expected).all()
+    if kind in ("period", "numbers as categories"):
+        return  # Arrow has no such type
+    arrow = pa.Table.from_pandas(frame)
+    for X in (arrow, pl.from_arrow(arrow)):
+        again = bo.KernelRidge(**FAST).fit(X, y)
+        np.testing.assert_allclose(again.predict(X), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "seconds"),
+    [
+        ("06:00", "clock", 6 * 3600),
+        ("6:30 pm", "clock", 18.5 * 3600),
+        ("1970-01-02", "year-month-day", 86400),
+        ("1970/1/2 01:00:30", "year-month-day", 86400 + 3630),
+        ("1970-01-01T01:00:00.5Z", "year-month-day", 3600.5),
+        ("13.01.1970", "day.month.year", 12 * 86400),
+        ("01/13/1970", "month/day/year", 12 * 86400),
+        ("1970-02", "year-month", 31 * 86400),
+        ("25:00", "", np.nan),
+        ("1970-02-30", "", np.nan),
+        ("0:30 pm", "", np.nan),
+        ("3", "", np.nan),
+    ],
+)
+def test_texts_that_are_times_are_read(text, form, seconds):
+    assert form_of([text]) == form
+    if form:
+        assert seconds_of(text, form) == seconds
+
+
+def test_a_day_above_twelve_tells_the_order():
+    assert form_of(["01/02/2020", "02/13/2020"]) == "month/day/year"
+    assert form_of(["01/02/2020", "13/02/2020"]) == "day.month.year"
+    assert form_of([]) == form_of(["2020-01-01", "soon"]) == ""
+
+
+def test_times_have_the_parts_that_they_span():
+    days = np.arange(10.0) * 86400
+    assert parts_for(days, clock=False) == ("trend",)
+    assert parts_for(days * 3, clock=False) == ("trend", "week")
+    assert parts_for(days * 60, clock=False) == ("trend", "year", "week")
+    assert parts_for(days * 1.1, clock=False) == ("trend", "day")
+    assert parts_for(np.array([np.nan]), clock=True) == ("day",)
+
+
+def test_numbers_without_gaps_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=50), "b": 1.0, "c": rng.normal(size=50)})
+    model = bo.KernelRidge(**FAST).fit_blocks(Blocks.from_table(frame.assign(y=frame.a), "y"))
+    assert model.schema_.encoders == ()
+    np.testing.assert_allclose(
+        model.predict(frame), bo.KernelRidge(**FAST).fit(frame, frame.a).predict(frame), atol=1e-9
+    )
