@@ -70,8 +70,8 @@ __all__ = [
     "FourierSeries", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection", "JensenShannon",
     "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern", "Modulated",
     "Monomials", "Monotone", "NeuralTangent", "Normalised", "Periodic", "Polynomial",
-    "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled", "SkewedChi2",
-    "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
+    "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled",
+    "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
 ]
 # fmt: on
 
