@@ -150,6 +150,7 @@ __all__ = [
     "compare_bounds",
     "double_descent",
     "draw",
+    "engines",
     "errors",
     "kernels",
     "landmarks",
@@ -228,7 +229,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"errors", "kernels", "landmarks"}:
+    if name in {"engines", "errors", "kernels", "landmarks"}:
         return import_module(f"bochner.{name}")
     if name not in __all__:
         from bochner._core.names import missing as _missing  # noqa: PLC0415

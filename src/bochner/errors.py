@@ -8,6 +8,7 @@
     │   ├── IncompatibleModels          models, maps or moments that do not add up
     │   └── NotPositive                 a matrix or kernel is not positive semi-definite
     ├── InvalidType (TypeError)         an argument has the wrong type
+    ├── EngineError (RuntimeError)      an engine is gone, does not answer or lost its workers
     ├── DataFileError (OSError)         a file of data cannot be read or written, or changed
     ├── ModelFileError (ValueError)     a model file is cut short, altered or foreign
     └── MissingDependency (ImportError) an optional package is needed; says how to install it
@@ -26,6 +27,7 @@ __all__ = [
     "BochnerWarning",
     "DataFileError",
     "DataWarning",
+    "EngineError",
     "FeatureWarning",
     "IncompatibleModels",
     "InvalidInput",
@@ -65,6 +67,10 @@ class InvalidType(BochnerError, TypeError):
 
 class DataFileError(BochnerError, OSError):
     """A file of data cannot be read or written, or changed while it was read."""
+
+
+class EngineError(BochnerError, RuntimeError):
+    """An engine of several processes is gone, does not answer or lost its workers."""
 
 
 class ModelFileError(BochnerError, ValueError):

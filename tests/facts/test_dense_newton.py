@@ -15,10 +15,10 @@ from bochner.solvers import (
     SquaredHinge,
     Table,
     changed,
+    in_order,
     minimise,
     next_best_length,
 )
-from bochner.sums import LOCAL
 
 
 class Block(NamedTuple):
@@ -38,7 +38,7 @@ class Kept(list):
         return self[0].Z.shape[1]
 
     def sum(self, summand):
-        return LOCAL.sum(summand, self)
+        return in_order(summand, self)
 
 
 def source(Z, y, w=None, dtype="float64"):

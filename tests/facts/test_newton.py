@@ -30,9 +30,9 @@ from bochner.solvers import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
     algorithm_for,
+    in_order,
     minimise,
 )
-from bochner.sums import LOCAL
 
 K, C = 4, 0.5
 
@@ -55,7 +55,7 @@ class Source(list):
         return self[0].Z.shape[1]
 
     def sum(self, summand):
-        return LOCAL.sum(summand, self)
+        return in_order(summand, self)
 
     def __iter__(self):
         self.sweeps += 1
@@ -404,7 +404,7 @@ class InParts(Source):
     def sum(self, summand):
         middle = len(self) // 2
         parts = [
-            LOCAL.sum(summand, list(self)[piece]) for piece in (slice(middle), slice(middle, None))
+            in_order(summand, list(self)[piece]) for piece in (slice(middle), slice(middle, None))
         ]
         return summand.merge(*parts)
 

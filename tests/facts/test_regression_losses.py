@@ -29,12 +29,12 @@ from bochner.solvers import (
     held_out_path,
     huber_scale,
     hubers,
+    in_order,
     optimum,
     solve,
     stopped_early,
     take_steps,
 )
-from bochner.sums import LOCAL
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), BelowZero()]
 SMOOTH = [Squared(), Huber(0.4), SquaredEpsilonInsensitive(0.3), PoissonDeviance(), GammaDeviance()]
@@ -54,7 +54,7 @@ class Rows:
             yield FeatureBlock(self.Z[start : start + 25], None, None, start)
 
     def sum(self, summand):
-        return LOCAL.sum(summand, self)
+        return in_order(summand, self)
 
 
 def problem(loss, alpha=0.5, t=1, seed=0, **options):

@@ -22,7 +22,7 @@ from bochner.errors import IncompatibleModels, InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.selection import NAMED
 from bochner.solvers import Outcome, decompose, path_of
-from bochner.sums import Local
+from bochner.sums import InProcess
 
 KERNEL = Gaussian(lengthscale=0.8)
 
@@ -457,8 +457,8 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch, foretold):
     if not foretold:
         monkeypatch.setattr("bochner.models.ridge.sums.limited", lambda *_: False)
     whole = []
-    until = Local.sum_unless
-    monkeypatch.setattr(Local, "sum_unless", lambda *a: whole.append(until(*a)) or whole[-1])
+    until = InProcess.sum_unless
+    monkeypatch.setattr(InProcess, "sum_unless", lambda *a: whole.append(until(*a)) or whole[-1])
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)

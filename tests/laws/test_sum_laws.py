@@ -1,5 +1,8 @@
 """Every pass over rows is a sum: any cut into blocks and parts gives the sum of all rows."""
 
+import functools
+from copy import deepcopy
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ import bochner as bo
 from bochner.kernels import Gaussian
 from bochner.models import CorrelationsOf, DiagonalOf, SumOnFeatures
 from bochner.solvers import CentroidsOf
-from bochner.sums import FoldsOf, Local, MomentsOf, SampleOf, Together
+from bochner.sums import FoldsOf, InProcess, MomentsOf, SampleOf, Together, tree
 
 rng = np.random.default_rng(0)
 N, D = 300, 16
@@ -58,8 +61,8 @@ def blocks(rows, size):
 @pytest.mark.parametrize("size", [1, 7, 300])
 def test_blocks_of_any_size_give_one_sum(name, size):
     summand, result = SUMMANDS[name]
-    whole = result(Local().sum(summand, blocks(slice(None), N)))
-    assert_close(result(Local().sum(summand, blocks(slice(None), size))), whole, factor=1e3)
+    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
+    assert_close(result(InProcess().sum(summand, blocks(slice(None), size))), whole, factor=1e3)
 
 
 @every_summand
@@ -71,23 +74,123 @@ def test_parts_are_merged_into_the_sum_of_all_rows(name):
         for block in blocks(part, 40):
             one = summand.add(one, block._replace(start=block.start + int(part[0])))
         total = one if part[0] == 0 else summand.merge(total, one)
-    whole = result(Local().sum(summand, blocks(slice(None), N)))
+    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
     assert_close(result(total), whole, factor=1e3)
 
 
 @every_summand
 def test_a_part_without_rows_changes_nothing(name):
     summand, result = SUMMANDS[name]
-    whole = Local().sum(summand, blocks(slice(None), 50))
-    first = summand.merge(summand.zero(), Local().sum(summand, blocks(slice(None), 50)))
+    whole = InProcess().sum(summand, blocks(slice(None), 50))
+    first = summand.merge(summand.zero(), InProcess().sum(summand, blocks(slice(None), 50)))
     assert_close(result(summand.merge(first, summand.zero())), result(whole), factor=1e3)
 
 
 def test_several_sums_are_made_in_one_pass():
     summands = tuple(summand for summand, _ in SUMMANDS.values())
-    totals = Local().sum(Together(summands), blocks(slice(None), 50))
+    totals = InProcess().sum(Together(summands), blocks(slice(None), 50))
     for total, (summand, result) in zip(totals, SUMMANDS.values(), strict=True):
-        assert_close(result(total), result(Local().sum(summand, blocks(slice(None), 50))))
+        assert_close(result(total), result(InProcess().sum(summand, blocks(slice(None), 50))))
+
+
+# ---- the tree
+
+
+class Words:
+    """A summand that writes down in which order it was asked."""
+
+    def zero(self):
+        return ""
+
+    def add(self, total, block):
+        return f"{total}{block.start} "
+
+    def merge(self, a, b):
+        return f"({a}|{b})"
+
+
+def tree_of(parts):
+    """The definition: sixteen at a time, one merged after the other, until one is left."""
+    while len(parts) > 1:
+        groups = [parts[i : i + tree.BRANCHES] for i in range(0, len(parts), tree.BRANCHES)]
+        parts = [functools.reduce(Words().merge, group) for group in groups]
+    return parts[0]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Parts of two blocks of one row."""
+    monkeypatch.setattr(tree, "PART_ROWS", 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 34, 65, 511, 512, 513, 600])
+def test_sums_are_merged_as_the_tree_is_defined(small_parts, n):
+    rows = bo.Blocks.from_arrays(np.zeros((n, 1)), block_rows=1)
+    parts = ["".join(f"{i} " for i in range(n)[k : k + 2]) for k in range(0, n, 2)]
+    assert InProcess().sum(Words(), rows) == tree_of(parts)
+
+
+@pytest.mark.parametrize("seen", [1, 2, 33, 64, 70])
+def test_the_sum_so_far_is_that_of_the_first_rows_alone(small_parts, seen):
+    rows = bo.Blocks.from_arrays(np.zeros((100, 1)), block_rows=1)
+    first, asked = bo.Blocks.from_arrays(np.zeros((seen, 1)), block_rows=1), []
+    whole = InProcess().sum_unless(asked.append, Words(), rows, seen)
+    assert asked == [InProcess().sum(Words(), first)]
+    assert whole == InProcess().sum(Words(), rows)
+
+
+@every_summand
+def test_asking_for_the_sum_so_far_changes_nothing(small_parts, name):
+    summand, result = SUMMANDS[name]
+    plain = InProcess().sum(summand, blocks(slice(None), 20))
+    asked = InProcess().sum_unless(lambda _: False, summand, blocks(slice(None), 20), 150)
+    np.testing.assert_array_equal(result(plain), result(asked))
+
+
+@every_summand
+def test_sums_of_the_tree_are_those_of_one_block(small_parts, name):
+    """To rounding of sums of N rows, in another order."""
+    summand, result = SUMMANDS[name]
+    whole = result(InProcess().sum(summand, blocks(slice(None), N)))
+    assert_close(result(InProcess().sum(summand, blocks(slice(None), 5))), whole, factor=1e3)
+
+
+@every_summand
+def test_merging_leaves_the_second_sum_as_it_is(name):
+    """Another worker may be asked for it again."""
+    summand, result = SUMMANDS[name]
+    parts = [InProcess().sum(summand, blocks(rows, 20)) for rows in (slice(100), slice(100, None))]
+    kept = deepcopy(parts[1])
+    once = result(summand.merge(deepcopy(parts[0]), parts[1]))
+    np.testing.assert_array_equal(result(summand.merge(deepcopy(parts[0]), kept)), once)
+    np.testing.assert_array_equal(result(summand.merge(deepcopy(parts[0]), parts[1])), once)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_sums_on_devices_are_merged(library):
+    """To NumPy's: rounding of products of n rows, a few times."""
+    there = LIBRARIES[library]
+    summand = MomentsOf(PHI, "float64")
+    parts = [
+        InProcess().sum(summand, bo.Blocks.from_arrays(there(X[s]), Y[s], W[s]))
+        for s in (slice(90), slice(90, None))
+    ]
+    ours = numbers(summand.moments(summand.merge(*parts)))
+    theirs = numbers(summand.moments(InProcess().sum(summand, blocks(slice(None), N))))
+    assert np.abs(ours - theirs).max() < 10 * np.finfo(float).eps * np.sqrt(N) * theirs.max()
+
+
+def test_means_far_apart_lose_no_digits():
+    """Parts about means 1e6 standard deviations apart: what is lost is that of the sum of all."""
+    Z = rng.standard_normal((200, 3)) + np.repeat([[0.0], [1e6]], 100, axis=0)
+    both = MomentsOf(lambda Z: Z, "float64")
+    parts = [
+        InProcess().sum(both, bo.Blocks.from_arrays(Z[s], Z[s, 0]))
+        for s in (slice(100), slice(100, None))
+    ]
+    moments = both.moments(both.merge(*parts))
+    exact = (Z - Z.mean(axis=0)).T @ (Z - Z.mean(axis=0))
+    assert np.abs(moments.gram - exact).max() < 1e-15 * 200 * 1e12 * 10
 
 
 # ---- on the device of the features
@@ -100,9 +203,9 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
     there = LIBRARIES[library]
     rows = bo.Blocks.from_arrays(there(X), Y, W, block_rows=64)
     summand = MomentsOf(PHI, precision)
-    total = Local().sum(summand, rows)
+    total = InProcess().sum(summand, rows)
     assert type(total[0]._products[0]) is type(there(X))
-    here = Local().sum(summand, blocks(slice(None), 64))
+    here = InProcess().sum(summand, blocks(slice(None), 64))
     ours, theirs = (summand.moments(sums) for sums in (total, here))
     eps = np.finfo(precision).eps
     bar = 10 * eps * np.sqrt(N) * numbers(theirs).max()
@@ -127,5 +230,5 @@ def test_a_planted_sum_of_one_block_is_seen():
             return MomentsOf.add(self, [], block)
 
     summand, result = Forgets(PHI, "float64"), SUMMANDS["moments"][1]
-    one = result(Local().sum(summand, blocks(slice(None), 50)))
-    assert abs(one - result(Local().sum(summand, blocks(slice(None), N)))).max() > 1
+    one = result(InProcess().sum(summand, blocks(slice(None), 50)))
+    assert abs(one - result(InProcess().sum(summand, blocks(slice(None), N)))).max() > 1

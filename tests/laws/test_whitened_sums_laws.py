@@ -8,7 +8,7 @@ from bochner import Blocks, Moments
 from bochner.features import COARSE, Fourier, Nystrom
 from bochner.kernels import Gaussian, Matern, Polynomial
 from bochner.landmarks import Given, KMeans, Uniform
-from bochner.sums import Local
+from bochner.sums import InProcess
 
 KERNELS = [Gaussian(0.5), Gaussian(2.0), Matern(1.5, 1.0), Polynomial(3, 1.0)]
 N, D = 17_000, 512
@@ -118,8 +118,8 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
     """Told by the judge of methods; without it the first quarter of the rows tells the same."""
     X, _, new, _ = noisy
     data = X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
-    quarters, until = [], Local.sum_unless
-    monkeypatch.setattr(Local, "sum_unless", lambda *a: quarters.append(a) or until(*a))
+    quarters, until = [], InProcess.sum_unless
+    monkeypatch.setattr(InProcess, "sum_unless", lambda *a: quarters.append(a) or until(*a))
     model = fitted(data, bo.Auto((method,)), scale=2.0)
     assert model.choice_.penalty < 1e-6
     assert quarters == []
@@ -133,12 +133,12 @@ def test_a_penalty_foretold_to_be_too_small_saves_the_first_quarter(noisy, monke
 def test_a_penalty_foretold_to_be_large_saves_the_forecast(noisy, monkeypatch):
     X, y, new, _ = noisy
     data = X, y + 2.0 * np.random.default_rng(2).normal(size=len(y))
-    until = Local.sum_unless
-    monkeypatch.setattr(Local, "sum_unless", lambda *_: pytest.fail("a forecast was made"))
+    until = InProcess.sum_unless
+    monkeypatch.setattr(InProcess, "sum_unless", lambda *_: pytest.fail("a forecast was made"))
     model = fitted(data, bo.Auto((Nystrom(),)))
     assert model.choice_.penalty > 3e-5
     assert model.moments_.precision == "float32"
-    monkeypatch.setattr(Local, "sum_unless", until)
+    monkeypatch.setattr(InProcess, "sum_unless", until)
     monkeypatch.setattr("bochner.models.ridge.sums.Pass._asks_float64", lambda *_: None)
     again = fitted(data, bo.Auto((Nystrom(),)))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))

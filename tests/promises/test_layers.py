@@ -34,11 +34,16 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "landmarks": "features",
     "datasets": "errors",
     "persist": f"{_MIDDLE} landmarks models planner __version__",
+    "engines": f"{_MIDDLE} models persist __version__",
     "report": f"{_MIDDLE} landmarks models planner persist datasets __version__",
-    "cli": f"{_MIDDLE} models planner persist datasets report __version__",
+    "cli": f"{_MIDDLE} models planner persist datasets engines report __version__",
 }
 OPTIONAL = {
     "click",
+    "dask",
+    "distributed",
+    "pyspark",
+    "ray",
     "jinja2",
     "fsspec",
     "jaxtyping",
@@ -57,6 +62,7 @@ ROWS += [
     {"models"},
     {"planner"},
     {"datasets", "persist"},
+    {"engines"},
 ]
 ROWS += [{"report"}, {"cli"}]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import dgemm, dsyr, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from scipy.linalg.blas import dgemm, dsyr, dsyr2, dsyrk, dtrmm, sgemm, ssyrk, strmm
 from threadpoolctl import ThreadpoolController
 
 from bochner._core.shapes import Array, Float
@@ -68,6 +68,11 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
 def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
     """Add factor · z zᵀ to the upper triangle of the float64 matrix G, in place."""
     dsyr(factor, z, a=G, overwrite_a=1)
+
+
+def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array, " D"]) -> None:
+    """Add x yᵀ + y xᵀ to the upper triangle of the float64 matrix G, in place."""
+    dsyr2(1.0, x, y, a=G, overwrite_a=1)
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:

@@ -32,6 +32,9 @@ METHODS = (
 )
 # fmt: on
 
+#: Who reads the rows of ``bochner fit``.
+ENGINES = ("local", "dask", "ray")
+
 #: The learners of ``bochner fit``, and their classes.
 LEARNERS = {
     "ridge": "KernelRidge",

@@ -7,6 +7,7 @@ import click
 
 from bochner import __version__
 from bochner.cli.arguments import (
+    ENGINES,
     KERNELS,
     LEARNERS,
     METHODS,
@@ -132,6 +133,19 @@ def demo(**options: Any) -> None:
     metavar="NAME=VALUE",
     help="Any other parameter of the learner, as --set C=10 or --set loss=hinge; repeat.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where a fit that may be killed is recorded each minute: the same command goes on.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    help="Who reads the rows: this process, or the workers of a cluster.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Of the cluster, as tcp://127.0.0.1:8786.")
 @_separator
 @_json
 @_quiet

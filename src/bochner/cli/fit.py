@@ -13,6 +13,9 @@ from bochner.cli.models import certified, intervals_of, kernel_of, learner, need
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import reasons
+from bochner.engines.dask import Dask
+from bochner.engines.local import Local
+from bochner.engines.ray import Ray
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -25,6 +28,7 @@ from bochner.persist.files import save
 from bochner.report.kernel_words import kernel_words
 from bochner.report.model import CRITERIA
 from bochner.solvers.ridge.solution import Solution
+from bochner.sums.executor import Engine
 
 
 def run_fit(
@@ -44,6 +48,9 @@ def run_fit(
     features: int,
     seed: int,
     settings: Sequence[str],
+    checkpoint: str | None,
+    engine: str,
+    scheduler: str | None,
     **choices: Any,
 ) -> None:
     """Fit, write the model, say what was found."""
@@ -51,6 +58,7 @@ def run_fit(
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices |= {"kernel": kernel_of(kernel, lengthscale), "n_features": features}
     fitted = learner(model, choices | {"random_state": seed}, settings)
+    where = engine_of(engine, scheduler, checkpoint)
     paths = found_files(files)
     refuse_overwriting(out, paths)
     with terminal.phase("open"):
@@ -64,7 +72,7 @@ def run_fit(
             separator=separator,
         )
     with terminal.reading("fit", blocks) as watched:
-        fitted.fit_blocks(watched)
+        fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
     held = None
@@ -90,6 +98,23 @@ def run_fit(
         ("model", str(out)),
     ]
     terminal.show(facts, lines)
+
+
+def engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Engine:
+    """Return where passes are made; refuse options that do not go together."""
+    if checkpoint is not None and engine != "local":
+        raise click.UsageError(
+            f"--checkpoint is of a fit in this process; got --engine {engine}, whose workers may "
+            "die anyway. Leave one of the two out."
+        )
+    if (engine == "dask") != (scheduler is not None) and engine != "ray":
+        raise click.UsageError(
+            "--engine dask and --scheduler ADDRESS go together: the one says who reads, the other "
+            "where its scheduler is."
+        )
+    if engine == "dask":
+        return Dask(str(scheduler))
+    return Local(checkpoint) if engine == "local" else Ray(scheduler)
 
 
 def _facts(model: KernelEstimator, blocks: Blocks) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bochner._core.arrays import array_namespace, to_numpy
+from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner.data.encoders import Encoder, OutOfFold
@@ -58,6 +58,7 @@ class Blocks:
     callbacks: tuple[Callable[[int], Any], ...] = ()
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
+    change: Callable[[Piece], Piece] | None = None
     _counted: _RowCount = field(default_factory=_RowCount)
 
     @classmethod
@@ -223,7 +224,7 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        if isinstance(self.source, Arrays) and self.recode is None:
+        if isinstance(self.source, Arrays) and not (self.recode or self.change):
             y = self.source.data.y
         else:
             y = next(iter(self)).y
@@ -250,33 +251,56 @@ class Blocks:
         return None if self.schema is None else self.schema.target_names
 
     def __iter__(self) -> Iterator[Block]:
-        start, weighty = 0, False
+        rows, weighty = 0, False
+        for block in self.walk():
+            weighty = weighty or has_weight(block.w)
+            yield block
+            rows += block.X.shape[0]
+            self.passed(block.X.shape[0])
+        self.finished(rows, weighty)
+
+    def walk(self, first: int = 0) -> Iterator[Block]:
+        """Give the blocks, whose rows count from ``first``, and check each by itself alone."""
         pieces = self.source.pieces(self.block_rows)
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
         for piece in pieces:
-            if self.recode is not None or self.weigh is not None:
+            if self.recode or self.weigh or self.change:
                 piece = self._changed(piece)  # noqa: PLW2901
-            block = Block(*piece, start)
-            weighty = weighty or block.w is None or bool(array_namespace(block.w).any(block.w > 0))
-            yield block
-            rows = piece.X.shape[0]
-            start += rows
-            for callback in self.callbacks:
-                callback(rows)
-        self._count(start)
+            yield Block(*piece, first)
+            first += piece.X.shape[0]
+
+    def passed(self, rows: int) -> None:
+        """Tell those who watch that so many more rows were read."""
+        for callback in self.callbacks:
+            callback(rows)
+
+    def finished(self, rows: int, weighty: bool) -> None:
+        """Refuse a pass of other rows than the one before, or of none, or without any weight."""
+        self._count(rows)
         if not weighty:
             raise InvalidInput(
                 "Blocks: at least one row must have a weight above zero; all are zero, of "
-                f"{start} rows of {self.source}. Leave the weights out, or bring other rows."
+                f"{rows} rows of {self.source}. Leave the weights out, or bring other rows."
             )
+
+    def part(self, start: int, stop: int) -> "Stretch | None":
+        """Return these rows alone, to be read elsewhere; None where those before must be read.
+
+        ``start`` is that of a block.
+        """
+        source = self.source.part(start, stop)
+        if source is None:
+            return None
+        return Stretch(replace(self, source=source, callbacks=(), _counted=_RowCount()), start)
 
     def _changed(self, piece: Piece) -> Piece:
         X, y, w = piece
         y = y if self.recode is None else self.recode(y)
         if self.weigh is not None:
             w = self.weigh(y) if w is None else w * self.weigh(y)
-        return Piece(X, y, w)
+        piece = Piece(X, y, w)
+        return piece if self.change is None else self.change(piece)
 
     def _count(self, rows: int) -> None:
         """Refuse a pass that gave no rows, or not as many as the one before."""
@@ -308,6 +332,10 @@ class Blocks:
     def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
         return replace(self, weigh=weigh)
+
+    def changed(self, change: Callable[[Piece], Piece]) -> "Blocks":
+        """Return the same blocks with ``change(piece)``, after all else, in place of a piece."""
+        return replace(self, change=change)
 
     def cells(self) -> "Blocks | None":
         """Return the cells of the same rows, as encoders read them; None if not of a table."""
@@ -360,7 +388,7 @@ class Blocks:
         without a pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
-        if isinstance(self.source, Arrays) and self.recode is None and self.weigh is None:
+        if isinstance(self.source, Arrays) and not (self.recode or self.weigh or self.change):
             index = chosen_rows(seed, self.source.n_rows, m)
             return Sample(*self.source.rows(index), index)
         return sample_stream(self, m, seed)
@@ -375,6 +403,22 @@ class Blocks:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive rows of blocks, cut where these are cut, that can be read in another process."""
+
+    blocks: Blocks
+    start: int
+
+    def __iter__(self) -> Iterator[Block]:
+        return self.blocks.walk(self.start)
+
+
+def has_weight(w: Any) -> bool:
+    """Whether some row of a block has a weight above zero."""
+    return w is None or bool(array_namespace(w).any(w > 0))
+
+
 def _raw(schema: Schema) -> str:
     return f" from {len(schema.columns):,}" if schema.categories else ""
 
@@ -387,10 +431,3 @@ def default_rows(n_columns: int) -> int:
 def count_rows(blocks: Blocks) -> int:
     """Return the number of rows of blocks that were read to their end."""
     return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)
-
-
-def total_weight(blocks: Blocks) -> float:
-    """Return the sum of weights: rows, without a further pass, where there are none."""
-    if next(iter(blocks)).w is None:
-        return count_rows(blocks)
-    return float(sum(to_numpy(block.w).sum() for block in blocks)) or 1.0

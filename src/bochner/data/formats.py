@@ -63,17 +63,30 @@ class BinaryReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
-    batches: Callable[[list[str], int], Iterator[Any]] = field(repr=False)
+    batches: Callable[[list[str], int, int], Iterator[Any]] = field(repr=False)
     hint: str = ""
+    first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give batches of these columns, cut if they are long."""
         if self.n_rows == 0:
             return
         with unchanged(self.file, self.stamp):
-            for batch in self.batches(list(names), rows):
-                for start in range(0, batch.num_rows, rows):
-                    yield arrow_frame(batch.slice(start, rows))
+            left = self.n_rows
+            for batch in self.batches(list(names), rows, self.first):
+                for start in range(0, min(batch.num_rows, left), rows):
+                    yield arrow_frame(batch.slice(start, min(rows, left - start)))
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+
+    def mark(self) -> str:
+        """Return name, size and time of the file."""
+        return f"'{self.file}' {tuple(self.stamp)}"
+
+    def part(self, start: int, stop: int) -> "BinaryReader":
+        """Return the reader of these rows: whole groups of rows before them are not read."""
+        return replace(self, first=self.first + start, n_rows=stop - start)
 
 
 def _binary(file: File, stamp: Stamp, schema: Any, rows: int, batches: Any) -> BinaryReader:
@@ -136,9 +149,33 @@ def _parquet(file: File, columns: int) -> Iterator[Any]:
         yield opened
 
 
-def _parquet_batches(file: File, columns: int, names: list[str], rows: int) -> Iterator[Any]:
+def _parquet_batches(
+    file: File, columns: int, names: list[str], rows: int, first: int
+) -> Iterator[Any]:
     with _parquet(file, columns) as opened:
-        yield from opened.iter_batches(rows, columns=names, use_threads=False)
+        found = opened.metadata
+        counts = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+        group, skip = _place(counts, first)
+        groups = list(range(group, len(counts)))
+        batches = opened.iter_batches(rows, groups, names, use_threads=False)
+        yield from _after(skip, batches)
+
+
+def _place(counts: list[int], row: int) -> tuple[int, int]:
+    """Return the group that a row is in, and its number there."""
+    for group, count in enumerate(counts):
+        if row < count:
+            return group, row
+        row -= count
+    return len(counts), 0
+
+
+def _after(skip: int, batches: Iterable[Any]) -> Iterator[Any]:
+    """Give batches without their first rows."""
+    for batch in batches:
+        if skip < batch.num_rows:
+            yield batch.slice(skip) if skip else batch
+        skip = max(0, skip - batch.num_rows)
 
 
 def _open_feather(file: File) -> BinaryReader:
@@ -159,10 +196,12 @@ def _feather(file: File, columns: list[int]) -> Iterator[Any]:
         yield ipc.open_file(opened, options=options)
 
 
-def _feather_batches(file: File, known: list[str], names: list[str], _rows: int) -> Iterator[Any]:
+def _feather_batches(
+    file: File, known: list[str], names: list[str], _rows: int, first: int
+) -> Iterator[Any]:
     with _feather(file, [known.index(name) for name in names]) as opened:
-        for i in range(opened.num_record_batches):
-            batch = opened.get_batch(i)
+        batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
+        for batch in _after(first, batches):
             batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
             yield batch
 
@@ -217,6 +256,10 @@ class TextReader(Reader):
             parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=convert,
         )
+
+    def mark(self) -> str:
+        """Return name, size and time of the file, and how it is read."""
+        return f"'{self.file}' {tuple(self.stamp)} {self.separator!r}"
 
     def place(self, row: int) -> str:
         """Return the line that a row begins in; lines are counted by reading them again."""

@@ -2,12 +2,16 @@
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from bochner.data.objects import tidied
 from bochner.data.schema import listed, repeated
+from bochner.data.sources import MARKED
 from bochner.data.tables import Column, Reader, is_arrow
 from bochner.errors import InvalidInput, InvalidType, MissingDependency
 
@@ -54,11 +58,23 @@ class FrameReader(Reader):
     columns: tuple[Column, ...]
     n_rows: int
     hint: str = ""
+    first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give slices of the frame: types are known, and taking rows copies no column."""
         for start in range(0, len(self.frame), rows):
             yield self.frame[start : start + rows]
+
+    def mark(self) -> str:
+        """Return the number of rows, and some of them."""
+        some = np.unique(np.linspace(0, max(self.n_rows - 1, 0), MARKED).astype(np.intp))
+        rows = repr(self.frame[some[: self.n_rows].tolist()].rows()).encode()
+        return f"{self.n_rows} rows, {blake2b(rows, digest_size=16).hexdigest()}"
+
+    def part(self, start: int, stop: int) -> "FrameReader":
+        """Return a slice of the frame."""
+        frame, first = self.frame[start:stop], self.first + start
+        return replace(self, frame=frame, n_rows=stop - start, first=first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +92,10 @@ class StreamReader(Reader):
         for batch in _batches(self.table):
             for start in range(0, batch.num_rows, rows):
                 yield arrow_frame(batch.slice(start, rows))
+
+    def mark(self) -> str:
+        """Return the first row."""
+        return str(_first_row(self.table))
 
 
 def open_table(table: Any) -> Reader:

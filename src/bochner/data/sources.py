@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
 Where = Callable[[int], str]
+
+#: Rows of arrays, at most, that are looked at to tell them from others.
+MARKED = 1024
 
 
 class Piece(NamedTuple):
@@ -54,6 +58,17 @@ class Source(ABC):
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
+
+    @abstractmethod
+    def mark(self) -> str:
+        """Return what tells these rows from others: names, sizes and times, or some of the rows."""
+
+    def part(self, start: int, stop: int) -> "Source | None":  # noqa: ARG002
+        """Return the source of rows ``start`` to ``stop − 1`` alone, to be read elsewhere.
+
+        None where those before must be read for it.
+        """
+        return None
 
 
 def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
@@ -157,6 +172,7 @@ class Arrays(Source):
     n_rows: int
     n_columns: int
     schema: None = None
+    first: int = 0  # number of the first row, where they are a part
 
     def __repr__(self) -> str:
         kind = type(self.data.X)
@@ -165,8 +181,22 @@ class Arrays(Source):
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give slices of ``rows`` rows."""
         for start in range(0, self.n_rows, rows):
-            stop = min(start + rows, self.n_rows)
-            yield _checked(part(self.data, slice(start, stop)), range(start, stop))
+            piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
+            yield _checked(piece, range(self.first + start, self.first + start + rows))
+
+    def mark(self) -> str:
+        """Return the form of the arrays, and a digest of some rows."""
+        some = part(self.data, np.unique(np.linspace(0, self.n_rows - 1, MARKED).astype(np.intp)))
+        digest = blake2b(digest_size=16)
+        for array in some:
+            if array is not None:
+                digest.update(to_numpy(array.toarray() if is_sparse(array) else array).tobytes())
+        return f"{self.n_rows} rows, {_form(self.data)}, {digest.hexdigest()}"
+
+    def part(self, start: int, stop: int) -> "Arrays":
+        """Return slices."""
+        data = part(self.data, slice(start, stop))
+        return replace(self, data=data, n_rows=stop - start, first=self.first + start)
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers, without a pass over the others."""
@@ -196,6 +226,10 @@ class Iterables(Source):
             self._require_same(piece, number)
             yield piece
             start += piece.X.shape[0]
+
+    def mark(self) -> str:
+        """Return the form of the pieces, and a digest of the first row."""
+        return f"{self.form}, {blake2b(self.first, digest_size=16).hexdigest()}"
 
     def _require_same(self, piece: Piece, number: int) -> None:
         if number == 0 and _first_row(piece) != self.first:

@@ -52,6 +52,7 @@ class Reader(ABC):
     n_rows: int | None  # None if only reading tells
     hint: str  # what to add when a column is not found
     of_text: bool = False  # whether any column can be read as text
+    first: int = 0  # number of the first row, where it is a part of a table
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -64,6 +65,14 @@ class Reader(ABC):
     def place(self, row: int) -> str:
         """Return where a row, counted from 0, is: part of a sentence."""
         return f"row {row} of {self.label} (counted from 0)"
+
+    @abstractmethod
+    def mark(self) -> str:
+        """Return what tells this table from others: name, size and time, or some of the rows."""
+
+    def part(self, start: int, stop: int) -> "Reader | None":  # noqa: ARG002
+        """Return the reader of these rows alone; None where those before must be read for it."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +91,7 @@ class Tables(Source):
     n_columns: int
     drafts: tuple[Encoder, ...] = ()
     out_of_fold: OutOfFold | None = None
+    first: int = 0  # number of the first row, where they are a part
 
     def __repr__(self) -> str:
         first = self.readers[0].label
@@ -140,14 +150,33 @@ class Tables(Source):
         labels = {str(self.schema.target)} if self.schema.classes else set()
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
-        total = 0
+        total = self.first
         for reader in self.readers:
-            start = 0
+            start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             for frame in reader.frames(names, frozenset(text), size):
                 yield frame, row_of(reader, start), total
                 start += len(frame)
                 total += len(frame)
+
+    def mark(self) -> str:
+        """Return the schema and what tells the readers from others."""
+        return "; ".join([repr(self.schema), *(reader.mark() for reader in self.readers)])
+
+    def part(self, start: int, stop: int) -> "Tables | None":
+        """Return the parts of those tables that hold these rows."""
+        if self.n_rows is None:
+            return None
+        parts, before = [], 0
+        for reader in self.readers:
+            rows = reader.n_rows or 0
+            low, high = max(start - before, 0), min(stop - before, rows)
+            parts += [reader.part(low, high)] if low < high else []
+            before += rows
+        if None in parts:
+            return None
+        readers: Any = tuple(parts)
+        return replace(self, readers=readers, n_rows=stop - start, first=self.first + start)
 
     def _plain(self, frame: Any, where: Where) -> np.ndarray:
         schema = self.schema
@@ -207,6 +236,15 @@ class Cells(Source):
     def pieces(self, rows: int) -> Iterator[Piece]:
         """Give all rows in order."""
         return self.tables.cells(rows)
+
+    def mark(self) -> str:
+        """Return that of the tables."""
+        return self.tables.mark()
+
+    def part(self, start: int, stop: int) -> "Cells | None":
+        """Return the cells of these rows."""
+        tables = self.tables.part(start, stop)
+        return None if tables is None else replace(self, tables=tables, n_rows=stop - start)
 
 
 def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:

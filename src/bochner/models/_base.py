@@ -7,6 +7,7 @@ was learned are properties that read ``fit_``.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -68,7 +69,7 @@ from bochner.models._tables import (
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.executor import LOCAL, Engine, Executor, as_engine
 from bochner.sums.moments import Moments
 from bochner.sums.rows import sampled
 
@@ -121,21 +122,23 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
         return self
 
-    def fit_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> Self:
+    def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
         """Fit to blocks: files larger than memory, tables, streams that can be read again.
 
         Parameters
         ----------
         blocks : Blocks
             With targets, where the learner has any.
-        where : Executor
-            Where passes over the rows are made; default: in this process.
+        where : engine
+            Where passes over the rows are made, one of :mod:`bochner.engines`; default: in this
+            process.
 
         Returns
         -------
         self
         """
-        self.fit_ = self._fit(*self._training_blocks(blocks), where)
+        with self._passes(where, blocks) as executor:
+            self.fit_ = self._fit(*self._training_blocks(blocks, executor), executor)
         return self
 
     @abstractmethod
@@ -146,7 +149,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return checked rows of (X, y, sample_weight, first), and what they are."""
         return self._blocks_of(*rows)
 
-    def _training_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
+    def _training_blocks(
+        self,
+        blocks: Blocks,
+        where: Executor = LOCAL,  # noqa: ARG002  classifiers look for classes
+    ) -> tuple[Blocks, Inputs]:
         """Return blocks as a fit reads them, and what they are."""
         return self._read(blocks)
 
@@ -266,6 +273,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             asked.get("metric"),
             asked.get("columns", "as_given"),
         )
+
+    def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:
+        """Give where the passes of a fit to these blocks are made."""
+        who = type(self).__name__
+        return as_engine(where, who).passes(f"{who} {sorted(self.get_params().items())}", blocks)
 
     def _blocks_of(
         self,
@@ -420,7 +432,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs), inputs
 
-    def _class_blocks(self, blocks: Blocks, first: bool = True) -> tuple[Blocks, Inputs]:
+    def _class_blocks(
+        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL
+    ) -> tuple[Blocks, Inputs]:
         """Return blocks whose y are codes of classes; one pass finds the classes of numbers.
 
         A target of text, read from files or a table, has its classes from the schema.
@@ -428,9 +442,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         who = type(self).__name__
         blocks = blocks if first else self._as_fitted(blocks)
         text = () if blocks.schema is None else blocks.schema.classes
-        found = np.array(text) if text else labels_of(who, blocks)
+        found = np.array(text) if text else labels_of(who, blocks, where)
         if len(text) > FEW_CLASSES:
-            refuse_quantity(who, found, sum(len(block.y) for block in blocks))
+            refuse_quantity(who, found, count_rows(blocks))
         known = known_classes(who, found) if first else self._inputs.classes
         if text and np.array_equal(found, known):
             coded = blocks
@@ -440,14 +454,14 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
         coded = self._learned(coded, first, len(known))
         inputs = replace(self._inputs_of(coded, first), classes=known)
-        return self._weighted(coded, inputs), inputs
+        return self._weighted(coded, inputs, where), inputs
 
-    def _weighted(self, blocks: Blocks, inputs: Inputs) -> Blocks:
+    def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
         """Multiply the weights by ``class_weight``."""
         given = vars(self).get("class_weight")
         if given is None:
             return blocks
-        factors = factors_of(type(self).__name__, given, inputs.classes, blocks)
+        factors = factors_of(type(self).__name__, given, inputs.classes, blocks, where)
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
 
     # --- scikit-learn ----------------------------------------------------------------------------
@@ -543,8 +557,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
         return self._class_blocks_of(*rows, **classes)
 
-    def _training_blocks(self, blocks: Blocks) -> tuple[Blocks, Inputs]:
-        return self._class_blocks(blocks)
+    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
+        return self._class_blocks(blocks, where=where)
 
     def decision_function(self, X: Tabular) -> Array:
         """Return the decision values: (n,), positive for ``classes_[1]``, or (n, K)."""

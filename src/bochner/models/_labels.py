@@ -1,6 +1,7 @@
 """Labels of classes: what may be one, their codes, and factors of the weights of their rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import listed
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
+from bochner.sums.executor import LOCAL, Executor
 
 #: More classes than this are taken for a target of regression.
 MOST_CLASSES = 10_000
@@ -118,29 +120,48 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
     return codes.astype(np.float64)
 
 
-def labels_of(who: str, blocks: Blocks) -> Array:
+def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:
     """Return the distinct labels of a pass."""
-    seen: Array = np.empty(0)
-    rows = 0
-    for block in blocks:
-        y = required_targets(who, block.y)
-        if y.ndim != 1:
-            raise InvalidInput(
-                f"{who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
-            )
-        seen, rows = np.union1d(seen, to_numpy(y)), rows + len(y)
-        refuse_quantity(who, seen, None)
-        if len(seen) > MOST_CLASSES:
-            raise InvalidInput(
-                f"{who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
-                f"numbers. {_remedy(who)}."
-            )
+    seen, rows = where.sum(LabelsOf(who), blocks)
     refuse_quantity(who, seen, rows)
     check_classification_targets(seen)
     return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
 
 
-def factors_of(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Array, " K"]:
+@dataclass(frozen=True)
+class LabelsOf:
+    """The summand of distinct labels, and of the number of rows."""
+
+    who: str
+
+    def zero(self) -> tuple[Array, int]:
+        """Return no labels."""
+        return np.empty(0), 0
+
+    def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
+        """Add those of a block; refuse what cannot be classes."""
+        y = required_targets(self.who, block.y)
+        if y.ndim != 1:
+            raise InvalidInput(
+                f"{self.who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
+            )
+        return self.merge(total, (np.unique(to_numpy(y)), len(y)))
+
+    def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
+        """Return those of both."""
+        seen = np.union1d(a[0], b[0])
+        refuse_quantity(self.who, seen, None)
+        if len(seen) > MOST_CLASSES:
+            raise InvalidInput(
+                f"{self.who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                f"numbers. {_remedy(self.who)}."
+            )
+        return seen, a[1] + b[1]
+
+
+def factors_of(
+    who: str, given: Any, classes: Array, blocks: Blocks, where: Executor = LOCAL
+) -> Float[Array, " K"]:
     """Return the factor of each class: 1 on average by weight where "balanced", or as given."""
     if isinstance(given, Mapping):
         return _given_factors(who, given, classes)
@@ -149,7 +170,7 @@ def factors_of(who: str, given: Any, classes: Array, blocks: Blocks) -> Float[Ar
             f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
             f"got {given!r}."
         )
-    sizes = _sizes(blocks, len(classes))
+    sizes = where.sum(ClassSizes(len(classes)), blocks)
     return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
 
 
@@ -168,10 +189,22 @@ def _given_factors(who: str, given: Mapping[Any, float], classes: Array) -> Floa
     return factors
 
 
-def _sizes(blocks: Iterable[Any], n_classes: int) -> Float[Array, " K"]:
-    """Return the weight of each class: n/(K n_k) weighs all classes alike."""
-    sizes = np.zeros(n_classes)
-    for block in blocks:
+@dataclass(frozen=True)
+class ClassSizes:
+    """The summand of the weight of each class: n/(K n_k) weighs all classes alike."""
+
+    n_classes: int
+
+    def zero(self) -> Float[Array, " K"]:
+        """Return no weights."""
+        return np.zeros(self.n_classes)
+
+    def add(self, total: Array, block: Any) -> Float[Array, " K"]:
+        """Add the rows of a block."""
         w = None if block.w is None else to_numpy(block.w)
-        sizes += np.bincount(to_numpy(block.y).astype(np.int64), w, minlength=n_classes)
-    return sizes
+        codes = to_numpy(block.y).astype(np.int64)
+        return total + np.bincount(codes, w, minlength=self.n_classes)
+
+    def merge(self, a: Array, b: Array) -> Float[Array, " K"]:
+        """Return the weights of both."""
+        return a + b

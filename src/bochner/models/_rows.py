@@ -1,7 +1,7 @@
 """Rows of learners that read them many times: their features, and folds by what rows hold."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,10 @@ from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.solvers.convex.problem import TargetsOf, places
+from bochner.solvers.lloyd import in_order
 from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.tree import narrowed, summed
 
 
 class FeatureBlock(NamedTuple):
@@ -74,6 +77,36 @@ class SumOnFeatures:
         """Return the sum of the rows of both."""
         return self.summand.merge(a, b)
 
+    def within(self, rows: slice) -> "SumOnFeatures":
+        """Return the same with the numbers of these rows alone."""
+        return replace(self, summand=narrowed(self.summand, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Without:
+    """A summand over rows of which some, those held out, have weight zero."""
+
+    summand: Any
+    held: Bool[Array, " n"]
+    first: int = 0  # the row that ``held`` begins with
+
+    def zero(self) -> Any:
+        """Return the sum of no rows."""
+        return self.summand.zero()
+
+    def add(self, total: Any, block: Any) -> Any:
+        """Return the sum with the rows of a block."""
+        held = self.held[places(block, self.first)]
+        return self.summand.add(total, block._replace(w=np.where(held, 0.0, weights_of(block))))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Return the sum of the rows of both."""
+        return self.summand.merge(a, b)
+
+    def within(self, rows: slice) -> "Without":
+        """Return the same with the numbers of these rows alone."""
+        return Without(narrowed(self.summand, rows), self.held[rows], rows.start)
+
 
 def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
     y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
@@ -95,8 +128,10 @@ class Features:
     dtype : {"float32", "float64"}
         Precision of the features.
     most_bytes : int, optional
-        Memory to keep features in, at most; default and limit: a quarter of what is free. 0 keeps
-        nothing.
+        Memory to keep features in, at most; default and limits: a quarter of what is free, and what
+        the executor gives. 0 keeps nothing.
+    where : Executor
+        Where passes are made, while nothing is kept.
 
     Attributes
     ----------
@@ -124,8 +159,7 @@ class Features:
         self._blocks = blocks.with_rows(block_rows(phi.n_features))
         self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
         self._where = where
-        free = free_bytes() // 4
-        self._room = free if most_bytes is None else min(free, most_bytes)
+        self._room = _room(most_bytes, where.memory)
         self._kept: list[FeatureBlock] | None = None
         self.n_features = phi.n_features
 
@@ -155,21 +189,34 @@ class Features:
             yield block
         self._kept = pass_ if keeping else None
 
+    def keep(self) -> None:
+        """Make one pass that keeps the features, where they may fit."""
+        if self._kept is None and self._fits(self.n_rows or 0):
+            for _ in self:
+                pass
+
     def sum(self, summand: Any) -> Any:
-        """Return the sum over all rows: here, or where the fit is made."""
-        if self._where is not LOCAL and self._kept is None:
-            return self._where.sum(SumOnFeatures(self._map, summand), self._blocks)
-        total = summand.zero()
-        for block in self:
-            total = summand.add(total, block)
-        return total
+        """Return the sum over all rows: of features that are kept, or where the fit is made."""
+        if self._kept is not None or self._fits(self.n_rows or 0):
+            return summed(summand, self, self._blocks.block_rows)
+        over = summand if isinstance(summand, TargetsOf) else SumOnFeatures(self._map, summand)
+        return self._where.sum(over, self._blocks)
+
+    def in_order(self, summand: Any) -> Any:
+        """Return the sum over all rows, one block after the other."""
+        return in_order(summand, self)
 
     def _fits(self, rows: int) -> bool:
-        return rows * self._row_bytes <= self._room
+        return 0 < self._room >= rows * self._row_bytes
 
     def _made(self) -> Iterator[FeatureBlock]:
         for block in self._blocks:
             yield _featured(self._map, block)
+
+
+def _room(asked: int | None, given: int | None) -> int:
+    """Return how many bytes of features may be kept."""
+    return min(b for b in (free_bytes() // 4, asked, given) if b is not None)
 
 
 # --- Folds by what rows hold: equal rows are left out together, wherever they stand --------------
@@ -182,10 +229,15 @@ N_FOLDS = 5
 
 
 def rows_left_out(
-    who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, folds: int
+    who: str,
+    blocks: Blocks,
+    w: Float[Array, " n"],
+    seed: int,
+    folds: int,
+    where: Executor = LOCAL,
 ) -> Bool[Array, "n k"]:
     """Return which rows each of the first ``folds`` of five folds leaves out, by one pass."""
-    numbers = fold_numbers(blocks, w, seed)
+    numbers = fold_numbers(blocks, w, seed, where)
     many = 1 + int(numbers[w > 0].max(initial=-1))
     if many < 2:
         raise InvalidInput(
@@ -195,13 +247,38 @@ def rows_left_out(
     return numbers[:, None] == np.arange(min(folds, many))
 
 
-def fold_numbers(blocks: Iterable[Any], w: Float[Array, " n"], seed: int) -> Array:
+@dataclass(frozen=True)
+class MarksOf:
+    """The summand of the marks of all rows, block by block."""
+
+    seed: int
+
+    def zero(self) -> list[Array]:
+        """Return no marks."""
+        return []
+
+    def add(self, total: list[Array], block: Any) -> list[Array]:
+        """Add those of a block."""
+        return [*total, row_marks(block.X, self.seed)]
+
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
+        """Return those of both."""
+        return a + b
+
+
+def fold_numbers(
+    blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
+) -> Array:
     """Return the fold of every row, 0 to 4, by one pass.
 
     Different rows of positive weight, in an order that is random, go to the folds in turns; fewer
     than five have a fold each.
     """
-    marks = np.concatenate([row_marks(block.X, seed) for block in blocks])
+    return folds_of(np.concatenate(where.sum(MarksOf(seed), blocks)), w)
+
+
+def folds_of(marks: Array, w: Float[Array, " n"]) -> Array:
+    """Return the fold of every row from their marks; see :func:`fold_numbers`."""
     return np.searchsorted(np.unique(marks[w > 0]), marks) % N_FOLDS
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks, count_rows, total_weight
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
@@ -28,7 +28,7 @@ from bochner.selection.search import choose_lengthscale, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled, some
+from bochner.sums.rows import sampled, some, total_weight
 
 #: Finds a kernel from what is asked for and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -64,7 +64,7 @@ def choose(
     if spec.needs_rows or search is not None:
         rows = sampled(blocks, spec.seed, n_classes, where)
         n_rows = count_rows(blocks)
-        share = alpha / total_weight(blocks) if spec.is_open and alpha is not None else None
+        share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
 
 

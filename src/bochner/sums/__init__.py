@@ -9,8 +9,9 @@ from bochner._core.names import handed_out
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
-    "executor": "Executor LOCAL Local Summand Together",
+    "executor": "Executor InProcess LOCAL Together",
     "moments": "Accumulator Moments MomentsOf",
+    "tree": "RunningSum Summand Tree",
     "rows": "FoldsOf SampleOf fold_numbers indicators sampled",
 }
 

@@ -1,35 +1,35 @@
 """Where sums over rows are made: every pass is a sum, and an executor makes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
+from bochner.errors import InvalidInput, InvalidType
+from bochner.sums.tree import RunningSum, Summand, summed
 
 S = TypeVar("S")
-
-
-class Summand(Protocol[S]):
-    """What a pass over rows makes: it adds, block after block and part after part."""
-
-    def zero(self) -> S:
-        """Return the sum of no rows."""
-        ...
-
-    def add(self, total: S, block: Block) -> S:
-        """Return the sum with the rows of a block, made on the device of the block."""
-        ...
-
-    def merge(self, a: S, b: S) -> S:
-        """Return the sum of the rows of both; those of ``a`` come first."""
-        ...
 
 
 class Executor(Protocol):
     """Where a sum is made."""
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes of features that may be kept in this process from pass to pass.
+
+        None: a quarter of what is free.
+        """
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows can be walked over one after the other, in this process."""
+        ...
+
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
         """Return the sum of all blocks."""
         ...
@@ -38,38 +38,80 @@ class Executor(Protocol):
         self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
     ) -> S | None:
         """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """What makes the passes of fits, as a user names it."""
+
+    def passes(self, asked: str, blocks: Blocks) -> AbstractContextManager[Executor]:
+        """Give the executor of one fit within; ``asked`` says in words what is fitted."""
         ...
 
 
 @dataclass(frozen=True)
-class Local:
+class InProcess:
     """All blocks in their order, in this process.
 
     Ctrl-C and errors of the reader leave nothing behind: a sum is handed out whole or not at all.
+
+    Attributes
+    ----------
+    memory : int, optional
+        Bytes of features that may be kept from pass to pass; default a quarter of what is free.
     """
+
+    memory: int | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """They can."""
+        return True
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:  # noqa: ARG002
+        """Give this."""
+        yield self
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
         """Return the sum of all blocks."""
-        total = summand.zero()
-        for block in blocks:
-            total = summand.add(total, block)
-        return total
+        return summed(summand, blocks, blocks.block_rows)
 
     def sum_unless(
         self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
     ) -> S | None:
         """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
-        total, asked = summand.zero(), False
+        running, asked = RunningSum(summand, blocks.block_rows), False
         for block in blocks:
-            total = summand.add(total, block)
+            running.add(block)
             if not asked and block.start + block.X.shape[0] >= rows:
                 asked = True
-                if stop(total):
+                if stop(running.so_far()):
                     return None
-        return total
+        return running.total()
 
 
-LOCAL = Local()
+LOCAL = InProcess()
+
+
+def as_engine(where: object, who: str) -> Engine:
+    """Check where a fit is to be made."""
+    if isinstance(where, Engine):
+        return where
+    raise InvalidType(
+        f"{who}: where must say where sums are made, one of bochner.engines, as Local(), "
+        f"Dask(client), Ray() or Spark(session); got {type(where).__name__}."
+    )
+
+
+def require_order(who: str, why: str, where: Executor, instead: str) -> None:
+    """Refuse an executor that does not walk over rows one after the other."""
+    if not where.in_order:
+        raise InvalidInput(
+            f"{who}: {why}, so all rows must come to one process, in order; got where={where!r}. "
+            f"{instead}"
+        )
 
 
 @dataclass(frozen=True)

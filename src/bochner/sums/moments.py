@@ -24,6 +24,7 @@ from bochner._core.arrays import array_namespace, from_numpy, is_sparse, taken, 
 from bochner._core.blas import (
     add_gram,
     add_outer,
+    add_outer_sum,
     mirror,
     product,
     triangular_product,
@@ -233,6 +234,22 @@ class MomentSums(ABC):
         self._power += weights @ y**2
         self._add(Z, np.column_stack([weights, weights[:, None] * y]), w)
 
+    def merge(self, other: Any) -> Any:
+        """Take in the rows of another, which stays what it is; O(D²), without a further matrix.
+
+        Its sums are about the mean of its own first block. About that of this one, with δ between
+        the two and s = Σ w (z − z0), they are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.
+        """
+        if not (self.rows and other.rows):
+            return self if self.rows else other
+        W, dy = other._weight, other._y0 - self._y0
+        y = other._y + W * dy
+        self._take(other, np.concatenate([[W], y]), np.concatenate([[0.0], dy]))
+        self._power += other._power + dy * (other._y + y)
+        self._y += y
+        self.rows, self._weight = self.rows + other.rows, self._weight + W
+        return self
+
     def moments(self) -> Moments:
         """Return the moments of all that was added; nothing more can be added after it."""
         if not self.rows:
@@ -262,6 +279,13 @@ class MomentSums(ABC):
         self, Z: Float[Array, "n D"], right: Float[Array, "n c"], w: Float[Array, " n"] | None
     ) -> None:
         """Add rightᵀ (Z − z0) and (Z − z0)ᵀ diag(w) (Z − z0)."""
+
+    @abstractmethod
+    def _take(self, other: Any, right: Float[Array, " c"], moved: Float[Array, " c"]) -> None:
+        """Add the products of another about its z0, moved to this one's.
+
+        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` what they moved by.
+        """
 
     @abstractmethod
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
@@ -310,6 +334,30 @@ class Accumulator(MomentSums):
         self._pending[...] = 0
         self._pending_rows = 0
 
+    def _take(self, other: "Accumulator", right: Array, moved: Array) -> None:
+        dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
+        if self.precision == "float32":
+            self._flush()
+        self._gram += other._gram
+        if self.precision == "float32" and other._pending_rows:
+            self._gram += other._pending
+        add_outer_sum(self._gram, first[0] + right[0] / 2 * dz, dz)
+        self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: not the memory that blocks are centred in."""
+        state = vars(self).copy()
+        if self.rows:
+            state["_buffer"] = self._buffer[:0].copy()
+            if self.precision == "float64" or not self._pending_rows:
+                state["_pending"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.rows and state["_pending"] is None:
+            self._pending = np.zeros(self._gram.shape, self._z0.dtype, order="F")
+
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
         if self.precision == "float32":
             self._flush()
@@ -352,6 +400,17 @@ class DeviceAccumulator(MomentSums):
         old = self._products
         self._products = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
 
+    def _take(self, other: "DeviceAccumulator", right: Array, moved: Array) -> None:
+        gram, first = other._products
+        xp = array_namespace(gram)
+        dz = xp.astype(other._z0, xp.float64) - xp.astype(self._z0, xp.float64)
+        right, moved = from_numpy(right, like=gram), from_numpy(moved, like=gram)
+        z, weight = first[0, ...], right[0, ...]
+        cross = z[:, None] * dz[None, :]
+        gram = gram + cross + cross.T + weight * dz[:, None] * dz[None, :]
+        first = first + right[:, None] * dz[None, :] + moved[:, None] * z[None, :]
+        self._products = [self._products[0] + gram, self._products[1] + first]
+
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
         gram, first = map(to_numpy, self._products)
         return to_numpy(self._z0).astype(np.float64), first, np.array(gram, order="F")
@@ -388,18 +447,16 @@ class MomentsOf:
             total = [Accumulator(self.precision) if here else DeviceAccumulator(self.precision)]
         y = np.zeros((Z.shape[0], 0)) if block.y is None else to_numpy(block.y)
         w = None if block.w is None else to_numpy(block.w)
-        total[-1].add(Z, y, w)
+        total[0].add(Z, y, w)
         return total
 
     def merge(self, a: list[MomentSums], b: list[MomentSums]) -> list[MomentSums]:
-        """Keep the sums of both."""
-        return a + b
+        """Take the sums of the second into those of the first."""
+        return [a[0].merge(b[0])] if a and b else a or b
 
     def moments(self, total: list[MomentSums]) -> Moments:
         """Return the moments of a sum, to which nothing more can be added."""
-        found = (total[-1] if total else Accumulator()).moments()
-        for part in reversed(total[:-1]):
-            found = part.moments() + found
+        found = (total[0] if total else Accumulator()).moments()
         return found if self.root is None else found.mapped(self.root, "float32")
 
     def so_far(self, total: list[MomentSums]) -> Moments:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
@@ -46,30 +45,30 @@ class FoldsOf:
     seed: int
     start: int = 0
 
-    def zero(self) -> list[list[Any]]:
-        """Return no accumulators."""
-        return [[Accumulator(self.precision)] for _ in range(N_FOLDS)]
+    def zero(self) -> list[Accumulator]:
+        """Return empty accumulators."""
+        return [Accumulator(self.precision) for _ in range(N_FOLDS)]
 
-    def add(self, total: list[list[Any]], block: Block) -> list[list[Any]]:
+    def add(self, total: list[Accumulator], block: Block) -> list[Accumulator]:
         """Add each row to its fold."""
         Z = to_numpy(self.features(block.X))
         y = to_numpy(block.y)
         w = None if block.w is None else to_numpy(block.w)
         numbers = fold_numbers(self.seed, self.start + block.start, len(Z))
-        for k, parts in enumerate(total):
+        for k, fold in enumerate(total):
             own = np.flatnonzero(numbers == k)
             if len(own):
-                parts[-1].add(Z[own], y[own], None if w is None else w[own])
+                fold.add(Z[own], y[own], None if w is None else w[own])
         return total
 
-    def merge(self, a: list[list[Any]], b: list[list[Any]]) -> list[list[Any]]:
-        """Keep the accumulators of both."""
-        return [x + y for x, y in zip(a, b, strict=True)]
+    def merge(self, a: list[Accumulator], b: list[Accumulator]) -> list[Accumulator]:
+        """Take each fold of the second into that of the first."""
+        return [x.merge(y) for x, y in zip(a, b, strict=True)]
 
     @staticmethod
-    def moments(total: list[list[Any]]) -> Folds:
+    def moments(total: list[Accumulator]) -> Folds:
         """Return the moments of each fold."""
-        return tuple(_sum(p.moments() for p in parts if p.rows) for parts in total)
+        return tuple(fold.moments() if fold.rows else None for fold in total)
 
 
 def added(a: Folds, b: Folds) -> Folds:
@@ -126,6 +125,30 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
     if not (n_classes and sample.y.shape[1]):
         return sample
     return replace(sample, y=indicators(sample.y[:, 0], n_classes))
+
+
+def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return count_rows(blocks)
+    return where.sum(WeightOf(), blocks) or 1.0
+
+
+@dataclass(frozen=True)
+class WeightOf:
+    """The summand of weights."""
+
+    def zero(self) -> float:
+        """Return the weight of no rows."""
+        return 0.0
+
+    def add(self, total: float, block: Block) -> float:
+        """Add those of a block."""
+        return total + float(to_numpy(block.w).sum())
+
+    def merge(self, a: float, b: float) -> float:
+        """Return that of both."""
+        return a + b
 
 
 def some(rows: RowSample | None) -> RowSample:

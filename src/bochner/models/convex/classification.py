@@ -35,6 +35,7 @@ from bochner.models._rows import (
     FeatureBlock,
     Features,
     Kept,
+    Without,
     fold_numbers,
     row_marks,
     weights_of,
@@ -50,7 +51,7 @@ from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
-from bochner.solvers.convex.problem import forward, walk
+from bochner.solvers.convex.problem import TargetsOf, forward, images, places, walk
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import indicators, sampled
 
@@ -124,7 +125,7 @@ def fit_classifier(
     and coefficients of the fit ``before`` serve again; ``asked`` must be the same for that.
     """
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
-    blocks, unit = in_units(blocks)
+    blocks, unit = in_units(blocks, where)
     seed = spec.features.seed if before is None else before.chosen.seed
     # Once, where it is asked for first.
     rows = cache(lambda: class_sample(blocks, seed, learned.n_classes, where))
@@ -141,8 +142,7 @@ def fit_classifier(
             path, end = tried
             start, alpha = start or end, unit * path.alpha
     features = features_of(chosen, blocks, where)
-    for _ in features:  # one pass keeps them, where they fit
-        pass
+    features.keep()
     streamed = not (features.cached or spec.loss.nonsmooth)
     found = _minimum(
         spec,
@@ -157,7 +157,7 @@ def fit_classifier(
     warned(fit)
     if not probability:
         return fit
-    calibration = _calibrated(spec, learned, features, blocks, seed, found, unit)
+    calibration = _calibrated(spec, learned, features, blocks, seed, found, unit, where)
     return replace(fit, calibration=calibration)
 
 
@@ -223,7 +223,7 @@ class Rest:
 
     def __init__(self, features: Features, held: Array) -> None:
         self._features = features
-        self._held = held
+        self.held = held
         self.n_features = features.n_features
 
     @property
@@ -232,20 +232,12 @@ class Rest:
         return self._features.cached
 
     def __iter__(self) -> Iterator[FeatureBlock]:
-        for block, held in self.blocks():
-            yield block._replace(w=np.where(held, 0.0, weights_of(block)))
+        for block in self._features:
+            yield block._replace(w=np.where(self.held[places(block)], 0.0, weights_of(block)))
 
     def sum(self, summand: Any) -> Any:
         """Return the sum over the rows."""
-        total = summand.zero()
-        for block in self:
-            total = summand.add(total, block)
-        return total
-
-    def blocks(self) -> Iterator[tuple[FeatureBlock, Array]]:
-        """Give the blocks as they are, and which of their rows are in the fold."""
-        for block in self._features:
-            yield block, self._held[block.start : block.start + len(block.Z)]
+        return self._features.sum(Without(summand, self.held))
 
 
 def _calibrated(
@@ -256,33 +248,33 @@ def _calibrated(
     seed: int,
     start: Optimum,
     unit: float,
+    where: Executor,
 ) -> Calibration:
     """Return the calibration on decision values of rows held out, fold by fold."""
-    fs, ys, ws = [], [], []
-    for rest in _folds_of(features, blocks, seed, learned.n_classes):
-        found = _minimum(spec, learned, rest, start.alpha, start)
-        for block, held in rest.blocks():
-            fs.append(forward(np.ascontiguousarray(block.Z[held]), found.theta))
-            ys.append(np.asarray(block.y)[held])
-            ws.append(weights_of(block)[held])
-    if not fs:
+    y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
+    numbers = fold_numbers(blocks, w, seed, where)
+    found: list[tuple[Array, Array, Array]] = []
+    for rest in _folds_of(features, y, w, numbers, learned.n_classes):
+        theta, held = _minimum(spec, learned, rest, start.alpha, start).theta, rest.held
+        found.append((images(features, theta)[held], y[held], w[held]))
+    if not found:
         raise InvalidInput(
             f"{spec.who}: probability=True needs some different rows of each class, to "
             "hold some out; too few came. Set probability=False."
         )
-    f, codes, w = map(np.concatenate, (fs, ys, ws))
+    f, codes, w = map(np.concatenate, zip(*found, strict=True))
     step = -(-len(f) // CALIBRATION_ROWS)
     return calibrate(f[::step], codes[::step], unit * w[::step])
 
 
-def _folds_of(features: Features, blocks: Blocks, seed: int, n_classes: int) -> list[Rest]:
+def _folds_of(
+    features: Features, y: Array, w: Float[Array, " n"], numbers: Array, n_classes: int
+) -> list[Rest]:
     """Return the rows without each of the folds that has some and leaves some of every class.
 
     Without rows of a class its intercept is any number.
     """
-    codes = np.concatenate([np.asarray(block.y) for block in features]).astype(np.int64)
-    w = np.concatenate([weights_of(block) for block in features])
-    folds = serving(fold_numbers(blocks, w, seed), codes, w > 0, n_classes)
+    folds = serving(numbers, y.astype(np.int64), w > 0, n_classes)
     return [Rest(features, fold) for fold in folds]
 
 

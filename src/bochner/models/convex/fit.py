@@ -14,13 +14,13 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.models._base import KernelEstimator, learned
-from bochner.models._rows import Features, weights_of
+from bochner.models._rows import Features
 from bochner.models.convex.calibration import Calibration
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
-from bochner.solvers.convex.problem import best_constant, forward
+from bochner.solvers.convex.problem import TargetsOf, best_constant, forward
 from bochner.sums.executor import LOCAL, Executor
 
 #: Numbers below the least of these have no unit: its inverse would be infinite.
@@ -118,7 +118,7 @@ def unit_of(largest: float) -> float:
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, *UNITS) if largest > 0 else 1.0
 
 
-def in_units(blocks: Blocks) -> tuple[Blocks, float]:
+def in_units(blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, float]:
     """Return the blocks with weights divided by a power of two, and that unit.
 
     Weights below one by what brings the largest between a half and one: their squares are then
@@ -126,7 +126,7 @@ def in_units(blocks: Blocks) -> tuple[Blocks, float]:
     """
     if next(iter(blocks)).w is None:
         return blocks, 1.0
-    largest = max(float(to_numpy(block.w).max()) for block in blocks)
+    largest = max(float(w.max()) for _, w in where.sum(TargetsOf(), blocks))
     if 1 <= largest <= MOST_COPIES:
         return blocks, 1.0
     unit, weigh = 2 * unit_of(largest), blocks.weigh
@@ -177,16 +177,12 @@ def one_or_each(numbers: Any) -> Any:
     return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
-def scaled(who: str, blocks: Blocks, degree: int) -> ScaledRows:
+def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
     """Return the rows in units; targets stay what they are for losses without a degree."""
-    blocks, weight = in_units(blocks)
-    ys, ws = [], []
-    for block in blocks:
-        y = to_numpy(required_targets(who, block.y)).astype(np.float64)
-        w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
-        ys.append(y.reshape(len(y), -1)[w > 0])
-        ws.append(w[w > 0])
-    y, w = np.concatenate(ys), np.concatenate(ws)[:, None]
+    blocks, weight = in_units(blocks, where)
+    required_targets(who, next(iter(blocks)).y)
+    y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
+    y, w = y.reshape(len(y), -1)[w > 0].astype(np.float64), w[w > 0, None]
     largest = np.array([unit_of(m) for m in np.abs(y).max(axis=0)])
     y = y / largest
     median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
@@ -225,10 +221,8 @@ def targets_of(
 
     Targets of rows without weight are those of some other: they may be anything.
     """
-    ys, ws = [], []
-    for block in features:
-        ys.append(required_targets(who, block.y))
-        ws.append(weights_of(block))
+    ys, ws = zip(*features.sum(TargetsOf()), strict=True)
+    required_targets(who, ys[0])
     y, w = np.concatenate(ys).astype(np.float64), np.concatenate(ws)[:, None]
     shape, y = tuple(y.shape[1:]), y.reshape(len(y), -1)
     return np.where(w > 0, y, y[w[:, 0] > 0][0]), w, shape

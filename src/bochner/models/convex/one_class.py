@@ -17,13 +17,12 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._parameters import estimator
-from bochner.models._rows import weights_of
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.choose import choose_map
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import BelowZero
-from bochner.solvers.convex.problem import Problem, State, optimum
+from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum
 from bochner.solvers.convex.smoothing import from_multipliers, valued
 from bochner.sums.executor import LOCAL, Executor
 
@@ -128,7 +127,7 @@ def fit_one_class(
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
     chosen = choose_map(spec.features, blocks, where=where)
     features = features_of(chosen, blocks, where)
-    w = np.concatenate([weights_of(block) for block in features])[:, None]
+    w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     found = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)

@@ -10,7 +10,7 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, fold_numbers, row_marks, rows_left_out
+from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, folds_of, row_marks, rows_left_out
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,
@@ -79,7 +79,7 @@ def fit_svr(
 
     Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
     """
-    rows = scaled(spec.who, blocks, spec.loss.degree)
+    rows = scaled(spec.who, blocks, spec.loss.degree, where)
     tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
     loss = epsilon_insensitive(spec.loss, tube)
     alpha: Any = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
@@ -147,7 +147,7 @@ def _svr_path(
     if different < 2:
         return None, 1.0
     folds = 1 if different >= ONE_FOLD else min(N_FOLDS, different)
-    numbers = fold_numbers([sample], sample.w, chosen.seed)
+    numbers = folds_of(row_marks(sample.X, chosen.seed), sample.w)
     Z = to_numpy(chosen.features(sample.X))
     kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
     problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, spec.fit_intercept)
@@ -178,7 +178,7 @@ def fit_regressor(
     Huber's loss follows the scale of the noise; ``one_level``: one quantile is predicted as (n,).
     """
     asked = spec.loss
-    rows = scaled(spec.who, blocks, asked.degree)
+    rows = scaled(spec.who, blocks, asked.degree, where)
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, stops_early, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
@@ -189,7 +189,7 @@ def fit_regressor(
     problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
     if finds_scale:
         problem = replace(problem, loss=_first_huber(problem))
-    found = _Descents(problem, rows, spec, chosen.seed)
+    found = _Descents(problem, rows, spec, chosen.seed, where)
     ended = found.stopped() if stops_early else found.descended(finds_scale)
     final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
     return _fit(ended, rows, chosen, inputs, shape, final)
@@ -203,6 +203,7 @@ class _Descents:
     rows: ScaledRows
     spec: ConvexSpec
     seed: int
+    where: Executor = LOCAL
 
     def descended(self, finds_scale: bool) -> _Ended:
         """Return the minimum, at the penalty that is given or chosen."""
@@ -243,7 +244,7 @@ class _Descents:
 
     def _left_out(self, folds: int) -> Bool[Array, "n k"]:
         w = self.problem.w[:, 0]
-        return rows_left_out(self.spec.who, self.rows.blocks, w, self.seed, folds)
+        return rows_left_out(self.spec.who, self.rows.blocks, w, self.seed, folds, self.where)
 
 
 def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: ScaledRows) -> float | None:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 from sklearn.utils.metaestimators import available_if
@@ -15,7 +15,7 @@ from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block
+from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
@@ -422,8 +422,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
         return self._signs(*self._class_blocks_of(*rows, **classes))
 
-    def _training_blocks(self, blocks: Blocks) -> tuple[Any, Inputs]:
-        return self._signs(*self._class_blocks(blocks))
+    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
+        return self._signs(*self._class_blocks(blocks, where=where))
 
     @available_if(takes_pieces)
     def partial_fit(
@@ -445,8 +445,15 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         """
         return self._add_rows(X, y, sample_weight, classes=classes)
 
-    def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Any, Inputs]:
-        return _Indicators(blocks, len(inputs.classes), self._unit(inputs)), inputs
+    def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Blocks, Inputs]:
+        """Return blocks whose codes have become ±1, (b, K) or (b, 1), of weights over a unit."""
+        count, unit = len(inputs.classes), self._unit(inputs)
+
+        def signs(piece: Piece) -> Piece:
+            w = None if piece.w is None else to_numpy(piece.w) / unit
+            return piece._replace(y=indicators(to_numpy(piece.y), count), w=w)
+
+        return blocks.changed(signs), inputs
 
     def _unit(self, inputs: Inputs) -> float:
         """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
@@ -481,32 +488,3 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         return self._coef("see solution_ and X_fit_").T
 
     intercept_ = learned("solution.intercept", "Intercept of each class, or of the second of two.")
-
-
-@dataclass(frozen=True, eq=False)
-class _Indicators:
-    """Blocks whose codes of classes have become ±1, (b, K) or (b, 1), of weights over ``unit``."""
-
-    blocks: Blocks
-    n_classes: int
-    unit: float
-
-    @property
-    def n_rows(self) -> int | None:
-        return self.blocks.n_rows
-
-    @property
-    def n_columns(self) -> int:
-        return self.blocks.n_columns
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        return (1 if self.n_classes == 2 else self.n_classes,)
-
-    def with_rows(self, block_rows: int) -> "_Indicators":
-        return replace(self, blocks=self.blocks.with_rows(block_rows))
-
-    def __iter__(self) -> Iterator[Block]:
-        for block in self.blocks:
-            w = None if block.w is None else to_numpy(block.w) / self.unit
-            yield block._replace(y=indicators(to_numpy(block.y), self.n_classes), w=w)

@@ -41,7 +41,7 @@ from bochner.solvers.cg import (
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
 from bochner.sums.rows import N_FOLDS, fold_numbers
 
@@ -302,6 +302,8 @@ def fit_exact(
             f'{who}: method="exact" requires alpha above 0; got {spec.alpha!r}. '
             "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
         )
+    why = 'method="exact" compares each row with all others'
+    require_order(who, why, where, "Leave where out, or take features.")
     chosen = _chosen(spec, method, blocks, where)
     shape = required_targets(who, blocks.target_shape)
     rows = gather(blocks)

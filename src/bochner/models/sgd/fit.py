@@ -46,7 +46,7 @@ from bochner.selection.choose import choice_of
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
 from bochner.sums.rows import indicators, sampled, some
 
@@ -150,6 +150,12 @@ def with_rows_of(
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
     """Walk over blocks that are read again for each epoch, shuffled within windows of 8192 rows."""
     _refuse_memory(spec)
+    require_order(
+        spec.who,
+        "takes one step after the other",
+        where,
+        "Leave where out, or take KernelRidge or SVC.",
+    )
     block = next(iter(blocks))
     shape = tuple(required_targets(spec.who, block.y).shape[1:])
     n, weight = where.sum(PositiveWeight(), blocks)

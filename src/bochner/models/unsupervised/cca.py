@@ -117,7 +117,7 @@ class CorrelationsOf:
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         """Return the moments of the rows of both."""
-        return [x + y for x, y in zip(a, b, strict=True)]
+        return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]
 
     def halves(self, total: list[Any]) -> Halves:
         """Return the moments of a sum."""

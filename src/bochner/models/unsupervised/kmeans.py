@@ -46,7 +46,7 @@ from bochner.solvers.lloyd import (
     distances,
     run_lloyd,
 )
-from bochner.sums.executor import LOCAL, Executor, Together
+from bochner.sums.executor import LOCAL, Executor, Together, require_order
 from bochner.sums.rows import SampleOf, sampled, some
 
 #: Rows that starts are found on, at least; or this many for each cluster.
@@ -109,6 +109,8 @@ def fit_kmeans(
     rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
     centres = start(spec, chosen, rows)
     if spec.algorithm == "minibatch":
+        why = 'algorithm="minibatch" moves centres block after block'
+        require_order("KernelKMeans", why, where, 'Take algorithm="full".')
         return followed(
             spec, inputs, chosen, StepsOf(centres, np.zeros(len(centres))), blocks, where
         )
@@ -144,7 +146,7 @@ def followed(
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     sums = Together((steps, DiagonalOf(chosen.kernel.diag), SampleOf(chosen.seed)))
-    (centres, seen), diagonal, kept = features.sum(sums)
+    (centres, seen), diagonal, kept = features.in_order(sums)
     found = assign(features, centres, total=_sum_of)
     return KMeansFit(inputs, spec, chosen, seen, found, diagonal, some(kept))
 

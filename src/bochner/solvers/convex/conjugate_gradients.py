@@ -7,15 +7,15 @@ some curvature; one pass over all rows gives the next value and gradient. As in
 Lin, Weng and Keerthi (2008), and Keerthi and DeCoste (2005).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
 
 from bochner._core.blas import add_gram, cho_factor, mirror
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.cg import conjugate_gradients, inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Convergence, Newton, Step
@@ -29,8 +29,10 @@ from bochner.solvers.convex.problem import (
     SolverRows,
     State,
     backward,
+    encoded,
     forward,
     places,
+    taken_rows,
 )
 
 #: Active rows are copied out when they are at most this share of all ...
@@ -128,32 +130,41 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class FitAndGradient:
-    """Z β + b at all rows, (n, u), and the gradient of the loss there, (u, p), by one pass."""
+    """Z β + b of each block, (b, u), and the gradient of the loss there, (u, p), by one pass."""
 
-    problem: Problem
+    y: Array
+    w: Float[Array, " n #t"]
+    encode: Callable[[Array], Array] | None
     loss: Loss
     theta: Float[Array, "u p"]
     columns: Array
+    first: int = 0  # the row that y and w begin with
 
-    def zero(self) -> tuple[Float[Array, "n u"], Float[Array, "u p"]]:
-        return np.zeros((len(self.problem.w), len(self.theta))), np.zeros(self.theta.shape)
+    def zero(self) -> tuple[list[Array], Float[Array, "u p"]]:
+        return [], np.zeros(self.theta.shape)
 
-    def add(self, total: tuple[Array, Array], block: RowBlock) -> tuple[Array, Array]:
+    def add(self, total: tuple[list[Array], Array], block: RowBlock) -> tuple[list[Array], Array]:
         fitted, gradient = total
-        rows = places(block)
-        fitted[rows] = f = forward(block.Z, self.theta)
+        rows, f = places(block, self.first), forward(block.Z, self.theta)
         with np.errstate(over="ignore", invalid="ignore"):
-            slope = self.loss.slope(self.problem.targets(rows)[:, self.columns], f)
-            gradient += backward(block.Z, weighted(self.problem.w[rows], slope))
-        return fitted, gradient
+            slope = self.loss.slope(encoded(self.y[rows], self.encode)[:, self.columns], f)
+            gradient += backward(block.Z, weighted(self.w[rows], slope))
+        return [*fitted, f], gradient
 
-    def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    def merge(
+        self, a: tuple[list[Array], Array], b: tuple[list[Array], Array]
+    ) -> tuple[list[Array], Array]:
         return a[0] + b[0], a[1] + b[1]
+
+    def within(self, rows: slice) -> "FitAndGradient":
+        return replace(self, y=self.y[rows], w=self.w[rows], first=rows.start)
 
 
 def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
     """Return value and gradient of these columns, by one pass over all rows."""
-    fitted, gradient = problem.rows.sum(FitAndGradient(problem, loss, theta, columns))
+    summand = FitAndGradient(problem.y, problem.w, problem.encode, loss, theta, columns)
+    pieces, gradient = problem.rows.sum(summand)
+    fitted = np.concatenate(pieces)
     gradient[:, :-1] += problem.alpha * theta[:, :-1]
     if not problem.fit_intercept:
         gradient[:, -1] = 0.0
@@ -238,12 +249,18 @@ def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveRows:
     size = count * first.shape[1] * first.itemsize
     if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
         return ActiveRows(rows, state, w, share, None)
-    copies, at = np.empty((count, first.shape[1]), first.dtype), 0
+    copies = _copied(rows, active, first) if rows.cached else taken_rows(rows, active)
+    return ActiveRows(rows, state[active], w[active], share, copies)
+
+
+def _copied(rows: SolverRows, taken: Bool[Array, " n"], like: Array) -> Float[Array, "m D"]:
+    """Return the features of these rows, of all that are in memory."""
+    copies, at = np.empty((int(taken.sum()), like.shape[1]), like.dtype), 0
     for block in rows:
-        part = block.Z[active[places(block)]]
+        part = block.Z[taken[places(block)]]
         copies[at : at + len(part)] = part
         at += len(part)
-    return ActiveRows(rows, state[active], w[active], share, copies)
+    return copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,18 +271,22 @@ class HessianProducts:
     state: Float[Array, "m u"]
     w: Float[Array, "m 1"]
     V: Float[Array, "u p"]
+    first: int = 0  # the row that the states begin with
 
     def zero(self) -> Float[Array, "u p"]:
         return np.zeros(self.V.shape)
 
     def add(self, total: Array, block: RowBlock) -> Float[Array, "u p"]:
-        rows = places(block)
+        rows = places(block, self.first)
         product = self.loss.hessian_product(self.state[rows], forward(block.Z, self.V))
         total += backward(block.Z, self.w[rows] * product)
         return total
 
     def merge(self, a: Array, b: Array) -> Float[Array, "u p"]:
         return a + b
+
+    def within(self, rows: slice) -> "HessianProducts":
+        return replace(self, state=self.state[rows], w=self.w[rows], first=rows.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +387,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_drawn(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
-    Z = np.concatenate([block.Z[taken[places(block)]] for block in rows])
+    Z = taken_rows(rows, taken)
     parts = (_of_rows(Z, share, hessian.alpha, hessian.floor) for share in shares[:, taken])
     return Preconditioners(tuple(parts))
 

@@ -26,11 +26,11 @@ from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.problem import (
     TINY,
     Gradients,
-    Images,
     LineSearch,
     Problem,
     State,
     best_constant,
+    images,
     places,
 )
 from bochner.solvers.convex.smoothing import constant, spread
@@ -194,7 +194,7 @@ def stopped_early(problem: Problem, left_out: Bool[Array, " n"], max_iter: int) 
 
 def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopped:
     """Take so many steps from the best constant; with weights ``held``, fewer if those say so."""
-    at, y, n = constant(problem), problem.y, len(problem.y)
+    at, y = constant(problem), problem.y
     loss = problem.loss.smooth(STEP_WIDTH * at.width) if problem.loss.nonsmooth else problem.loss
     scored, D = problem.w if held is None else held, problem.rows.n_features
     unit, errors = 1 / largest_penalty(problem), [_lost(problem.loss, y, scored, at.fitted)]
@@ -206,7 +206,7 @@ def take_steps(problem: Problem, steps: int, held: Array | None = None) -> Stopp
         gradient[:, -1] *= problem.fit_intercept
         down, kept = -unit * gradient, _polak(gradient, old)
         direction = down + kept[:, None] * direction
-        image = problem.rows.sum(Images(down, n)) + kept * image
+        image = images(problem.rows, down) + kept * image
         line = LineSearch(
             problem, loss, np.arange(len(down)), at.theta, at.fitted, direction, image
         )

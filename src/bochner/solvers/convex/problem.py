@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy.linalg.blas import dgemv, sgemv
 
+from bochner._core.arrays import to_numpy
 from bochner._core.blas import product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
+from bochner.data.sources import Block
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
@@ -74,9 +76,10 @@ class RowSum(Protocol[S]):
     def merge(self, a: S, b: S) -> S: ...
 
 
-def places(block: RowBlock) -> slice:
-    """Return where the rows of a block are among all."""
-    return slice(block.start, block.start + len(block.Z))
+def places(block: RowBlock, first: int = 0) -> slice:
+    """Return where the rows of a block are among all, or among those from ``first`` on."""
+    start = block.start - first
+    return slice(start, start + len(block.Z))
 
 
 def forward(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> Float[Array, "b t"]:
@@ -105,34 +108,85 @@ class Gradients:
 
     slopes: Float[Array, "n t"]
     n_features: int
+    first: int = 0  # the row that slopes begin with
 
     def zero(self) -> Float[Array, "t p"]:
         return np.zeros((self.slopes.shape[1], self.n_features + 1))
 
     def add(self, total: Array, block: RowBlock) -> Float[Array, "t p"]:
-        total += backward(block.Z, self.slopes[places(block)])
+        total += backward(block.Z, self.slopes[places(block, self.first)])
         return total
 
     def merge(self, a: Array, b: Array) -> Float[Array, "t p"]:
         return a + b
 
+    def within(self, rows: slice) -> "Gradients":
+        return replace(self, slopes=self.slopes[rows], first=rows.start)
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Z β + b at all rows, (n, t): each row adds its own."""
+    """Z β + b of each block, (b, t), in order."""
 
     theta: Float[Array, "t p"]
-    n_rows: int
 
-    def zero(self) -> Float[Array, "n t"]:
-        return np.zeros((self.n_rows, len(self.theta)))
+    def zero(self) -> list[Array]:
+        return []
 
-    def add(self, total: Array, block: RowBlock) -> Float[Array, "n t"]:
-        total[places(block)] = forward(block.Z, self.theta)
-        return total
+    def add(self, total: list[Array], block: RowBlock) -> list[Array]:
+        return [*total, forward(block.Z, self.theta)]
 
-    def merge(self, a: Array, b: Array) -> Float[Array, "n t"]:
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
         return a + b
+
+
+def images(rows: "SolverRows", theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
+    """Return Z β + b at all rows, by one pass."""
+    return np.concatenate(rows.sum(Images(theta)))
+
+
+def taken_rows(rows: "SolverRows", taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
+    """Return the features of some rows, by one pass."""
+    return np.concatenate(rows.sum(TakenRows(taken)))
+
+
+class TargetsOf:
+    """y and weights of each block, in order; features are not looked at.
+
+    None where there is no y.
+    """
+
+    def zero(self) -> list[tuple[Any, Array]]:
+        return []
+
+    def add(self, total: list[tuple[Any, Array]], block: Any) -> list[tuple[Any, Array]]:
+        y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
+        rows = block.X if isinstance(block, Block) else block.Z
+        w = np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64)
+        return [*total, (y, w)]
+
+    def merge(self, a: list[tuple[Any, Array]], b: list[tuple[Any, Array]]) -> list:
+        return a + b
+
+
+@dataclass(frozen=True, eq=False)
+class TakenRows:
+    """The features of some rows of each block, in order."""
+
+    taken: Bool[Array, " n"]
+    first: int = 0  # the row that it begins with
+
+    def zero(self) -> list[Array]:
+        return []
+
+    def add(self, total: list[Array], block: RowBlock) -> list[Array]:
+        return [*total, block.Z[self.taken[places(block, self.first)]]]
+
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
+        return a + b
+
+    def within(self, rows: slice) -> "TakenRows":
+        return TakenRows(self.taken[rows], rows.start)
 
 
 # --- the problem ---------------------------------------------------------------------------------
@@ -158,8 +212,7 @@ class Problem:
 
     def targets(self, rows: slice = slice(None)) -> Float[Array, "b t"]:
         """Return what the loss compares with, for these rows."""
-        y = self.y[rows]
-        return y.reshape(len(y), -1) if self.encode is None else self.encode(y)
+        return encoded(self.y[rows], self.encode)
 
     @property
     def n_columns(self) -> int:
@@ -177,6 +230,11 @@ class Problem:
         return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
 
 
+def encoded(y: Array, encode: Callable[[Array], Array] | None) -> Float[Array, "b t"]:
+    """Return what a loss compares with, for rows of these y."""
+    return y.reshape(len(y), -1) if encode is None else encode(y)
+
+
 def read(
     rows: SolverRows,
     loss: Loss,
@@ -185,12 +243,9 @@ def read(
     encode: Callable[[Array], Array] | None = None,
 ) -> Problem:
     """Return the problem of rows whose blocks hold y and w, by one pass."""
-    ys, ws = [], []
-    for block in rows:
-        ys.append(np.asarray(block.y, np.float64))
-        ws.append(np.ones(len(block.Z)) if block.w is None else np.asarray(block.w, np.float64))
-    w = np.concatenate(ws)[:, None]
-    return Problem(rows, np.concatenate(ys), w, loss, alpha, fit_intercept, encode=encode)
+    y, w = map(np.concatenate, zip(*rows.sum(TargetsOf()), strict=True))
+    y, w = y.astype(np.float64), w[:, None]
+    return Problem(rows, y, w, loss, alpha, fit_intercept, encode=encode)
 
 
 @dataclass(frozen=True, eq=False)

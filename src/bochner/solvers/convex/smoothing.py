@@ -39,7 +39,6 @@ from bochner.solvers.convex.optimum import Algorithm, Convergence, Smoothed, Ste
 from bochner.solvers.convex.problem import (
     TINY,
     Gradients,
-    Images,
     LineSearch,
     Problem,
     RowBlock,
@@ -47,6 +46,7 @@ from bochner.solvers.convex.problem import (
     backward,
     best_constant,
     forward,
+    images,
     places,
 )
 
@@ -176,7 +176,7 @@ def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Flo
             for H, g, alpha, far in zip(sums, gradient, alphas, farthest, strict=True)
         ]
     )
-    image = problem.rows.sum(Images(steps, len(y)))
+    image = images(problem.rows, steps)
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
     line = LineSearch(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
@@ -190,6 +190,7 @@ class GradientsAndHessians:
     slopes: Float[Array, "n t"]
     curvatures: Float[Array, "n t"]
     n_features: int
+    first: int = 0  # the row that they begin with
 
     def zero(self) -> tuple[Float[Array, "t p"], list[Float[Array, "p p"]]]:
         t, p = self.slopes.shape[1], self.n_features + 1
@@ -197,7 +198,7 @@ class GradientsAndHessians:
 
     def add(self, total: tuple[Array, list[Array]], block: RowBlock) -> tuple[Array, list[Array]]:
         gradient, hessians = total
-        rows = places(block)
+        rows = places(block, self.first)
         gradient += backward(block.Z, self.slopes[rows])
         for H, c in zip(hessians, self.curvatures[rows].T, strict=True):
             _add_active(H, block.Z, c)
@@ -205,6 +206,10 @@ class GradientsAndHessians:
 
     def merge(self, a: tuple[Array, list[Array]], b: tuple[Array, list[Array]]) -> tuple:
         return a[0] + b[0], [mine + other for mine, other in zip(a[1], b[1], strict=True)]
+
+    def within(self, rows: slice) -> "GradientsAndHessians":
+        slopes, curvatures = self.slopes[rows], self.curvatures[rows]
+        return replace(self, slopes=slopes, curvatures=curvatures, first=rows.start)
 
 
 def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
@@ -245,7 +250,7 @@ def _started(problem: Problem, at: State | None) -> State:
         return constant(problem)
     if at.multipliers is not None:
         return at
-    fitted = problem.rows.sum(Images(at.theta, len(problem.w)))
+    fitted = images(problem.rows, at.theta)
     slope = problem.loss.slope(problem.targets(), fitted)
     return replace(at, fitted=fitted, multipliers=slope, width=AGAIN)
 
@@ -271,7 +276,7 @@ def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     gradients = Gradients(problem.w * u, problem.rows.n_features)
     theta = -problem.rows.sum(gradients) / problem.alpha
     theta[:, -1] = 0.0
-    fitted, far = problem.rows.sum(Images(theta, len(u))), np.full(len(theta), np.inf)
+    fitted, far = images(problem.rows, theta), np.full(len(theta), np.inf)
     return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
 
 

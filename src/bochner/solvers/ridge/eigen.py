@@ -247,14 +247,14 @@ class Triangle:
         self._features = Z.shape[1]
         self._rows += int(np.count_nonzero(w))
         self._weight += float(w.sum())
-        if sum(map(len, self._held)) > 2 * self._held[0].shape[1]:
-            self._reduce()
+        self._reduce_if_tall()
 
     def merge(self, other: "Triangle") -> "Triangle":
-        """Return the triangle of the rows of both; ``other`` is used up."""
-        self._held += other._held
+        """Take in the rows of another, which stays what it is."""
+        self._held = self._held + other._held
         self._features = max(self._features, other._features)
         self._rows, self._weight = self._rows + other._rows, self._weight + other._weight
+        self._reduce_if_tall()
         return self
 
     def eigen(self) -> Eigen:
@@ -270,6 +270,10 @@ class Triangle:
             weight=self._weight,
             rows=self._rows,
         )
+
+    def _reduce_if_tall(self) -> None:
+        if self._held and sum(map(len, self._held)) > 2 * self._held[0].shape[1]:
+            self._reduce()
 
     def _reduce(self) -> None:
         stacked = np.concatenate(self._held)

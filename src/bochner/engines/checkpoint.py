@@ -1,0 +1,193 @@
+"""Checkpoints: a folder of sums that a fit has made so far, and what they are sums of."""
+
+import json
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from bochner import __version__
+from bochner.data.writers import atomic
+from bochner.errors import DataFileError, InvalidType
+from bochner.persist.values import NamedArrays, decode, encode
+from bochner.solvers.ridge.eigen import Triangle
+from bochner.sums.moments import Accumulator
+
+#: The file that says what is fitted, and the one of a pass that is not over.
+FIRST, NOW = "fit.json", "now.safetensors"
+
+#: Sums that change, by what they are called in files.
+OPEN = {"moments": Accumulator, "triangle": Triangle}
+_NAMES = {cls: name for name, cls in OPEN.items()}
+
+_TYPES = {
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
+    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
+    "float16": "F16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder of recorded passes.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+    fit : str
+        What is fitted, and to which rows.
+    memory : int
+        Bytes of features that the fit may keep: the same when it goes on.
+    """
+
+    folder: Path
+    fit: str
+    memory: int
+
+    @staticmethod
+    def opened(folder: Path, fit: str, memory: int) -> "Checkpoint":
+        """Begin a checkpoint, or go on with one of the same fit and refuse any other."""
+        asked = {"fit": fit, "version": __version__}
+        if not folder.exists():
+            _made(folder)
+        first = folder / FIRST
+        if not first.exists():
+            if any(folder.iterdir()):
+                raise _foreign(folder, "a folder of other files")
+            _write_text(first, json.dumps({**asked, "memory": memory}, indent=1))
+            return Checkpoint(folder, fit, memory)
+        found = _read_json(folder, first)
+        for name, what in (("version", "by another version of bochner"), ("fit", _OTHER)):
+            if found.get(name) != asked[name]:
+                raise _foreign(folder, what)
+        return Checkpoint(folder, fit, int(found["memory"]))
+
+    def write(self, name: str, record: Mapping[str, Any]) -> None:
+        """Write a record, as a whole or not at all."""
+        arrays = NamedArrays()
+        try:
+            header = json.dumps(encode(packed(dict(record)), arrays))
+        except InvalidType as error:
+            raise InvalidType(
+                f"Local: a checkpoint holds sums of NumPy arrays; got {str(error).split(': ')[-1]} "
+                "Leave checkpoint out."
+            ) from error
+        with atomic(self.folder / name) as file:
+            _write_tensors(file, header, arrays.by_name)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return a record, None where there is none."""
+        path = self.folder / name
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, "numpy") as file:
+                header = json.loads(file.metadata()["record"])
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            return unpacked(decode(header, arrays))
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            raise DataFileError(
+                f"Local: the checkpoint '{path}' must be whole; it is damaged "
+                f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin anew."
+            ) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a record, if there is one."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all records and the folder, should nothing else be in it."""
+        for path in [*self.folder.glob("pass-*.safetensors"), self.folder / NOW]:
+            path.unlink(missing_ok=True)
+        (self.folder / FIRST).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def refuse(self, number: int) -> DataFileError:
+        """Return the refusal of a pass that is not the one recorded."""
+        return _foreign(self.folder, f"of other sums (pass {number + 1} of the fit)")
+
+
+_OTHER = "of another fit: of other parameters, or of data that have changed"
+
+
+def _foreign(folder: Path, what: str) -> DataFileError:
+    return DataFileError(
+        f"Local: the checkpoint '{folder}' must be of this fit, to go on from it; it is {what}. "
+        "Delete it to begin anew, or name another."
+    )
+
+
+def _made(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise DataFileError(
+            f"Local: the checkpoint '{folder}' cannot be made: {(error.strerror or '').lower()}. "
+            "Name a folder that can be written."
+        ) from error
+
+
+def _read_json(folder: Path, path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise _foreign(folder, "damaged, or of something else") from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    with atomic(path, "w") as file:
+        file.write(text)
+
+
+# --- Sums as what JSON and arrays hold ------------------------------------------------------------
+
+
+def packed(value: Any) -> Any:
+    """Return a sum with those that change as pairs of a name and what they hold."""
+    name = _NAMES.get(type(value))
+    if name is not None:
+        held = value.__getstate__() if isinstance(value, Accumulator) else vars(value)
+        return {"open": name, "held": {key: packed(part) for key, part in held.items()}}
+    if type(value) in (list, tuple):
+        return type(value)(packed(part) for part in value)
+    if isinstance(value, dict):
+        return {key: packed(part) for key, part in value.items()}
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """Return the sum that :func:`packed` took apart."""
+    if type(value) in (list, tuple):
+        return type(value)(unpacked(part) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {"open", "held"}:
+        return {key: unpacked(part) for key, part in value.items()}
+    held = {key: unpacked(part) for key, part in value["held"].items()}
+    total: Any = object.__new__(OPEN[value["open"]])
+    if isinstance(total, Accumulator):
+        total.__setstate__(held)
+    else:
+        vars(total).update(held)
+    return total
+
+
+def _write_tensors(file: Any, record: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays in the format of safetensors, one after the other, without a copy."""
+    header: dict[str, Any] = {"__metadata__": {"record": record}}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        form = {"dtype": _TYPES[array.dtype.name], "shape": list(array.shape)}
+        header[name] = {**form, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(struct.pack("<Q", len(text)) + text)
+    for array in arrays.values():
+        file.write(np.ascontiguousarray(array).data)

@@ -1,0 +1,149 @@
+"""Dask: parts of the rows are tasks of a cluster's workers, and so is merging their sums."""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from bochner._core.checks import positive
+from bochner.data.blocks import Blocks
+from bochner.engines.workers import ClusterPasses, Handle, Workers
+from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
+from bochner.sums.executor import Executor
+
+
+@dataclass(frozen=True, eq=False)
+class Dask:
+    """Passes made by the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or str
+        A client of the cluster, or the address of its scheduler, as "tcp://127.0.0.1:8786".
+    timeout : float, default 30
+        Seconds to wait for the scheduler, and for a first worker.
+
+    Raises
+    ------
+    EngineError
+        The scheduler does not answer, or no worker comes, within the timeout; workers die again
+        and again over the same rows; a worker cannot read its rows.
+    MissingDependency
+        dask.distributed is not installed.
+
+    Notes
+    -----
+    A worker that dies costs the parts that it had: they are summed again, elsewhere, with the same
+    bits. To a worker go the feature map, once a fit, and for each part where its rows are, or the
+    rows themselves if they are in memory here or must be read in order (text files, iterables).
+    Sums of parts go from worker to worker, one for each part, and one comes here. Memory of a
+    worker: one block, its features, and a few sums.
+    """
+
+    client: Any
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        positive(self.timeout, "Dask", "timeout")
+        if not isinstance(self.client, str) and not hasattr(self.client, "scheduler_info"):
+            raise InvalidType(
+                "Dask: client must be a distributed.Client or the address of a scheduler, as "
+                f"'tcp://127.0.0.1:8786'; got {type(self.client).__name__}."
+            )
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:  # noqa: ARG002
+        """Give the executor of one fit."""
+        distributed = _distributed()
+        if not isinstance(self.client, str):
+            yield ClusterPasses(_DaskWorkers(self.client, self.timeout), repr(self))
+            return
+        with _answering(self.client, self.timeout):
+            client = distributed.Client(self.client, timeout=self.timeout, set_as_default=False)
+        with client:
+            yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))
+
+
+def _distributed() -> Any:
+    try:
+        import distributed  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependency(
+            "Dask needs the package distributed, which is not installed; install it with: pip "
+            "install 'bochner[dask]'"
+        ) from error
+    return distributed
+
+
+@contextmanager
+def _answering(address: object, timeout: float) -> Iterator[None]:
+    """Say in a sentence that nobody answers."""
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        raise EngineError(
+            f"Dask: the scheduler at {address} must answer, and have a worker, within "
+            f"{timeout:g} seconds; it did not. Start it, or wait longer with timeout=."
+        ) from error
+
+
+class _DaskWorkers(Workers):
+    """Workers of a cluster, through its client."""
+
+    def __init__(self, client: Any, timeout: float) -> None:
+        self._client = client
+        with _answering(client.scheduler.address if client.scheduler else "?", timeout):
+            client.wait_for_workers(1, timeout=timeout)
+
+    @property
+    def count(self) -> int:
+        info = self._client.scheduler_info(n_workers=-1)
+        return max(1, sum(worker["nthreads"] for worker in info["workers"].values()))
+
+    def share(self, value: Any) -> Handle:
+        # As the result of a task: what is scattered is gone with the worker that holds it.
+        return self.submit("share", _same, value)
+
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            key = f"bochner-{name}-{uuid4().hex[:12]}"
+            return self._client.submit(function, *args, key=key, pure=False)
+
+    def wait(self, handle: Handle) -> None:
+        with _explained():
+            _distributed().wait(handle)
+
+    def result(self, handle: Handle) -> Any:
+        with _explained():
+            return handle.result()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say in a sentence what went wrong in the cluster; BochnerErrors of workers are raised."""
+    distributed = _distributed()
+    try:
+        yield
+    except BochnerError:
+        raise
+    except distributed.KilledWorker as error:
+        rows = re.search(r"rows-(\d+)-(\d+)", str(error.task))
+        what = f"rows {rows[1]} to {rows[2]}" if rows else "a merge of sums"
+        raise EngineError(
+            f"Dask: workers must outlive the sum of {what}; {error.allowed_failures + 1} died over "
+            "it, most likely for want of memory. Give workers more memory, or ask for fewer "
+            "features."
+        ) from error
+    except Exception as error:
+        raise EngineError(
+            f"Dask: the cluster must stay until the fit is made; it was lost "
+            f"({type(error).__name__}: {str(error)[:200]}). Start it again, and fit again."
+        ) from error

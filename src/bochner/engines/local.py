@@ -1,0 +1,233 @@
+"""Passes in one process: blocks in their order, and checkpoints that a killed fit goes on from."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bochner._core.checks import free_bytes, integer, positive
+from bochner.data.blocks import Blocks, has_weight
+from bochner.engines.checkpoint import NOW, Checkpoint
+from bochner.engines.digest import digest_of
+from bochner.errors import InvalidInput
+from bochner.sums.executor import Executor, InProcess
+from bochner.sums.tree import RunningSum, Summand
+
+#: Writing takes at most this share of the time, however long one write takes.
+SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Local:
+    """Passes made in this process, and recorded so that a killed fit goes on.
+
+    Parameters
+    ----------
+    checkpoint : path, optional
+        A folder that is made for the fit, and removed when it is done. While it is there, the same
+        fit to the same rows goes on from it. Default: nothing is recorded.
+    every : float, default 60
+        Seconds from one record to the next; more where a record takes over a fiftieth of them.
+    memory : int, optional
+        Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
+        several processes do. Default: a quarter of what is free.
+
+    Raises
+    ------
+    InvalidInput
+        ``every`` is not above zero, ``memory`` is negative, or a fit with a checkpoint has no
+        integer as its ``random_state``: it could not be made again.
+    DataFileError
+        The checkpoint is of another fit, of data that have changed or by another version; or it
+        cannot be written.
+
+    Notes
+    -----
+    What is recorded: the sum of each pass that was finished, and of the pass that goes on the sum
+    of the blocks so far and their number. A fit that goes on has the same bits as one that was
+    never killed, and loses what was done since the last record. Learners that keep features in
+    memory pass over these unrecorded. A record takes the memory of a sum once more on the disk: 8
+    D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
+    """
+
+    checkpoint: str | PathLike[str] | None = None
+    every: float = 60.0
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", positive(self.every, "Local", "every"))
+        if self.memory is not None:
+            integer(self.memory, "Local", "memory", 0)
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
+        """Give the executor of one fit; its checkpoint is removed where the fit is made."""
+        if self.checkpoint is None:
+            yield InProcess(self.memory)
+            return
+        _require_seed(asked)
+        room = free_bytes() // 4 if self.memory is None else self.memory
+        folder = Path(self.checkpoint).expanduser()
+        fit = f"{asked} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
+        checkpoint = Checkpoint.opened(folder, fit, room)
+        yield RecordedPasses(checkpoint, self.every, repr(self))
+        checkpoint.clear()
+
+
+def _require_seed(asked: str) -> None:
+    """Refuse a fit that would be another one if it were made again."""
+    for unknown in ("('random_state', None)", "('random_state', Generator", "('warm_start', True)"):
+        if unknown in asked:
+            name, _, value = unknown.strip("()").partition(", ")
+            raise InvalidInput(
+                f"Local: a fit with a checkpoint must be the same each time it is made; got "
+                f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no "
+                "warm_start."
+            )
+
+
+class RecordedPasses:
+    """The passes of one fit: recorded ones are read, others made and recorded.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    every : float
+        Seconds from one record to the next, at least.
+    shown : str
+        How messages name it.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, every: float, shown: str) -> None:
+        self._checkpoint = checkpoint
+        self._every = every
+        self._shown = shown
+        self._number = 0
+        self._finished: dict[str, Any] = {}  # passes done since the last record
+        self._next = time.monotonic() + every
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    @property
+    def memory(self) -> int | None:
+        """What the fit was begun with."""
+        return self._checkpoint.memory
+
+    @property
+    def in_order(self) -> bool:
+        """They are."""
+        return True
+
+    def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
+        """Return the sum of all blocks."""
+        return self.sum_unless(lambda _: False, summand, blocks, 0)
+
+    def sum_unless(
+        self, stop: Callable[[Any], bool], summand: Summand[Any], blocks: Blocks, rows: int
+    ) -> Any:
+        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
+        number, self._number = self._number, self._number + 1
+        known = {"digest": digest_of((summand, blocks.block_rows, rows))}
+        name = f"pass-{number:05}.safetensors"
+        done = self._read(name, known["digest"], number)
+        if done is None:
+            begun = self._read(NOW, known["digest"], number, of=number)
+            one = _OnePass(self, number, known, summand, blocks, begun)
+            done = {**known, **one.made(stop, rows)}
+            self._finished[name] = deepcopy(done)  # its owner may change the sum
+            self._write_if_due({})
+        if not done["stopped"]:
+            blocks.finished(done["rows"], done["weighty"])
+        return done["total"]
+
+    def _read(self, name: str, digest: str, number: int, of: int | None = None) -> Any:
+        """Return a record of this pass, None where there is none."""
+        record = self._checkpoint.read(name)
+        if record is None or record.get("pass") != of:
+            return None
+        if record["digest"] != digest:
+            raise self._checkpoint.refuse(number)
+        return record
+
+    def is_due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() >= self._next
+
+    def _write_if_due(self, now: dict[str, Any]) -> None:
+        if self.is_due():
+            self.write(now)
+
+    def write(self, now: dict[str, Any]) -> None:
+        """Record the passes done since the last time, and what the one that goes on has."""
+        began = time.monotonic()
+        for name, record in self._finished.items():
+            self._checkpoint.write(name, record)
+        self._finished = {}
+        if now:
+            self._checkpoint.write(NOW, now)
+        else:
+            self._checkpoint.remove(NOW)
+        end = time.monotonic()
+        self._next = end + max(self._every, (end - began) / SHARE)
+
+
+class _OnePass:
+    """A pass that goes on where a record says, and writes records as it goes."""
+
+    def __init__(
+        self,
+        passes: RecordedPasses,
+        number: int,
+        known: dict[str, Any],
+        summand: Summand[Any],
+        blocks: Blocks,
+        begun: dict[str, Any] | None,
+    ) -> None:
+        self._passes = passes
+        self._known = {**known, "pass": number}
+        self._blocks = blocks
+        self._running = RunningSum(summand, blocks.block_rows)
+        self._rows, self._weighty, self._asked = 0, False, False
+        if begun is not None:
+            self._running.restore(begun["state"])
+            self._rows, self._weighty = begun["rows"], begun["weighty"]
+            self._asked = begun["asked"]
+
+    def made(self, stop: Callable[[Any], bool], rows: int) -> dict[str, Any]:
+        """Return what the pass came to."""
+        self._blocks.passed(self._rows)
+        for block in self._rest():
+            self._running.add(block)
+            self._rows += block.X.shape[0]
+            self._weighty = self._weighty or has_weight(block.w)
+            self._blocks.passed(block.X.shape[0])
+            if not self._asked and self._rows >= rows:
+                self._asked = True
+                if stop(self._running.so_far()):
+                    return self._came_to(None, True)
+            if self._passes.is_due():
+                self._passes.write({**self._known, **self._held()})
+        return self._came_to(self._running.total(), False)
+
+    def _rest(self) -> Iterator[Any]:
+        """Give the blocks that are still to be added."""
+        if not self._rows:
+            yield from self._blocks.walk()
+            return
+        n = self._blocks.n_rows
+        stretch = None if n is None else self._blocks.part(self._rows, n)
+        rest = self._blocks.walk() if stretch is None else stretch
+        yield from (block for block in rest if block.start >= self._rows)
+
+    def _held(self) -> dict[str, Any]:
+        state = {"rows": self._rows, "weighty": self._weighty, "asked": self._asked}
+        return {**state, "state": self._running.state()}
+
+    def _came_to(self, total: Any, stopped: bool) -> dict[str, Any]:
+        came = {"rows": self._rows, "weighty": self._weighty, "stopped": stopped}
+        return {**came, "total": total}

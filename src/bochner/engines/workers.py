@@ -1,0 +1,203 @@
+"""Passes made by workers of several processes: parts where rows are, merged in the tree's order."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from bochner.data.blocks import Blocks, Stretch, has_weight
+from bochner.data.sources import Block
+from bochner.errors import BochnerError, EngineError
+from bochner.models._rows import SumOnFeatures
+from bochner.sums.tree import BRANCHES, RunningSum, Summand, Tree, blocks_per_part, narrowed
+
+#: Parts become larger, sixteen times each, while there are more than this many for a worker.
+PARTS_PER_WORKER = 64
+
+#: Parts, for each worker, that are handed out before the first of them must be done.
+AHEAD = 4
+
+Handle = Any
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive rows: where they can be read, or themselves."""
+
+    start: int
+    stop: int
+    blocks: Stretch | tuple[Block, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """The sum of some rows, their number, and whether one has a weight."""
+
+    total: Any
+    rows: int
+    weighty: bool
+
+
+class Workers(ABC):
+    """Processes that compute what is submitted to them, and keep it until it is asked for."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many there are, one at least."""
+
+    @abstractmethod
+    def share(self, value: Any) -> Handle:
+        """Give a value to all, once; it survives the death of a worker."""
+
+    @abstractmethod
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        """Compute ``function(*args)`` there, where handles among the arguments are their values."""
+
+    @abstractmethod
+    def wait(self, handle: Handle) -> None:
+        """Return when the value is there."""
+
+    @abstractmethod
+    def result(self, handle: Handle) -> Any:
+        """Return the value, here; what went wrong is raised as a BochnerError."""
+
+
+class ClusterPasses:
+    """The executor of one fit whose passes are made by workers.
+
+    Any number of workers, in any order, gives the bits of one process that keeps no features: the
+    same parts are merged in the same tree.
+    """
+
+    def __init__(self, workers: Workers, shown: str) -> None:
+        self._workers = workers
+        self._shown = shown
+        self._shared: dict[int, tuple[Any, Handle]] = {}
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    @property
+    def memory(self) -> int | None:
+        """None: rows stay where they are."""
+        return 0
+
+    @property
+    def in_order(self) -> bool:
+        """They are not."""
+        return False
+
+    def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
+        """Return the sum of all blocks."""
+        return self.sum_unless(lambda _: False, summand, blocks, 0)
+
+    def sum_unless(
+        self, stop: Callable[[Any], bool], summand: Any, blocks: Blocks, rows: int
+    ) -> Any:
+        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
+        workers, shared = self._workers, self._with_features(summand)
+        merging = narrowed(summand.summand, slice(0, 0)) if _on_features(summand) else shared
+        tree: Tree[Handle] = Tree(lambda a, b: workers.submit("merge", merged, merging, a, b))
+        begun: deque[Handle] = deque()
+        end = min(-(-rows // blocks.block_rows) * blocks.block_rows, blocks.n_rows or 0)
+        for part in _parts(blocks, workers.count):
+            if part.start < end <= part.stop:
+                last = self._submitted(shared, summand, blocks, part, end)
+                if stop(workers.result(tree.copy().root(last)).total):
+                    return None
+            made = self._submitted(shared, summand, blocks, part, part.stop)
+            tree.take(made)
+            begun.append(made)
+            if len(begun) > AHEAD * workers.count:
+                workers.wait(begun.popleft())
+        found: PartialSum = workers.result(tree.root())
+        blocks.finished(found.rows, found.weighty)
+        return found.total
+
+    def _with_features(self, summand: Any) -> Handle:
+        """Give the workers what is the same for all parts: a map, once in a fit, or a summand."""
+        if not _on_features(summand):
+            return self._workers.share(summand)
+        known = self._shared.get(id(summand.features))
+        if known is None:
+            known = summand.features, self._workers.share(summand.features)
+            self._shared[id(summand.features)] = known
+        return known[1]
+
+    def _submitted(
+        self, shared: Handle, summand: Any, blocks: Blocks, part: Part, stop: int
+    ) -> Handle:
+        """Hand out the rows of a part up to ``stop``."""
+        rows = slice(part.start, stop)
+        own = narrowed(summand.summand, rows) if _on_features(summand) else None
+        what = part, stop, blocks.block_rows, repr(blocks.source)
+        return self._workers.submit(f"rows-{part.start}-{part.stop}", made, shared, own, *what)
+
+
+def _on_features(summand: Any) -> bool:
+    """Whether the map is told apart from what is made of its features."""
+    return isinstance(summand, SumOnFeatures)
+
+
+def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
+    """Give all rows in parts of the tree; those that cannot be read elsewhere are read here."""
+    size = blocks_per_part(blocks.block_rows) * blocks.block_rows
+    n = blocks.n_rows
+    if n is None or blocks.part(0, min(1, n)) is None:
+        yield from _read_here(blocks, size)
+        return
+    while n > PARTS_PER_WORKER * workers * size:
+        size *= BRANCHES
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        rows = blocks.part(start, stop)
+        assert rows is not None
+        yield Part(start, stop, rows)
+        blocks.passed(stop - start)
+
+
+def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
+    """Give parts of blocks that are read in this process, and checked as in any pass."""
+    held: list[Block] = []
+    for block in blocks:
+        held.append(block)
+        start, stop = held[0].start, block.start + block.X.shape[0]
+        if stop - start >= size:
+            yield Part(start, stop, tuple(held))
+            held = []
+    if held:
+        yield Part(held[0].start, held[-1].start + held[-1].X.shape[0], tuple(held))
+
+
+# --- What workers compute -------------------------------------------------------------------------
+
+
+def made(shared: Any, own: Any, part: Part, stop: int, block_rows: int, source: str) -> PartialSum:
+    """Return the sum of a part, up to row ``stop``."""
+    summand = shared if own is None else SumOnFeatures(shared, own)
+    running, rows, weighty = RunningSum(summand, block_rows), 0, False
+    try:
+        for block in part.blocks:
+            if block.start >= stop:
+                break
+            running.add(block)
+            rows += block.X.shape[0]
+            weighty = weighty or has_weight(block.w)
+        return PartialSum(running.total(), rows, weighty)
+    except BochnerError as error:
+        raise type(error)(f"{error} (Rows {part.start:,} to {part.stop - 1:,}.)") from None
+    except Exception as error:  # noqa: BLE001  whatever it was, its rows are named
+        raise EngineError(
+            f"A worker must be able to read and add up rows {part.start:,} to {part.stop - 1:,} of "
+            f"{source}; it could not ({type(error).__name__}: {str(error)[:200]}). "
+            "Make the data readable from every worker, or give workers more memory."
+        ) from None
+
+
+def merged(summand: Any, a: PartialSum, b: PartialSum) -> PartialSum:
+    """Return the sum of two; neither is changed, for it may be asked for again."""
+    total = summand.merge(deepcopy(a.total), b.total)
+    return PartialSum(total, a.rows + b.rows, a.weighty or b.weighty)

@@ -1,0 +1,257 @@
+"""Engines give the bits of one process, whatever their workers do."""
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.errors import BochnerError, EngineError, InvalidInput, InvalidType
+from bochner.kernels import Gaussian
+from bochner.sums.rows import SampleOf
+
+rng = np.random.default_rng(0)
+N = 140_000  # three parts
+X = rng.standard_normal((N, 2))
+Y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(N)
+LABELS = (Y > 0).astype(float)
+W = rng.integers(0, 3, N).astype(float)
+OPTIONS = dict(method="orthogonal", n_features=8, random_state=0)
+HERE = bo.engines.Local(memory=0)
+
+
+def blocks(y=Y, w=None):
+    return bo.Blocks.from_arrays(X, y, w)
+
+
+@pytest.fixture(scope="session")
+def dask_client():
+    """Two processes of Dask, whose own warnings and log are not ours."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        )
+        client = distributed.Client(cluster)
+        yield client
+        client.close()
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def ray_here():
+    """Two processes of Ray."""
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+        yield ray
+        ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def spark_session():
+    """Two processes of Spark, which needs Java."""
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17: install a JRE, and have java on the path")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        build = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        session = build.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+@pytest.fixture(params=["dask", "ray", "spark"])
+def engine(request):
+    """The engine, with its workers started."""
+    if request.param == "dask":
+        return bo.engines.Dask(request.getfixturevalue("dask_client"))
+    if request.param == "spark":
+        return bo.engines.Spark(request.getfixturevalue("spark_session"))
+    request.getfixturevalue("ray_here")
+    return bo.engines.Ray()
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+LEARNERS = {
+    "ridge": (bo.KernelRidge, {}, Y, lambda m: m.coef_),
+    "classifier": (bo.KernelRidgeClassifier, {}, LABELS, lambda m: m.coef_),
+    "pca": (lambda **o: bo.KernelPCA(2, **o), {}, Y, lambda m: m.fit_.eigenvectors),
+    "cca": (lambda **o: bo.KernelCCA(1, **o), {}, Y, lambda m: m.fit_.directions.a),
+    "clusters": (
+        lambda **o: bo.KernelKMeans(3, **o),
+        dict(max_iter=2, tol=1.0),
+        Y,
+        lambda m: m.fit_.clusters.centres,
+    ),
+    "svc": (bo.SVC, dict(C=1.0), LABELS, lambda m: m.solution_.coef),
+    "logistic": (bo.LogisticRegression, dict(C=1.0), LABELS, lambda m: m.solution_.coef),
+    "svr": (
+        bo.SVR,
+        dict(C=1.0, epsilon=0.1, loss="squared_epsilon_insensitive"),
+        Y,
+        lambda m: m.solution_.coef,
+    ),
+    "huber": (
+        bo.KernelRegressor,
+        dict(loss="huber", alpha=1.0),
+        Y,
+        lambda m: m.solution_.coef,
+    ),
+    "one class": (bo.OneClassSVM, dict(nu=0.1, tol=1e-2), None, lambda m: m.solution_.coef),
+    "process": (
+        bo.GaussianProcessRegressor,
+        dict(noise=0.1, amplitude=1.0),
+        Y,
+        lambda m: m.predict(X[:50]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_an_engine_gives_the_bits_of_one_process(dask_client, name):
+    make, options, y, bits = LEARNERS[name]
+    rows = blocks(y, W if name in ("ridge", "svc") else None)
+    here, there = (
+        make(kernel=Gaussian(1.0), **options, **OPTIONS).fit_blocks(rows, where=where)
+        for where in (HERE, bo.engines.Dask(dask_client))
+    )
+    np.testing.assert_array_equal(bits(there), bits(here))
+
+
+def test_what_is_open_is_chosen_on_the_engine(engine):
+    here, there = (
+        bo.KernelRidge("gaussian", n_features=8, method="orthogonal", random_state=0).fit_blocks(
+            blocks(), where=where
+        )
+        for where in (HERE, engine)
+    )
+    assert there.kernel_ == here.kernel_
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+def test_files_are_read_by_workers_and_text_here(dask_client, tmp_path):
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    for i, rows in enumerate((slice(0, 90_001), slice(90_001, N))):
+        table[rows].write_parquet(tmp_path / f"{i}.parquet", row_group_size=33_333)
+    (tmp_path / "text").mkdir()
+    table[:70_000].write_csv(tmp_path / "text" / "rows.csv")
+    for files in (tmp_path / "*.parquet", tmp_path / "text"):
+        here, there = (
+            bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(
+                bo.Blocks.from_files(files, target="y"), where=where
+            )
+            for where in (HERE, bo.engines.Dask(dask_client))
+        )
+        np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+def test_a_worker_that_is_killed_changes_no_bits(dask_client):
+    make, _, _, bits = LEARNERS["ridge"]
+    model = lambda: make(kernel=Gaussian(1.0), **(OPTIONS | dict(n_features=64)))
+    whole = model().fit_blocks(blocks(), where=HERE)
+    pids = dask_client.run(os.getpid)
+    killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
+    killer.start()
+    there = model().fit_blocks(blocks(), where=bo.engines.Dask(dask_client))
+    killer.join()
+    np.testing.assert_array_equal(bits(there), bits(whole))
+    dask_client.wait_for_workers(2, timeout=60)
+
+
+# ---- refusals
+
+
+def test_values_that_cannot_be_are_refused_with_their_row(engine):
+    there = X.copy()
+    there[100_000, 1] = np.nan
+    model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
+    with pytest.raises(InvalidInput, match=r"column 1 of X must hold finite.*row 100000") as caught:
+        model.fit_blocks(bo.Blocks.from_arrays(there, Y), where=engine)
+    assert "Rows 65,536 to 131,071" in str(caught.value)
+    assert not hasattr(model, "fit_")
+
+
+def test_rows_without_weight_are_refused(dask_client):
+    with pytest.raises(InvalidInput, match="at least one row must have a weight above zero"):
+        bo.KernelPCA(2, Gaussian(1.0), **OPTIONS).fit_blocks(
+            blocks(Y, 0 * W), where=bo.engines.Dask(dask_client)
+        )
+
+
+def test_what_fails_on_a_worker_is_told_with_its_rows(dask_client):
+    def broken(y):
+        raise OSError("no such disk")
+
+    rows = blocks().recoded(broken)
+    with (
+        bo.engines.Dask(dask_client).passes("", rows) as executor,
+        pytest.raises(EngineError, match=r"rows \d+,?\d* to .* of arrays.*OSError: no such disk"),
+    ):
+        executor.sum(SampleOf(0), rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: bo.KernelSGDRegressor(Gaussian(1.0)), "takes one step after the other"),
+        (lambda: bo.KernelKMeans(2, Gaussian(1.0), algorithm="minibatch"), "block after block"),
+        (lambda: bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
+    ],
+)
+def test_what_must_go_in_order_is_refused(dask_client, model, message):
+    with pytest.raises(InvalidInput, match=rf"{message}.*must come to one process"):
+        model().fit_blocks(blocks(), where=bo.engines.Dask(dask_client))
+
+
+def test_a_scheduler_that_does_not_answer_is_told_in_time():
+    pytest.importorskip("distributed")
+    where = bo.engines.Dask("tcp://127.0.0.1:1", timeout=1)
+    began = time.monotonic()
+    with pytest.raises(EngineError, match=r"the scheduler at tcp://127.0.0.1:1 must answer"):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=where)
+    assert time.monotonic() - began < 20
+
+
+def test_what_is_no_client_is_refused():
+    with pytest.raises(InvalidType, match=r"client must be a distributed.Client or.*got int"):
+        bo.engines.Dask(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "package", "extra"),
+    [
+        (lambda: bo.engines.Dask("tcp://127.0.0.1:1"), "distributed", "dask"),
+        (bo.engines.Ray, "ray", "ray"),
+        (lambda: bo.engines.Spark(None), "pyspark", "spark"),
+    ],
+)
+def test_an_engine_that_is_not_installed_says_how(monkeypatch, make, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(BochnerError, match=rf"needs the package {package}.*bochner\[{extra}\]"):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=make())
+
+
+def test_what_is_no_session_is_refused():
+    pytest.importorskip("pyspark")
+    with pytest.raises(InvalidType, match=r"session must be a pyspark.sql.SparkSession; got str"):
+        bo.engines.Spark("local[2]")
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(AttributeError, match="has no attribute 'Spork'"):
+        bo.engines.Spork  # noqa: B018

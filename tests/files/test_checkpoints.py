@@ -1,0 +1,351 @@
+"""A killed fit goes on from its checkpoint, with the bits of one that was never killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.cli import main
+from bochner.engines.checkpoint import packed, unpacked
+from bochner.errors import DataFileError, InvalidInput, InvalidType
+from bochner.kernels import Gaussian
+from bochner.sums import tree
+from bochner.sums.moments import Accumulator
+
+rng = np.random.default_rng(0)
+N = 600
+X = rng.standard_normal((N, 2))
+Y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(N)
+OPTIONS = dict(method="orthogonal", n_features=8, random_state=0)
+
+
+class Killed(BaseException):
+    """In the place of a signal."""
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Blocks of 16 rows, parts of 64: several levels of the tree; records as often as asked."""
+    monkeypatch.setattr(tree, "PART_ROWS", 64)
+    monkeypatch.setattr("bochner.models._rows.block_rows", lambda _: 16)
+    monkeypatch.setattr("bochner.selection.chosen.block_rows", lambda _: 16)
+    monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
+
+
+def ridge(**more):
+    return bo.KernelRidge(Gaussian(1.0), **OPTIONS, **more)
+
+
+def blocks(X=X, y=Y, **more):
+    return bo.Blocks.from_arrays(X, y, block_rows=16, **more)
+
+
+def dying(rows, at):
+    """Blocks whose reader dies after so many of them."""
+    seen = []
+
+    def die(_):
+        seen.append(1)
+        if len(seen) == at:
+            raise Killed
+
+    return rows.watch(die)
+
+
+LEARNERS = {
+    "ridge": (ridge, lambda m: m.coef_),
+    "folds": (lambda: ridge(alpha="kfold"), lambda m: m.coef_),
+    "no penalty": (lambda: ridge(alpha=0.0), lambda m: m.coef_),
+    "chosen": (lambda: bo.KernelRidge("gaussian", **OPTIONS), lambda m: m.coef_),
+    "pca": (lambda: bo.KernelPCA(2, Gaussian(1.0), **OPTIONS), lambda m: m.fit_.eigenvectors),
+    "svr": (lambda: bo.SVR(Gaussian(1.0), C=1.0, **OPTIONS), lambda m: m.solution_.coef),
+    "clusters": (
+        lambda: bo.KernelKMeans(3, Gaussian(1.0), **OPTIONS),
+        lambda m: m.fit_.clusters.centres,
+    ),
+}
+SMALL = blocks()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("at", [30, 70])
+def test_a_fit_that_dies_goes_on_with_the_same_bits(tmp_path, name, at):
+    make, bits = LEARNERS[name]
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=0.01, memory=0)
+    whole = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
+    model = make()
+    try:
+        model.fit_blocks(dying(SMALL, at), where=where)
+    except Killed:
+        assert not hasattr(model, "fit_")
+        assert (tmp_path / "run.ckpt").is_dir()
+        model.fit_blocks(SMALL, where=where)
+    np.testing.assert_array_equal(bits(model), bits(whole))
+    assert not (tmp_path / "run.ckpt").exists()
+
+
+def test_rows_that_were_summed_up_are_not_read_again(tmp_path):
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    model = ridge(alpha=0.1)
+    with pytest.raises(Killed):
+        model.fit_blocks(dying(blocks(), 4), where=where)
+    pieces, read = [], []
+    rows = blocks()
+    original = type(rows.source).part
+
+    def part(source, start, stop):
+        pieces.append((start, stop))
+        return original(source, start, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(rows.source), "part", part)
+        model.fit_blocks(rows.watch(read.append), where=where)
+    assert len(pieces) == 1
+    assert pieces[0][0] > 0
+    assert sum(read) % N == 0
+
+
+def test_streams_go_on_too(tmp_path):
+    """Of what can be read in order alone, the rows before are read and not summed up."""
+
+    def rows():
+        for start in range(0, N, 50):
+            yield X[start : start + 50], Y[start : start + 50]
+
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    stream = lambda: bo.Blocks.from_iterable(rows, block_rows=16)
+    whole = ridge().fit_blocks(stream())
+    model = ridge()
+    with pytest.raises(Killed):
+        model.fit_blocks(dying(stream(), 3), where=where)
+    model.fit_blocks(stream(), where=where)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import bochner as bo
+from bochner.kernels import Gaussian
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((400_000, 2))
+y = np.sin(X[:, 0])
+if __name__ == "__main__":
+    blocks = bo.Blocks.from_arrays(X, y)
+    print("begun", flush=True)
+    model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=32, random_state=0)
+    model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=0.02))
+    np.save(sys.argv[2], model.coef_)
+"""
+
+
+def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
+    """Killed with SIGKILL while it reads, three times, at moments of no plan."""
+    script = tmp_path / "fit.py"
+    script.write_text(SCRIPT)
+
+    def start(name):
+        command = [sys.executable, script, tmp_path / f"{name}.ckpt", tmp_path / f"{name}.npy"]
+        one = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert one.stdout.readline() == "begun\n"
+        return one
+
+    with start("whole") as process:
+        assert process.wait() == 0
+    killed = 0
+    for seconds in (0.05, 0.1):
+        with start("killed") as process:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGKILL)
+            killed += process.wait() == -signal.SIGKILL
+    with start("killed") as process:
+        assert process.wait() == 0
+    assert killed
+    whole, again = (np.load(tmp_path / f"{name}.npy") for name in ("whole", "killed"))
+    np.testing.assert_array_equal(again, whole)
+
+
+# ---- refusals
+
+
+def left_behind(tmp_path, **more):
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    with pytest.raises(Killed):
+        ridge(alpha=0.1).fit_blocks(dying(blocks(**more), 5), where=where)
+    return where
+
+
+OTHERS = {
+    "parameters": (lambda: ridge(alpha=0.2), blocks),
+    "rows": (lambda: ridge(alpha=0.1), lambda: blocks(X + 1e-9)),
+    "targets": (lambda: ridge(alpha=0.1), lambda: blocks(y=-Y)),
+    "fewer rows": (lambda: ridge(alpha=0.1), lambda: blocks(X[:-1], Y[:-1])),
+    "learner": (lambda: bo.KernelPCA(2, Gaussian(1.0), **OPTIONS), blocks),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
+    where = left_behind(tmp_path)
+    make, rows = OTHERS[other]
+    with pytest.raises(DataFileError, match=r"must be of this fit.*of another fit.*Delete it"):
+        make().fit_blocks(rows(), where=where)
+
+
+def test_a_file_that_was_written_again_is_refused(tmp_path):
+    pl = pytest.importorskip("polars")
+    path = tmp_path / "rows.parquet"
+    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    table.write_parquet(path)
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    rows = lambda: bo.Blocks.from_files(path, target="y", block_rows=16)
+    with pytest.raises(Killed):
+        ridge().fit_blocks(dying(rows(), 5), where=where)
+    table.write_parquet(path)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataFileError, match="data that have changed"):
+        ridge().fit_blocks(rows(), where=where)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+    where = left_behind(tmp_path)
+    monkeypatch.setattr("bochner.engines.checkpoint.__version__", "0.0.1")
+    with pytest.raises(DataFileError, match="by another version of bochner"):
+        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
+
+
+def test_a_folder_of_other_files_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(DataFileError, match="a folder of other files"):
+        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path))
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_damaged_record_is_refused(tmp_path):
+    where = left_behind(tmp_path)
+    record = tmp_path / "run.ckpt" / "now.safetensors"
+    record.write_bytes(record.read_bytes()[:-100])
+    with pytest.raises(DataFileError, match=r"must be whole; it is damaged.*begin anew"):
+        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
+
+
+def test_a_record_of_another_sum_is_refused(tmp_path, monkeypatch):
+    where = left_behind(tmp_path)
+    monkeypatch.setattr("bochner.engines.local.digest_of", lambda _: "other")
+    with pytest.raises(DataFileError, match=r"of other sums \(pass 1 of the fit\)"):
+        ridge(alpha=0.1).fit_blocks(blocks(), where=where)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataFileError, match="cannot be made"):
+        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "file" / "run.ckpt"))
+
+
+@pytest.mark.parametrize("seed", [None, np.random.default_rng(0)], ids=["none", "generator"])
+def test_a_fit_that_would_be_another_one_again_is_refused(tmp_path, seed):
+    model = bo.KernelRidge(Gaussian(1.0), random_state=seed)
+    with pytest.raises(
+        InvalidInput, match="must be the same each time it is made; got random_state"
+    ):
+        model.fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "run.ckpt"))
+
+
+def test_sums_of_other_libraries_are_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+    rows = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    with pytest.raises(InvalidType, match="a checkpoint holds sums of NumPy arrays"):
+        ridge(alpha=0.1).fit_blocks(rows, where=where)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(every=0), "every must be"),
+        (dict(memory=-1), "memory must be"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidInput, match=f"Local.*{message}"):
+        bo.engines.Local(**options)
+
+
+def test_what_is_no_engine_is_refused():
+    with pytest.raises(InvalidType, match=r"KernelRidge: where must say.*got str"):
+        ridge().fit_blocks(blocks(), where="dask")
+
+
+# ---- sums in files
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_sum_taken_apart_and_put_together_goes_on(precision):
+    whole, begun = Accumulator(precision), Accumulator(precision)
+    whole.add(X[:300], Y[:300])
+    begun.add(X[:300], Y[:300])
+    again = unpacked(packed([begun]))[0]
+    for one in (whole, again):
+        one.add(X[300:], Y[300:])
+    np.testing.assert_array_equal(again.moments().gram, whole.moments().gram)
+
+
+# ---- the command
+
+
+def ended(arguments):
+    """Run the command, and return the code that it ends with."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    return end.value.code or 0
+
+
+def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
+    pl = pytest.importorskip("polars")
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
+    monkeypatch.chdir(tmp_path)
+    fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
+    assert ended([*fit, "--out", "whole.bochner", "--quiet"]) == 0
+    walk, seen = bo.Blocks.walk, []
+
+    def die(self, first=0):
+        for block in walk(self, first):
+            seen.append(1)
+            if len(seen) == 20:
+                raise KeyboardInterrupt
+            yield block
+
+    monkeypatch.setattr(bo.Blocks, "walk", die)
+    monkeypatch.setattr(bo.engines.Local, "every", 1e-9, raising=False)
+    recorded = [*fit, "--out", "again.bochner", "--quiet", "--checkpoint", "run.ckpt"]
+    assert ended(recorded) != 0
+    monkeypatch.setattr(bo.Blocks, "walk", walk)
+    assert ended(recorded) == 0
+    whole, again = (bo.load(tmp_path / f"{name}.bochner") for name in ("whole", "again"))
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    assert not (tmp_path / "run.ckpt").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--engine", "dask"], "--engine dask and --scheduler ADDRESS go together"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--engine dask and --scheduler ADDRESS go together"),
+        (
+            ["--engine", "ray", "--checkpoint", "run.ckpt"],
+            "--checkpoint is of a fit in this process",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path, monkeypatch, capsys, options, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    assert ended(["fit", "rows.parquet", "--target", "y", "--out", "m.bochner", *options]) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
