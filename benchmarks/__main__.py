@@ -37,6 +37,7 @@ NAMES = (
     "unsupervised",
     "tuning",
     "metric",
+    "defaults",
     "sgd",
     "double_descent",
     "plan",

@@ -20,7 +20,7 @@ model = bo.KernelRidge(Gaussian(2.0), n_features=128, random_state=0)
 tuning = bo.tune(model, X[:400], y[:400])
 print(tuning.kernel)
 
-plain = bo.KernelRidge(n_features=128, random_state=0).fit(X[:400], y[:400])
+plain = bo.KernelRidge("gaussian", n_features=128, random_state=0).fit(X[:400], y[:400])
 tuned = tuning.estimator.fit(X[:400], y[:400])
 print(f"R² with one lengthscale  {plain.score(X[400:], y[400:]):.3f}")
 print(f"R² with one for each     {tuned.score(X[400:], y[400:]):.3f}")

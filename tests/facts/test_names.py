@@ -25,7 +25,7 @@ CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
         (lambda: bo.KernelRidge(gamma=1.0), r"KernelRidge .*give kernel=Gaussian\(lengthscale"),
         (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
         (lambda: bo.KernelRidge(n_feature=8), r"'n_feature'; did you mean 'n_features'\?"),
-        (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, method, n_features"),
+        (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, effort, method"),
         (lambda: bo.GaussianProcessRegressor(nugget=0.1), r"give noise"),
         (lambda: bo.Nystrom(landmark="uniform"), r"did you mean 'landmarks'\?"),
         (lambda: bo.Orthogonal(seed=1), r"Orthogonal has no argument 'seed'"),

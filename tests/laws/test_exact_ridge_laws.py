@@ -217,7 +217,7 @@ def test_an_exact_fit_is_kept_in_a_file_bit_for_bit(tmp_path):
 
 def test_an_iteration_that_does_not_converge_says_what_to_do():
     X, y = table(400)
-    method = bo.ExactKernel(max_iter=3)
+    method = bo.ExactKernel("nystrom", max_iter=3)
     with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
         fitted = model(method=method, alpha=1e-6, n_features=8).fit(X, y)
     assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
@@ -246,7 +246,7 @@ def test_constant_targets_and_one_row_need_no_iteration():
 )
 def test_features_are_rounded_where_that_is_little_beside_a_given_penalty(alpha, precision):
     X, y = table(400, t=2)
-    fitted = model(method="exact", alpha=alpha).fit(X, y)
+    fitted = model(method=bo.ExactKernel("nystrom"), alpha=alpha).fit(X, y)
     rows = gather(Blocks.from_arrays(X, y))
     Z = prepare(fitted.fit_.spec, fitted.fit_.chosen, rows).Z
     assert Z.dtype == precision
@@ -289,9 +289,10 @@ def test_what_an_exact_fit_has_not_is_said():
 
 def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
     X, y = table(300, noise=0.3)
+    iterated = bo.ExactKernel("nystrom")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SolutionWarning)
-        exact = model(Matern(1.5, 2.0), method="exact", alpha="loo").fit(X, y)
+        exact = model(Matern(1.5, 2.0), method=iterated, alpha="loo").fit(X, y)
         features = model(Matern(1.5, 2.0), method="nystrom", alpha="loo").fit(X, y)
     assert_close(exact.alpha_ / features.alpha_, 1.0, factor=1e6)
     assert_close(exact.solution_.path.loo, features.solution_.path.loo, factor=1e6)

@@ -57,7 +57,7 @@ def test_sparse_rows_choose_and_predict_as_the_same_rows_dense(name, make):
 
 def test_a_column_of_small_numbers_counts_as_much_sparse_as_dense():
     """Half of the target lies in a column of hundredths, beside one of thousands."""
-    model = bo.KernelRidge(n_features=128, random_state=0)
+    model = bo.KernelRidge("gaussian", n_features=128, random_state=0)
     sparse = model.fit(scipy.sparse.csr_array(X[:160]), Y[:160])
     assert sparse.score(scipy.sparse.csr_array(X[160:]), Y[160:]) > 0.8
     assert np.ptp(np.log10(np.array(sparse.kernel_.lengthscale) / SCALES)) < 0.3

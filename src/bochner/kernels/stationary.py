@@ -34,6 +34,9 @@ from bochner.kernels.spectral import (
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
 
+#: Step of log s in differences of a profile.
+LOG_STEP = 2e-4
+
 
 class Stationary(Kernel):
     """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
@@ -81,6 +84,14 @@ class Radial(Compilable):
     @abc.abstractmethod
     def profile(self, s: Array) -> Array:
         """Return k as a function of s = r², elementwise."""
+
+    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """Return ∂k/∂s of NumPy arrays, zero at s = 0: there no lengthscale moves k.
+
+        By central differences in log s, unless the kernel has a closed form.
+        """
+        up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
+        return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
 
     @property
     @abc.abstractmethod
@@ -131,6 +142,9 @@ class Gaussian(Radial):
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-0.5 * s)
 
+    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return -0.5 * self.profile(s) * (s > 0)
+
     mixing = One()
     compiled = "gaussian", 1.0
 
@@ -152,6 +166,10 @@ class Exponential(Radial):
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
         return xp.exp(-xp.sqrt(s))
+
+    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        r = np.sqrt(s)
+        return np.divide(-0.5 * np.exp(-r), r, out=np.zeros_like(r), where=r > 0)
 
     mixing = InverseChi2(1.0)
     compiled = "exponential", 1.0
@@ -180,6 +198,9 @@ class RationalQuadratic(Radial):
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)
         return xp.exp(-self.shape * xp.log1p(s / (2.0 * self.shape)))
+
+    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape)) * (s > 0)
 
     @property
     def mixing(self) -> Mixing:

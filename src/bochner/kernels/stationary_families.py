@@ -71,6 +71,13 @@ class Matern(Radial):
             return _debye(self.smoothness, s)
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
+    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """Return −½ ν/(ν − 1) k_{ν−1}(s ν/(ν − 1)) for ν > 1 [DLMF 10.29.4]."""
+        if self.smoothness <= 1.0:
+            return Radial.profile_slope(self, s)
+        ratio = self.smoothness / (self.smoothness - 1.0)
+        return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s) * (s > 0)
+
     @property
     def mixing(self) -> Mixing:
         return InverseChi2(2.0 * self.smoothness)

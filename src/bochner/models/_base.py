@@ -272,6 +272,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             asked["random_state"],
             asked.get("metric"),
             asked.get("columns", "as_given"),
+            asked.get("effort"),
         )
 
     def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:

@@ -20,7 +20,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.selection.record import Tuning
 from bochner.selection.search import tune_kernel
-from bochner.selection.spec import SEARCHED
+from bochner.selection.spec import SEARCHED, WIDTH
 from bochner.sums.rows import sampled
 
 
@@ -87,7 +87,7 @@ def tune(
             "rows."
         )
     asked, seed = estimator.get_params(deep=False), seed_of(estimator.random_state)
-    width = asked["n_features"]
+    width = WIDTH if asked["n_features"] is None else asked["n_features"]
     tuning = tune_kernel(
         asked["kernel"] if isinstance(asked["kernel"], Kernel) else "auto",
         _sample(clone(estimator), X, y, sample_weight, seed),
@@ -95,7 +95,7 @@ def tune(
         seed,
         criterion=criterion,
         budget=budget,
-        method=as_method(asked["method"]),
+        method=as_method("auto" if asked["method"] is None else asked["method"]),
     )
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 

@@ -20,6 +20,7 @@ from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.metric import is_diagonal, learn_metric, require_dense
@@ -99,20 +100,22 @@ def choose_from(
         bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
-    metric = None if not spec.learns_metric else _metric(spec, some(rows), share)
+    metric = None if not spec.learns_metric else learned_metric(spec, some(rows), share)
     kernel = spec.kernel if metric is None else metric.kernel
     if search is not None:
         found = search(kernel, some(rows))
     elif isinstance(kernel, Kernel):
         found = Tuning(kernel)
     else:
-        width = spec.width_to_search
-        found = choose_lengthscale(kernel, some(rows), width, spec.seed, share, spec.method)
+        asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
+        named = choose_lengthscale if spec.effort is None else choose_kernel
+        found = named(kernel, *asked, *(() if spec.effort is None else (spec.effort,)))
     choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
+    choice = replace(choice, reason=choice.reason + found.reason)
     return Chosen(spec.seed, found, choice, metric)
 
 
-def _metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
+def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
     """Learn a metric from rows; a kernel by name starts from the lengthscale chosen for it."""
     kernel, width = spec.kernel, spec.width_to_search
     require_dense(rows)

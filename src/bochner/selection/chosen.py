@@ -21,9 +21,10 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.selection.candidates import as_effort
 from bochner.selection.curves import Curves
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.spec import SEARCHED, Tolerance, as_kernel, as_width
+from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 
@@ -44,6 +45,8 @@ class FeatureSpec:
     seed : int
     columns : {"auto", "as_given"}
         Whether skewed columns may be transformed, where the kernel is a name.
+    effort : str, float or None
+        That a kernel of "auto" is chosen with, among candidates; None: by descents on features.
     """
 
     who: str
@@ -54,6 +57,7 @@ class FeatureSpec:
     precision: str
     seed: int
     columns: str = "as_given"
+    effort: str | float | None = None
 
     @staticmethod
     def of(
@@ -65,6 +69,7 @@ class FeatureSpec:
         random_state: Seed,
         metric: object = None,
         columns: str = "as_given",
+        effort: Any = None,
     ) -> "FeatureSpec":
         """Check what the user passed."""
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
@@ -72,9 +77,11 @@ class FeatureSpec:
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
         known, how = as_kernel(kernel), as_method(method)
-        width = as_width(n_features)
+        if effort is not None:
+            as_effort(effort, who)
+        width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
         return FeatureSpec(
-            who, known, how, width, metric == "learned", precision, seed_of(random_state), columns
+            who, known, how, width, metric == "learned", precision, seed, columns, effort
         )
 
     @property

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 
 from bochner._core import native
 from bochner._core.arrays import is_sparse
+from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
@@ -342,6 +343,7 @@ class Evaluated(Generic[On]):
 Note = Callable[[Evaluated[Any]], None]
 
 
+@one_thread()  # steps of few numbers: threads would wait for one another
 def descend(
     of: On, start: Hyperparameters, evaluations: int, budget: TimeBudget, note: Note
 ) -> Evaluated[On]:

@@ -1,26 +1,30 @@
-"""Lengthscales of the largest marginal likelihood, of the exact process on some of the rows.
+"""Lengthscales by descents on the kernel matrix of some rows: of leave-one-out errors, or evidence.
 
-The gradient of the evidence in the kernel matrix (:mod:`bochner.solvers.ridge.evidence`) is taken
-on to log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ,
+The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`,
+:mod:`bochner.solvers.ridge.evidence`) is taken on to log ℓ. With k = κ(s),
+s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ,
 
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
 
-O(m² d) for all of them.
+O(m² d) for all of them. Starts are tried on few rows, and the best goes on with more.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
+from bochner._core.blas import one_thread
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.kernels.distances import squared
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     Descended,
+    Evaluated,
     Hyperparameters,
     TimeBudget,
     descend,
@@ -28,12 +32,13 @@ from bochner.selection.descent import (
     go_on,
 )
 from bochner.selection.record import Recorder, Tuning
-from bochner.selection.rows import rounded
+from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
 from bochner.solvers.ridge.criteria import Criterion, LogEvidence
-from bochner.solvers.ridge.evidence import kernel_evidence
+from bochner.solvers.ridge.dual import KernelRows
 
-#: Rows that the evidence is of, at most: an evaluation takes a tenth to a third of a second.
-ROWS = 1024
+#: Rows that a descent ends on, at most, and rows that its starts are tried on: an evaluation takes
+#: a tenth of a second, and three milliseconds.
+ROWS, FEW = 1024, 256
 
 #: Fewer rows than this say nothing of lengthscales.
 FEWEST = 8
@@ -41,6 +46,9 @@ FEWEST = 8
 #: Evaluations of the descents: with one factor for all columns, with one lengthscale a column, and
 #: from each start of those before the best goes on.
 ONE, MANY, TRY = 12, 40, 6
+
+#: Evaluations with more rows, from where few rows have led.
+LAST_ONE, LAST_MANY = 4, 14
 
 #: Factors of the start's lengthscales that descents start from: a function that is fast along one
 #: column drives the common factor to where it is noise.
@@ -53,11 +61,19 @@ STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
 #: few columns looks like noise, and a start where all is noise says nothing of columns.
 QUIET = slice(2, 3)
 
-#: log ℓ stays within this of its start.
-FAR = 7.0
+#: What is known of log ℓ before any target: a normal law about that of the median distance, of so
+#: many octaves e, worth one row; and ℓ as shares of the median distance, beyond which it does not
+#: go. A column at the longest has no say; at the shortest no two rows know of one another.
+SPREAD, SHORTEST, LONGEST = 3.0, 1 / 128, 32.0
+
+#: Random frequencies that columns are screened by, for a start.
+SCREENED = 2048
 
 #: Sparse rows of no more cells than this are made dense, and have one lengthscale a column.
 MOST_CELLS = 1 << 20
+
+#: Squared distances below this share of their terms are those of equal rows.
+EQUAL = 1e-14
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
@@ -88,36 +104,142 @@ def lengthscales_by_evidence(
 
     Notes
     -----
-    O(m³ + m² d) for each of at most 94 evaluations, m ≤ 1024 rows: seconds, whatever n
-    (a Matérn kernel without a closed form takes ten times as long).
+    O(m³ + m² d) for each of at most 94 evaluations with m ≤ 256 rows and 18 with m ≤ 1024:
+    a second or two, whatever n (a Matérn kernel without a closed form takes ten times as long).
     """
     family_of(start)
-    sample, budget = sample.lowest(ROWS), TimeBudget.of(None)
-    y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
-    if len(sample) < FEWEST or not y.shape[1]:
+    search = MatrixSearch.of(sample, EVIDENCE, centred, noise=noise, amplitude=amplitude)
+    if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
-    recorder, one = Recorder(EVIDENCE, budget), OnProcess(start, rows, 1)
-    note, first = recorder.noting("one factor"), []
-    for factor in FACTORS:
-        starts = [Hyperparameters(np.log([factor]), share) for share in rows.shares]
-        tried = [descend(one, at, 1, budget, note) for at in starts]
-        first.append(min(tried, key=lambda found: found.value))
-    best, d = go_on(first, ONE, budget, note), rows.X.shape[1]
-    recorder.compare(1, one.kernel(best.at), best.value)
-    if d > 1 and not is_sparse(rows.X) and isinstance(start, Radial):
-        note, each = recorder.noting("one a column"), OnProcess(start, rows, d)
-        starts = [found.at for found in (*first, best)]
-        starts += [replace(starts[0], share=share) for share in rows.shares[QUIET]]
-        starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
-        tried = [descend(each, at, TRY, budget, note) for at in starts]
-        many, least = go_on(tried, MANY, budget, note), (d - 1) / rows.count
-        gain = best.value - many.value
-        recorder.compare(d, each.kernel(many.at), many.value, gain, least)
+    first, best = search.one(start)
+    search.recorder.compare(1, best.of.kernel(best.at), best.value)
+    if search.has_columns(start):
+        many = search.each(start, first, best, search.rows.screened())
+        d = search.rows.X.shape[1]
+        gain, least = best.value - many.value, (d - 1) / search.rows.count
+        search.recorder.compare(d, many.of.kernel(many.at), many.value, gain, least)
         best = many if gain > least else best
-    found: Any = best.of.kernel(best.at)
-    found = found.replace(lengthscale=rounded(found.lengthscale))
-    return recorder.found(found, float(np.exp(best.at.share)))
+    return search.found(best)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixSearch:
+    """Descents of one criterion on the kernel matrices of few rows, and then of more."""
+
+    rows: "ProcessRows"
+    criterion: Criterion
+    recorder: Recorder
+    budget: TimeBudget = field(default_factory=lambda: TimeBudget.of(None))
+
+    @staticmethod
+    def of(
+        sample: RowSample,
+        criterion: Criterion,
+        centred: bool,
+        *,
+        noise: float | None = None,
+        amplitude: float | None = None,
+        alpha: float | None = None,
+        most: int = ROWS,
+        budget: TimeBudget | None = None,
+    ) -> "MatrixSearch | None":
+        """Return the search; None where rows are too few, or no target varies.
+
+        A penalty that is given is noise over an amplitude of one.
+        """
+        noise, amplitude = (noise, amplitude) if alpha is None else (alpha, 1.0)
+        sample = sample.lowest(most)
+        y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
+        if len(sample) < FEWEST or not y.shape[1]:
+            return None
+        rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
+        budget = budget or TimeBudget.of(None)
+        return MatrixSearch(rows, criterion, Recorder(criterion, budget), budget)
+
+    def one(
+        self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
+    ) -> tuple[list[Evaluated[Any]], Evaluated[Any]]:
+        """Descend with one factor for all columns; return what was tried first, and the end."""
+        few, (explored, note) = self.rows.first(FEW), self._stage("one factor")
+        of, first = OnProcess(start, few, 1, self.criterion), []
+        for factor in factors:
+            starts = [Hyperparameters(np.log([factor]), share) for share in few.shares]
+            tried = [descend(of, at, 1, self.budget, explored) for at in starts]
+            first.append(min(tried, key=lambda found: found.value))
+        best = go_on(first, evaluations, self.budget, explored)
+        return first, self._more(best, start, 1, LAST_ONE if evaluations else 0, note)
+
+    def go_on(self, end: Evaluated[Any], evaluations: int) -> Evaluated[Any]:
+        """Descend with one factor from where a descent on few rows has ended, then with more."""
+        explored, note = self._stage("one factor")
+        best = go_on([end], evaluations, self.budget, explored)
+        return self._more(best, end.of.start, 1, LAST_ONE, note)
+
+    def each(
+        self,
+        start: Any,
+        first: Iterable[Evaluated[Any]],
+        best: Evaluated[Any],
+        more: Iterable[Array] = (),
+    ) -> Evaluated[Any]:
+        """Descend with one lengthscale a column, from ends of :meth:`one` and from ``more`` ℓ."""
+        few, (explored, note) = self.rows.first(FEW), self._stage("one a column")
+        d = few.X.shape[1]
+        of = OnProcess(start, few, d, self.criterion)
+        first = list(first)
+        starts = [found.at for found in (*first, best)]
+        starts += [replace(starts[0], share=share) for share in few.shares[QUIET]]
+        starts = [replace(at, lengths=np.repeat(at.lengths, d)) for at in starts]
+        starts += [
+            Hyperparameters(np.log(scales / start.lengthscale), share)
+            for scales in more
+            for share in few.shares[QUIET]
+        ]
+        tried = [descend(of, at, TRY, self.budget, explored) for at in starts]
+        end = go_on(tried, MANY, self.budget, explored)
+        return self._more(end, start, d, LAST_MANY, note)
+
+    def go(self, start: Any, share: float, evaluations: int) -> Evaluated[Any]:
+        """Descend with one lengthscale a column from those of a kernel, on all rows at once."""
+        d = self.rows.X.shape[1]
+        at = Hyperparameters(np.zeros(d), share)
+        of = OnProcess(start, self.rows, d, self.criterion)
+        return descend(of, at, evaluations, self.budget, self.recorder.noting("one a column"))
+
+    def share_of(self, alpha: float) -> float:
+        """Return the log of a penalty a row."""
+        return float(np.log(alpha / self.rows.w.sum()))
+
+    def alpha_of(self, share: float, rows: "ProcessRows | None" = None) -> float:
+        """Return the penalty of the log of one a row, of these rows or of all."""
+        return float(np.exp(share) * (self.rows if rows is None else rows).w.sum())
+
+    def has_columns(self, start: Kernel) -> bool:
+        """Whether there is one lengthscale a column to be found."""
+        X = self.rows.X
+        return X.shape[1] > 1 and not is_sparse(X) and isinstance(start, Radial)
+
+    def found(self, end: Evaluated[Any]) -> Tuning:
+        """Return the record, with the kernel at the end."""
+        kernel: Any = end.of.kernel(end.at)
+        kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
+        return self.recorder.found(kernel, float(np.exp(end.at.share)))
+
+    def _stage(self, stage: str) -> tuple[Any, Any]:
+        """Return what notes evaluations on few rows, and those on all: values of unlike rows."""
+        noting = self.recorder.noting
+        few = len(self.rows.w) > FEW
+        return noting(f"{stage}, few rows" if few else stage), noting(stage)
+
+    def _more(
+        self, end: Evaluated[Any], start: Kernel, width: int, evaluations: int, note: Any
+    ) -> Evaluated[Any]:
+        """Go on with all rows, where these are more."""
+        if len(self.rows.w) <= FEW or not evaluations:
+            return end
+        of = OnProcess(start, self.rows, width, self.criterion)
+        share = end.at.share + np.log(end.of.rows.w.sum() / self.rows.w.sum())
+        return descend(of, replace(end.at, share=float(share)), evaluations, self.budget, note)
 
 
 def _doubles(X: Array) -> Array:
@@ -129,14 +251,14 @@ def _doubles(X: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ProcessRows:
-    """What the evidence is of."""
+    """What a criterion is of."""
 
     X: Array
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
     centred: bool
-    noise: float | None
-    amplitude: float | None
+    noise: float | None = None
+    amplitude: float | None = None
 
     @property
     def count(self) -> float:
@@ -151,10 +273,31 @@ class ProcessRows:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
         return tuple(float(np.log(alpha / weight)) for alpha in STARTS)
 
+    def first(self, m: int) -> "ProcessRows":
+        """Return the first m rows, of targets that vary in them."""
+        if len(self.w) <= m:
+            return self
+        y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
+        return self if not y.shape[1] else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+
+    @cached_property
+    def spread(self) -> Float[Array, " d"]:
+        """Deviations of the columns."""
+        return deviations(self.X, self.w)
+
+    def screened(self) -> list[Float[Array, " d"]]:
+        """Return lengthscales at which random frequencies in few columns see targets vary."""
+        found = screen(TuningRows.of(self.X, self.y, self.w, self.spread), 0, SCREENED)
+        return [found.lengthscales * self.spread] if found else []
+
+    def log_median(self, scales: Any) -> float:
+        """Return the log of the median distance in these units of the columns."""
+        return float(np.log(median_distance(self.X, self.w, (scales,), 0, most=4096)))
+
 
 @dataclass(frozen=True, eq=False)
 class OnProcess(Descended):
-    """Minus the log evidence per row, as a function of factors of the lengthscales and of λ.
+    """A criterion a row, as a function of factors of the lengthscales and of λ.
 
     ``width`` is 1, or d: the number of factors.
     """
@@ -164,33 +307,40 @@ class OnProcess(Descended):
     width: int
     criterion: Criterion = EVIDENCE
 
+    @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
-        """Return the value and its gradient in the at' vector."""
-        rows, m = self.rows, self.rows.count
-        alpha = float(np.exp(at.share) * rows.w.sum())
-        kernel, held = self.kernel(at), (rows.noise, rows.amplitude)
-        K, slope = self._pairs(kernel, at)
-        score = kernel_evidence(
-            K, rows.y, rows.w, alpha, centred=rows.centred, noise=held[0], amplitude=held[1]
-        )
-        if self.width == 1:
-            by_lengths = np.array([float((score.by_kernel * slope).sum())])
-        else:
-            by_lengths = _by_column(score.by_kernel * slope, rows.X / kernel.lengthscale)
-        return score.value / m, np.append(by_lengths, score.by_log_alpha) / m
+        """Return the value, less the log prior per row, and its gradient in the at' vector."""
+        rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
+        K, through = self._pairs(at)
+        problem = KernelRows(K, rows.y, rows.w, rows.centred)
+        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
+        away = (at.lengths - self.centre) / (SPREAD**2 * rows.count)
+        known = 0.5 * float(away @ (at.lengths - self.centre))
+        by_lengths = through(score.by_kernel) + away
+        return score.value + known, np.append(by_lengths, score.by_log_alpha)
 
-    def _pairs(self, kernel: Any, at: Hyperparameters) -> tuple[Array, Array]:
-        """Return K, and ∂K/∂log c of a common factor c, or κ'(s)."""
-        if self.width == 1:
+    def _pairs(self, at: Hyperparameters) -> tuple[Array, Any]:
+        """Return K, and what takes a gradient in K on to the factors."""
+        kernel = self.kernel(at)
+        if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
             up, down = (
                 self.kernel(replace(at, lengths=at.lengths + h))(self.rows.X) for h in (STEP, -STEP)
             )
-            return kernel(self.rows.X), (up - down) / (2 * STEP)
+            slope = (up - down) / (2 * STEP)
+            return kernel(self.rows.X), lambda by: np.array([float((by * slope).sum())])
+        if self.width == 1:
+            s = self._squared * np.exp(-2 * at.lengths[0])
+            slope = -2 * s * kernel.profile_slope(s)
+            return kernel.profile(s), lambda by: np.array([float((by * slope).sum())])
         X = self.rows.X / kernel.lengthscale
-        s = squared(X, X)
-        up, down = (kernel.profile(s * np.exp(h)) for h in (STEP, -STEP))
-        slope = np.divide(up - down, 2 * STEP * s, out=np.zeros_like(s), where=s > 0)
-        return kernel.profile(s), slope
+        s = _squared(X)
+        slope = kernel.profile_slope(s)
+        return kernel.profile(s), lambda by: _by_column(by * slope, X)
+
+    @cached_property
+    def _squared(self) -> Float[Array, "m m"]:
+        """Squared distances in units of the start's lengthscales."""
+        return _squared(self.rows.X / self.start.lengthscale)
 
     def kernel(self, at: Hyperparameters) -> Any:
         scales = self.start.lengthscale * np.exp(at.lengths)
@@ -198,11 +348,31 @@ class OnProcess(Descended):
             return self.start.replace(lengthscale=float(scales[0]))
         return self.start.replace(lengthscale=tuple(scales.tolist()))
 
+    @cached_property
+    def centre(self) -> Float[Array, " p"]:
+        """Factors at which the lengthscales are those of the median distance."""
+        rows, scales = self.rows, np.asarray(self.start.lengthscale)
+        if self.width == 1:
+            one = np.broadcast_to(scales, rows.X.shape[1])
+            return np.array([rows.log_median(one)])
+        return rows.log_median(rows.spread) + np.log(rows.spread) - np.log(scales)
+
     def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:
         shares, weight = self.rows.shares, self.rows.w.sum()
         limits = (np.log(LEAST / weight), np.log(MOST / weight))
         share = (shares[0],) * 2 if len(shares) == 1 else limits
-        return [*((x - FAR, x + FAR) for x in at.lengths), share]
+        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
+        ends = zip(self.centre + low, self.centre + np.log(LONGEST), at.lengths, strict=True)
+        return [*((min(a, x), max(b, x)) for a, b, x in ends), share]
+
+
+def _squared(X: Float[Array, "m d"]) -> Float[Array, "m m"]:
+    """Return |x − y|² of all pairs, zero for equal rows: a search needs no more digits."""
+    size = np.einsum("ij,ij->i", X, X)
+    both = size[:, None] + size
+    s = both - 2 * (X @ X.T)
+    s[s < EQUAL * both] = 0.0
+    return s
 
 
 def _by_column(R: Float[Array, "m m"], X: Float[Array, "m d"]) -> Float[Array, " d"]:

@@ -66,6 +66,8 @@ class KernelComparison:
     measure : str
         Relative squared error on rows that neither was tuned on, the penalty chosen by other rows;
         or minus the log evidence, or the log density, per row.
+    name : str
+        What was tuned, and how; empty where the number of lengthscales says it.
     """
 
     tuned: int
@@ -75,9 +77,12 @@ class KernelComparison:
     deviation: float
     taken: bool
     measure: str = "error on rows held out"
+    name: str = ""
 
     def __str__(self) -> str:
         """Return a sentence."""
+        if self.name:
+            return f"{self.name}: {self.measure} {self.error:.3g}{', taken' * self.taken}"
         names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
         what = names.get(self.tuned, f"{self.tuned} lengthscales tuned")
         measured = f"{what}: {self.measure} {self.error:.3g}"
@@ -120,9 +125,26 @@ class Tuning:
 
     @property
     def tried(self) -> tuple[tuple[Scale, float], ...]:
-        """Lengthscales that were tried, and their values; see :attr:`path`."""
-        values = {step.kernel.get_params()["lengthscale"]: step.value for step in self.path}
+        """Lengthscales that were tried, and their values; see :attr:`path`.
+
+        Kernels without one, such as sums, are left out.
+        """
+        numbers = [(step.kernel.get_params(deep=False), step.value) for step in self.path]
+        values = {each["lengthscale"]: value for each, value in numbers if "lengthscale" in each}
         return tuple(values.items())
+
+    @property
+    def reason(self) -> str:
+        """What was taken among candidates and against what, in a sentence; empty without any."""
+        taken = next((c for c in self.compared if c.taken and c.name), None)
+        others = [c for c in self.compared if c.name and c is not taken]
+        if taken is None or not others:
+            return ""
+        simplest = min(others, key=lambda c: (c.tuned, c.error))
+        return (
+            f" The kernel: {taken.name}, of {len(self.compared)} candidates; {taken.measure} "
+            f"{taken.error:.3g}, of {simplest.name} {simplest.error:.3g}."
+        )
 
     @property
     def stages(self) -> dict[str, list[TuningStep]]:

@@ -131,6 +131,9 @@ def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Toleran
     )
 
 
+#: Features where nothing is asked of them.
+WIDTH = 1024
+
 #: Width that a lengthscale is chosen at where the width itself is open.
 SEARCHED = 512
 

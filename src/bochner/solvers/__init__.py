@@ -28,6 +28,7 @@ FOR_DEVELOPERS = {
     "convex.problem": "Problem best_constant best_length next_best_length optimum",
     "convex.smoothing": "from_multipliers",
     "ridge.criteria": "CRITERIA FEW LeaveOneOutError coefficients evidence leave_one_out_error",
+    "ridge.dual": "KernelRows kernel_leave_one_out least_along solve_kernel",
     "ridge.eigen": "FLOAT32_FLOOR LOWEST Eigen Triangle decompose decompose_rows floor penalties",
     "ridge.evidence": (
         "Evidence EvidenceOutcome as_variance evidence_of kernel_evidence log_evidence "

@@ -29,11 +29,19 @@ from bochner.models._base import (
 )
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
-from bochner.models.ridge.exact import ExactFit, ExactKernel, as_exact, fit_exact
+from bochner.models.ridge.exact import (
+    DIRECT_ROWS,
+    NYSTROM,
+    ExactFit,
+    ExactKernel,
+    as_exact,
+    featured,
+    fit_exact,
+)
 from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.selection.spec import Tolerance
-from bochner.solvers.ridge.path import as_alpha
+from bochner.solvers.ridge.path import as_alpha, least_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
@@ -41,7 +49,7 @@ from bochner.sums.rows import Folds, indicators
 
 def takes_pieces(model: "RidgeEstimator") -> bool:
     """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
-    if as_exact(model.method) is not None:
+    if model.method is not None and as_exact(model.method) is not None:
         raise AttributeError(
             f'{type(model).__name__}.partial_fit: method="exact" needs all rows at once; call fit, '
             "or take features, whose moments add up."
@@ -53,6 +61,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     """An estimator whose ``fit_`` is a :class:`RidgeFit` or an :class:`ExactFit`."""
 
     method: Any
+    n_features: Any
+    effort: Any
     alpha: Any
     alpha_per_target: bool
     fit_intercept: bool
@@ -60,7 +70,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
 
     def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
-        features = self._feature_spec(self.method if exact is None else exact.preconditioner)
+        method = self.method if exact is None else exact.preconditioner or NYSTROM
+        features = self._feature_spec("auto" if method is None else method)
         return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
     def _fit(
@@ -72,9 +83,17 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     ) -> RidgeFit | ExactFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
+        here = where is LOCAL and precision is None
+        if self.method is None and here and self._few(spec, blocks):
+            exact = ExactKernel()
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
         return fit_ridge(spec, blocks, inputs, where, precision)
+
+    def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
+        """Whether the kernel itself is fitted where nothing is asked of features."""
+        open_, n = self.n_features is None and self.precision == "auto", blocks.n_rows
+        return open_ and n is not None and n <= DIRECT_ROWS and least_alpha(spec.alpha) != 0
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit:
         """Fit in one precision: rows do not come again."""
@@ -82,7 +101,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:  # noqa: ARG002
-        return with_rows_of(self.fit_, self._spec(None), blocks)
+        spec, fit = self._spec(None), self._fitted
+        return with_rows_of(featured(fit, spec) if isinstance(fit, ExactFit) else fit, spec, blocks)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
@@ -99,8 +119,10 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
 
     @property
     def _has_sums(self) -> bool:
-        """Whether there are moments that further rows can be added to."""
-        return self.__sklearn_is_fitted__() and isinstance(self.fit_, RidgeFit)
+        """Whether there are moments that further rows can be added to, or rows to make them of."""
+        if not self.__sklearn_is_fitted__():
+            return False
+        return isinstance(self.fit_, RidgeFit) or (self.method is None and self.fit_.y is not None)
 
     def _sums(self, name: str) -> RidgeFit:
         fit = self._fitted
@@ -219,18 +241,29 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
+    kernel : Kernel or str, default "auto"
         A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
         "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
         with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
-        family, lengthscales and smoothness are tuned on a sample; see :func:`bochner.tune`.
-    method : Method or str, default "auto"
-        How features are made; see :func:`bochner.draw`. "auto" measures the candidates on a
-        sample of rows and says in ``choice_`` what it took and why. "exact" takes no features but
-        the kernel itself, by conjugate gradients (:class:`bochner.ExactKernel`): all rows are kept
-        in memory, time grows like n² (100,000 rows are minutes), predictions are within 1e-6 of
-        the exact ones.
-    %(n_features of sums)s
+        several families, with one lengthscale, with one a column (by leave-one-out errors and by
+        evidence), in a metric learned from gradients, and sums of two, are judged by rows that
+        none was tuned on; ``search_`` says what was compared.
+    effort : {"low", "medium", "high"} or seconds, default "medium"
+        Of "auto". "low": a Gaussian kernel with one lengthscale, in well under a second. "medium":
+        three seconds, whatever n. "high": ten. The words are amounts of work, and the same seed
+        gives the same kernel; with a number nothing new is begun after so many seconds.
+    method : Method, str or None, default None
+        None: "exact" up to 8192 rows, unless ``n_features`` or ``precision`` say what features
+        are to be or ``alpha`` is 0, and "auto" for more. "auto": features, see
+        :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
+        it took and why. "exact": no features but the kernel itself, directly or by conjugate
+        gradients (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³
+        up to 8192 rows (a second for 2000) and then like n² (100,000 rows are minutes).
+    n_features : int, "auto", Tolerance or None, default None
+        D; None: 1024, where features are made. Error falls with D; time grows like n D² + D³ and
+        memory like D². "auto": as many as bring ε of the certificate to 0.1 at the penalty that
+        is forecast; see :func:`bochner.required_features`. With "exact" the width of the
+        preconditioner.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
@@ -299,10 +332,11 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
     True
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    effort: str | float = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
     columns: str = "auto"
     alpha: float | Sequence[float] | str = "loo"
@@ -362,11 +396,15 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
+    kernel : Kernel or str, default "auto"
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
-    method : Method or str, default "auto"
-        How features are made, or "exact" for the kernel itself.
-    %(n_features of sums)s
+    effort : {"low", "medium", "high"} or seconds, default "medium"
+        Of "auto", as in :class:`KernelRidge`.
+    method : Method, str or None, default None
+        How features are made, or "exact" for the kernel itself; None: that up to 8192 rows, as in
+        :class:`KernelRidge`.
+    n_features : int, "auto", Tolerance or None, default None
+        D; None: 1024, where features are made. As in :class:`KernelRidge`.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
@@ -406,10 +444,11 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     ['in', 'out']
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    effort: str | float = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
     columns: str = "auto"
     alpha: float | str = "loo"

@@ -1,4 +1,7 @@
-"""Features of all rows, for the exact answer: they precondition it, and choose the penalty."""
+"""Ridge regression with the kernel itself: directly of few rows, else by conjugate gradients.
+
+Features of all rows precondition the latter, and choose the penalty.
+"""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -8,27 +11,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import eigh, one_thread
 from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import chosen_rows
+from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import Nystrom, Rounded
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
+from bochner.models.ridge.fit import RidgeFit, fit_ridge
 from bochner.models.ridge.sums import RidgeSpec, warned
-from bochner.selection.choose import choose
+from bochner.selection.candidates import choose_kernel
+from bochner.selection.choose import choose, learned_metric
 from bochner.selection.chosen import Chosen
+from bochner.selection.curves import choose_curves
+from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import (
     TILE,
@@ -38,6 +45,7 @@ from bochner.solvers.cg import (
     System,
     solve_system,
 )
+from bochner.solvers.ridge.dual import PENALTY_ROWS, KernelRows, solve_kernel
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -47,6 +55,9 @@ from bochner.sums.rows import N_FOLDS, fold_numbers
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
+
+#: So many rows have an n × n matrix that is factored in seconds, penalty by penalty.
+DIRECT_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
@@ -212,28 +223,31 @@ NYSTROM = Nystrom()
 
 @dataclass(frozen=True)
 class ExactKernel(Method):
-    """The kernel itself, by preconditioned conjugate gradients; the method of ``"exact"``.
+    """The kernel itself, with no features; the method of ``"exact"``.
 
     Parameters
     ----------
-    preconditioner : Method or str, default "nystrom"
-        Features, ``n_features`` of them, that make the system easy: Nyström with pivots, or a
-        Mercer map where the kernel has one. Fourier features help little.
+    preconditioner : Method, str or None, default None
+        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor a penalty
+        (n³/3 operations, 3 n² numbers), and more rows as with "nystrom". Else conjugate gradients
+        for any number of rows, with features, ``n_features`` of them, that make the system easy:
+        Nyström with pivots, or a Mercer map where the kernel has one. Fourier features help little.
     tol : float, default 1e-6
-        Every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is within so much of the exact
-        one, in units of the target's standard deviation. Proved from the residual, not guessed;
-        mostly the error is ten to a hundred times smaller.
+        Of conjugate gradients: every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is
+        within so much of the exact one, in units of the target's standard deviation. Proved from
+        the residual, not guessed; mostly the error is ten to a hundred times smaller.
     max_iter : int, default 1000
         Of conjugate gradients.
     """
 
-    preconditioner: Method | str = NYSTROM
+    preconditioner: Method | str | None = None
     tol: float = 1e-6
     max_iter: int = 1000
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
+        if self.preconditioner is not None:
+            object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
         object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
         least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
         object.__setattr__(self, "max_iter", least)
@@ -255,14 +269,16 @@ class ExactFit:
     inputs : Inputs
     spec : RidgeSpec
     chosen : Chosen
-        Its map is that of the preconditioner.
+        Its map is that of the preconditioner; of few rows the Nyström map on all of them.
     target_shape : tuple of int
     X : (n, d)
         The rows of the fit.
     solution : Solution
         Coefficients of the kernel and each row.
     rows : int
-        GatheredRows that were read, those of zero weight too.
+        Rows that were read, those of zero weight too.
+    y, w : (n, t), (n,), or None
+        Targets and weights, so that features can be made of the rows when more come.
     """
 
     inputs: Inputs
@@ -272,6 +288,8 @@ class ExactFit:
     X: Any
     solution: Solution
     rows: int
+    y: Any = None
+    w: Any = None
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
@@ -304,13 +322,87 @@ def fit_exact(
         )
     why = 'method="exact" compares each row with all others'
     require_order(who, why, where, "Leave where out, or take features.")
+    shape, n = required_targets(who, blocks.target_shape), blocks.n_rows
+    if method.preconditioner is None and n is not None and n <= DIRECT_ROWS:
+        return _fit_directly(spec, method, blocks, inputs, shape)
     chosen = _chosen(spec, method, blocks, where)
-    shape = required_targets(who, blocks.target_shape)
     rows = gather(blocks)
     prepared = prepare(spec, chosen, rows)
     found, intercept = _solve(spec, chosen, method, rows, prepared)
     solution = _solution(rows, prepared, found, intercept, method.tol)
     return warned(ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks)))
+
+
+def _fit_directly(
+    spec: RidgeSpec,
+    method: ExactKernel,
+    blocks: Blocks,
+    inputs: Inputs,
+    shape: tuple[int, ...],
+) -> ExactFit:
+    """Choose the kernel by the matrix of some rows, then solve with that of all."""
+    rows, seed = gather(blocks), spec.features.seed
+    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
+    sample, X = RowSample(rows.X, rows.y, rows.w, priority), rows.X
+    curves = choose_curves(sample, seed) if spec.features.bends else None
+    if curves is not None:
+        X = curves.inputs(X)
+        sample = replace(sample, X=X)
+    found, metric = _searched(spec, sample, rows.weight)
+    reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
+    phi = NystromMap(found.kernel, to_numpy(dense(X)))
+    choice = Choice(phi, method, (), reason + found.reason)
+    chosen = Chosen(seed, found, choice, metric)
+    chosen = chosen if curves is None else chosen.through(curves)
+    judged = min(rows.weight, float(rows.w[:PENALTY_ROWS].sum()))
+    start = found.share * judged if np.isfinite(found.share) else None
+    numbers = fold_numbers(chosen.seed, 0, int(rows.number[-1]) + 1)[rows.number]
+    folds = [np.flatnonzero(numbers == k) for k in range(N_FOLDS)]
+    folds = [fold for fold in folds if len(fold)]
+    by_folds = spec.alpha == "kfold" and len(folds) > 1
+    K = chosen.kernel(rows.X)
+    problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
+    solution = solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start)
+    return warned(
+        ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
+    )
+
+
+def featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
+    """Return the fit to the same rows with features of the same kernel, which further rows add to.
+
+    In float64, because rows do not come again.
+    """
+    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
+    features = replace(spec.features, kernel=kernel, learns_metric=False)
+    blocks = Blocks.from_arrays(fit.X, y, fit.w)
+    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
+
+
+def _searched(
+    spec: RidgeSpec, sample: RowSample, weight: float
+) -> tuple[Tuning, LearnedMetric | None]:
+    """Find the kernel where it is open."""
+    asked, alpha = spec.features, least_alpha(spec.alpha)
+    share = None if isinstance(alpha, str) else alpha / weight
+    if asked.learns_metric:
+        metric = learned_metric(asked, sample, share)
+        return Tuning(metric.kernel), metric
+    if isinstance(asked.kernel, Kernel):
+        return Tuning(asked.kernel), None
+    effort = "low" if asked.effort is None else asked.effort
+    found = choose_kernel(
+        asked.kernel,
+        sample,
+        asked.width_to_search,
+        asked.seed,
+        share,
+        None,
+        effort,
+        exact=True,
+        centred=spec.fit_intercept,
+    )
+    return found, None
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:

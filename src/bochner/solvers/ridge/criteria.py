@@ -40,6 +40,8 @@ from bochner._core.blas import (
     product,
 )
 from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
+from bochner.solvers.ridge.evidence import KernelScore, kernel_evidence
 
 #: Up to this many rows a feature, the n × n side is taken.
 FEW = 1.25
@@ -239,6 +241,12 @@ class Criterion(ABC):
         """Return the criterion of a ridge regression on features."""
 
     @abstractmethod
+    def of_kernel(
+        self, rows: KernelRows, alpha: float, noise: float | None, amplitude: float | None
+    ) -> KernelScore:
+        """Return the criterion of a ridge regression on the kernel matrix; see :mod:`.dual`."""
+
+    @abstractmethod
     def shown(self, value: float) -> float:
         """Return a value as people read it."""
 
@@ -253,6 +261,15 @@ class LeaveOneOutError(Criterion):
     def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
         return leave_one_out_error(Z, y, w, alpha)
 
+    def of_kernel(
+        self,
+        rows: KernelRows,
+        alpha: float,
+        noise: float | None = None,  # noqa: ARG002
+        amplitude: float | None = None,  # noqa: ARG002
+    ) -> KernelScore:
+        return kernel_leave_one_out(rows, alpha)
+
     def shown(self, value: float) -> float:
         return float(np.exp(value))
 
@@ -266,6 +283,19 @@ class LogEvidence(Criterion):
 
     def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
         return evidence(Z, y, w, alpha)
+
+    def of_kernel(
+        self,
+        rows: KernelRows,
+        alpha: float,
+        noise: float | None = None,
+        amplitude: float | None = None,
+    ) -> KernelScore:
+        found = kernel_evidence(
+            rows.K, rows.y, rows.w, alpha, centred=rows.centred, noise=noise, amplitude=amplitude
+        )
+        n = rows.count
+        return KernelScore(found.value / n, found.by_kernel / n, found.by_log_alpha / n)
 
     def shown(self, value: float) -> float:
         return value

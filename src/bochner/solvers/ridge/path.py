@@ -131,7 +131,7 @@ def solve_ridge(
         With outcome FLOAT32_LIMITED where float32 moments do not resolve the penalty: form them
         in float64 and call again.
     """
-    given = None if isinstance(alpha, str) else _as_given(alpha, len(eigen.power))
+    given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
     alphas = penalties(eigen)
     if given is not None and np.any(given > 0):
         alphas = np.unique(np.append(alphas, given[given > 0]))
@@ -154,7 +154,8 @@ def solve_ridge(
     return _at(eigen, means, chosen, path, criterion)
 
 
-def _as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
+def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
+    """Return penalties that are given: one, or one for each of so many targets."""
     if isinstance(alpha, tuple) and len(alpha) != targets:
         raise InvalidInput(
             f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."

@@ -1,0 +1,571 @@
+"""A kernel chosen among candidates: each tuned on some rows, all judged by rows that none has seen.
+
+No one way to choose a kernel is best on every table: the evidence finds columns that leave-one-out
+errors miss, a turned metric wins where columns act together, and on some tables nothing beats one
+lengthscale. So all are tried, on the kernel matrices of a few hundred rows, where a fit takes
+milliseconds. Those with the least errors are fitted to more rows, and so are sums of two of them:
+the best is taken, if it is better than what is simpler.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bochner._core.arrays import dense, is_sparse
+from bochner._core.blas import one_thread
+from bochner._core.checks import positive
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput
+from bochner.features.method import Method
+from bochner.kernels.algebra import Mahalanobis
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
+from bochner.kernels.stationary_families import Matern
+from bochner.selection.descent import Hyperparameters, TimeBudget, descend
+from bochner.selection.metric import KEPT, MANY_COLUMNS
+from bochner.selection.process import EVIDENCE, MatrixSearch, OnProcess, ProcessRows
+from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.rows import median_distance, rounded, significant
+from bochner.selection.search import (
+    choose_lengthscale,
+    choose_lengthscale_exactly,
+    serves_kernel,
+)
+from bochner.selection.spec import accepts_sparse
+from bochner.selection.trials import crossed
+from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
+from bochner.solvers.ridge.dual import KernelRows, Penalties
+
+#: Fewer rows than this tell no kernel from another.
+FEWEST = 64
+
+#: Share of the rows that candidates err on, and so many at most.
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048
+
+#: Columns that each may have a lengthscale of its own, at most.
+MOST_COLUMNS = 1024
+
+#: Sparse rows of no more cells than this are made dense for the choice.
+MOST_CELLS = 1 << 22
+
+#: What is simpler is taken unless the error falls by this share of itself, and by this share of the
+#: standard deviation of the difference: with half of one, a lucky candidate costs little and one
+#: that is better is seldom lost.
+WORTH, CHANCE = 0.003, 0.5
+
+#: Kernels are added up if the error of one is within this factor of that of the other.
+NEAR = 1.3
+
+LOO = LeaveOneOutError()
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a choice of a kernel may take.
+
+    Attributes
+    ----------
+    name : str
+    tuned : int
+        Rows that descents end on.
+    tried : int
+        Rows that all candidates are fitted to.
+    judged : int
+        Rows that the best of them are fitted to.
+    finalists : int
+        So many.
+    rounds : int
+        Of a turned metric.
+    families : tuple of Kernel
+        Beside the Matérn kernel of smoothness 3/2.
+    seconds : float
+        After so many nothing new is begun.
+    """
+
+    name: str
+    tuned: int
+    tried: int
+    judged: int
+    finalists: int
+    rounds: int
+    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
+    seconds: float = float("inf")
+
+
+#: By name; "low" is no choice among candidates, but one lengthscale of one family.
+EFFORTS = {
+    "medium": Effort("medium", tuned=512, tried=512, judged=2048, finalists=3, rounds=2),
+    "high": Effort("high", tuned=1024, tried=1024, judged=4096, finalists=5, rounds=4),
+}
+
+
+def as_effort(effort: object, who: str) -> Effort | None:
+    """Return what was asked for by a word or in seconds; None for "low"."""
+    if isinstance(effort, str):
+        if effort != "low" and effort not in EFFORTS:
+            raise InvalidInput(
+                f'{who}: effort must be "low", "medium", "high" or a number of seconds; got '
+                f"{effort!r}."
+            )
+        return EFFORTS.get(effort)
+    return replace(EFFORTS["high"], name="seconds", seconds=positive(effort, who, "effort"))
+
+
+@dataclass(frozen=True, eq=False)
+class TunedKernel:
+    """A kernel that was tuned, in the units of the data, and where its penalty is looked for."""
+
+    name: str
+    kernel: Kernel
+    alpha: float
+    numbers: int  # how many were tuned, the penalty aside
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What a candidate did on the rows held out."""
+
+    candidate: TunedKernel  # with its best penalty
+    squared: Float[Array, " m"]  # relative squared errors, weighted
+    error: float  # their weighted mean: 1 is the error of the mean
+
+    def surely_below(self, other: "Judged") -> bool:
+        """Whether the error is worth more numbers, and lower by more than may be chance."""
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return self.error < other.error
+        unit = self.error / max(float(self.squared.sum()), 1e-300)
+        difference = unit * (other.squared - self.squared)
+        chance = CHANCE * float(difference.std()) * len(difference) ** 0.5
+        return other.error - self.error > max(WORTH * other.error, chance)
+
+
+def choose_kernel(
+    name: str,
+    sample: RowSample,
+    n_features: int,
+    seed: int,
+    share: float | None,
+    method: Method | None,
+    effort: str | float,
+    *,
+    exact: bool = False,
+    centred: bool = True,
+) -> Tuning:
+    """Return the kernel of a name: of "auto" the best of candidates, as far as ``effort`` goes.
+
+    With "low" it is a Gaussian kernel, as it is of few rows. ``exact``: for fits with the kernel
+    itself, whose lengthscales are those of a kernel matrix and not of features.
+    """
+    asked = as_effort(effort, "The choice of a kernel")
+    if name == "auto" and asked is not None:
+        serves = partial(_served, is_sparse(sample.X), None if exact else method, sample.X, seed)
+        if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
+            sample = replace(sample, X=dense(sample.X))
+        found = choose_among(sample, seed, asked, centred=centred, share=share, serves=serves)
+        if found is not None:
+            return found
+    name = "gaussian" if name == "auto" else name
+    if exact:
+        return choose_lengthscale_exactly(name, sample, seed, share, centred)
+    return choose_lengthscale(name, sample, n_features, seed, share, method)
+
+
+def _served(sparse: bool, method: Method | None, X: Array, seed: int, kernel: Kernel) -> bool:
+    """Whether the method of a fit serves a kernel, and the kernel rows that may be sparse."""
+    if sparse and not accepts_sparse(kernel):
+        return False
+    return serves_kernel(method, False, X, seed, kernel)
+
+
+def choose_among(
+    sample: RowSample,
+    seed: int,
+    effort: Effort,
+    *,
+    centred: bool = True,
+    share: float | None = None,
+    serves: Callable[[Kernel], bool],
+) -> Tuning | None:
+    """Return the kernel that errs least on rows held out, and what it was compared with.
+
+    Parameters
+    ----------
+    sample : RowSample
+        Several targets, as indicators of classes, count alike.
+    seed : int
+    effort : Effort
+    centred : bool
+        Whether an intercept is fitted.
+    share : float, optional
+        A given per-row penalty, alpha/W.
+    serves : callable
+        Whether the method of the fit serves a kernel.
+
+    Returns
+    -------
+    Tuning or None
+        None where there are too few rows, or no target varies.
+
+    Notes
+    -----
+    "medium": about 150 evaluations of O(m³), m ≤ 256, and 60 with m ≤ 512, then six fits of 2048
+    rows: three seconds, whatever n.
+    """
+    varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
+    if len(sample) < FEWEST or not np.any(varies):
+        return None
+    sample = replace(sample, y=sample.y[:, varies])
+    train, test = split_rows(sample, seed)
+    budget = TimeBudget.of(effort.seconds)
+    generator = Candidates(train, seed, effort, centred, share, serves, budget)
+    return _Trials(train, test, effort, centred, share, serves, budget).best(generator)
+
+
+def split_rows(sample: RowSample, seed: int) -> tuple[RowSample, RowSample]:
+    """Return rows to tune on and rows to err on; equal rows stay together."""
+    X = dense(sample.X) if sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS else None
+    n = len(sample)
+    group = np.arange(n) if X is None else np.unique(X, axis=0, return_inverse=True)[1].ravel()
+    held = min(MOST_HELD_OUT, int(HELD_OUT * n))
+    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
+    out = np.argsort(place, kind="stable")[:held]
+    out = np.flatnonzero(place <= place[out[-1]])
+    return sample.take(np.setdiff1d(np.arange(n), out)), sample.take(out)
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Kernels that are tuned one after the other, each from what those before have found."""
+
+    rows: RowSample
+    seed: int
+    effort: Effort
+    centred: bool
+    share: float | None
+    serves: Callable[[Kernel], bool]
+    budget: TimeBudget
+
+    def __iter__(self) -> Iterator[TunedKernel]:
+        yield from self._one()
+        if self.budget.over or not self._columns:
+            return
+        start = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
+        if start is None:
+            return
+        by = EVIDENCE if self.share is None else LOO
+        found = self._each(start, by)
+        yield found
+        ends = [found]
+        for family in filter(self.serves, self.effort.families):
+            if self.budget.over:
+                return
+            ends.append(self._family(family, found, by))
+            yield ends[-1]
+        if by is EVIDENCE and not self.budget.over:
+            yield self._by_errors(found)
+        if self.serves(Laplace()) and not self.budget.over:
+            yield self._laplace(found)
+
+    @property
+    def _columns(self) -> bool:
+        X = self.rows.X
+        return 1 < X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
+
+    def _search(self, by: Criterion, most: int | None = None) -> MatrixSearch:
+        rows = self.rows.lowest(most or self.effort.tuned)
+        alpha = None if self.share is None else self.share * float(rows.w.sum())
+        search = MatrixSearch.of(
+            rows, by, self.centred, alpha=alpha, most=len(rows), budget=self.budget
+        )
+        if search is None:
+            raise AssertionError("a sample whose targets vary has a search")
+        return search
+
+    def _one(self) -> Iterator[TunedKernel]:
+        """Give one lengthscale for all columns, in units of the data and of their deviations."""
+        search = self._search(LOO)
+        spread = search.rows.spread
+        starts: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
+        for unit in starts:
+            median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
+            scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
+            kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
+            if kernel is None:
+                continue
+            what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
+            alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
+            yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
+            _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
+            yield self._ended(f"{what}, by leave-one-out", search, end, 1)
+
+    def _each(self, start: Any, by: Criterion) -> TunedKernel:
+        search = self._search(by)
+        rows = search.rows
+        median = median_distance(rows.X, rows.w, (rows.spread,), self.seed)
+        start = start.replace(lengthscale=tuple((median * rows.spread).tolist()))
+        first, best = search.one(start, evaluations=6)
+        end = search.each(start, first, best, rows.screened())
+        return self._ended(f"one a column, {_named(by)}", search, end, rows.X.shape[1])
+
+    def _family(self, family: Any, found: TunedKernel, by: Criterion) -> TunedKernel:
+        """Go on from the lengthscales of another family: first in their scale, then each."""
+        search = self._search(by)
+        start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
+        at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
+        of = OnProcess(start, search.rows, 1, by)
+        scaled = descend(of, at, 5, self.budget, search.recorder.noting("scale"))
+        end = search.go(of.kernel(scaled.at), scaled.at.share, 8)
+        name = f"{type(family).__name__}, one a column, {_named(by)}"
+        return self._ended(name, search, end, search.rows.X.shape[1])
+
+    def _by_errors(self, found: TunedKernel) -> TunedKernel:
+        search = self._search(LOO)
+        end = search.go(found.kernel, search.share_of(found.alpha), 10)
+        return self._ended("one a column, by leave-one-out", search, end, search.rows.X.shape[1])
+
+    def _laplace(self, found: TunedKernel) -> TunedKernel:
+        """Take the distance as a sum over columns: longer by about √d."""
+        search = self._search(LOO)
+        scales = np.asarray(found.kernel.get_params()["lengthscale"])
+        rows = search.rows
+        one, two = (
+            median_distance(rows.X, rows.w, (scales,), self.seed, order) for order in (1, 2)
+        )
+        start = Laplace(tuple((scales * one / two).tolist()))
+        at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
+        of = OnProcess(start, rows, 1, LOO)
+        end = descend(of, at, 6, self.budget, search.recorder.noting("scale"))
+        return self._ended("Laplace, scales as one a column", search, end, rows.X.shape[1])
+
+    def with_more_rows(self, found: TunedKernel) -> Iterator[TunedKernel]:
+        """Go on with twice as many rows, where lengthscales of columns were found by fewer."""
+        kernel: Any = found.kernel
+        columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
+        if not columns or found.numbers <= 1 or len(self.rows) <= self.effort.tuned:
+            return
+        by = EVIDENCE if self.share is None else LOO
+        search = self._search(by, 2 * self.effort.tuned)
+        end = search.go(kernel, search.share_of(found.alpha), 8)
+        yield self._ended(f"{found.name}, more rows", search, end, found.numbers)
+
+    def turned(self, found: TunedKernel) -> Iterator[TunedKernel]:
+        """Give kernels in metrics learned from the gradients of fits: columns turned and scaled.
+
+        As :mod:`bochner.selection.metric` does on features; here f is the fit with the kernel
+        itself, f(x) = Σ c_j κ(|x − x_j|²_A), ∇f = 2 Σ_j c_j κ'(s_j) A(x − x_j).
+        """
+        kernel: Any = found.kernel
+        d = self.rows.X.shape[1]
+        if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
+            return
+        search = self._search(LOO, self.effort.tried)
+        rows, family = search.rows, kernel.replace(lengthscale=1.0)
+        L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
+        alpha = found.alpha
+        for number in range(self.effort.rounds):
+            if self.budget.over:
+                return
+            L = _next_root(family, rows, L, alpha, self.centred)
+            turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
+            at = Hyperparameters(np.zeros(1), search.share_of(alpha))
+            of = OnProcess(family, turned.rows, 1, LOO)
+            end = descend(of, at, 7, self.budget, search.recorder.noting("scale"))
+            scale = significant(float(np.exp(end.at.lengths[0])))
+            alpha = search.alpha_of(end.at.share)
+            A = _entries(L @ L.T / scale**2)
+            if not self.serves(Mahalanobis(family, A)):
+                return
+            name = f"{type(family).__name__}, columns turned, round {number + 1}"
+            yield TunedKernel(name, Mahalanobis(family, A), alpha, d * (d + 1) // 2)
+            L = L / scale
+
+    def _ended(self, name: str, search: MatrixSearch, end: Any, numbers: int) -> TunedKernel:
+        kernel: Any = end.of.kernel(end.at)
+        kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
+        return TunedKernel(name, kernel, search.alpha_of(end.at.share, end.of.rows), numbers)
+
+
+def _named(by: Criterion) -> str:
+    return "by evidence" if by is EVIDENCE else "by leave-one-out"
+
+
+def _next_root(
+    family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, centred: bool
+) -> Float[Array, "d d"]:
+    """Return the root of the average outer product of a fit's gradients, of the same size.
+
+    Radhakrishnan et al. (2024), algorithm 1.
+    """
+    Z = rows.X @ L
+    s = _distances(Z)
+    y = rows.y / np.sqrt(
+        np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
+    )
+    coef = KernelRows(family.profile(s), y, rows.w, centred).at(alpha).coef
+    slope, M = 2 * family.profile_slope(s), 0.0
+    for c in coef.T:
+        R = slope * c
+        gradient = R.sum(axis=1)[:, None] * Z - R @ Z
+        M = M + gradient.T @ (rows.w[:, None] * gradient)
+    # In units of the columns' deviations every direction keeps a little.
+    to_units = L * rows.spread[:, None]
+    M = to_units @ M @ to_units.T
+    d = len(M)
+    M = M / max(float(np.trace(M)) / d, 1e-300) + KEPT * np.eye(d)
+    values, vectors = np.linalg.eigh((M + M.T) / 2)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
+    size = np.median(s[s > 0]) if np.any(s > 0) else 1.0
+    turned = _distances(rows.X @ root)
+    return root * np.sqrt(size / max(float(np.median(turned[turned > 0])), 1e-300))
+
+
+def _distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:
+    size = np.einsum("ij,ij->i", Z, Z)
+    s = size[:, None] + size - 2 * Z @ Z.T
+    np.fill_diagonal(s, 0.0)
+    return np.maximum(s, 0.0)
+
+
+def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
+    """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
+    return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)
+
+
+# --- judging them --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """Rows to fit and rows to err on."""
+
+    train: RowSample
+    test: RowSample
+    effort: Effort
+    centred: bool
+    share: float | None
+    serves: Callable[[Kernel], bool]
+    budget: TimeBudget
+    steps: list[TuningStep] = field(default_factory=list)
+
+    def best(self, generator: Candidates) -> Tuning:
+        """Return the best candidate or sum of two, and what it was compared with."""
+        few = [self.tried(candidate) for candidate in generator]
+        radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
+        if radial and not self.budget.over:
+            start = min(radial, key=lambda judged: judged.error).candidate
+            few += [self.tried(candidate) for candidate in generator.turned(start)]
+        few = _ranked(few)
+        last = few[: self.effort.finalists]
+        simple = min((j for j in few if j.candidate.numbers <= 1), key=lambda j: j.error)
+        last += [] if any(j is simple for j in last) else [simple]
+        judged = self._judged([each.candidate for each in last])
+        if not self.budget.over:
+            more = generator.with_more_rows(_ranked(judged)[0].candidate)
+            judged += [self._erring(each, self.train.lowest(self.effort.judged)) for each in more]
+        return self._compared(judged, few)
+
+    def tried(self, candidate: TunedKernel) -> Judged:
+        """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
+        rows = self.train.lowest(self.effort.tried)
+        return self._erring(candidate, rows, chooses=self.share is None)
+
+    @one_thread()
+    def _erring(self, candidate: TunedKernel, rows: RowSample, chooses: bool = False) -> Judged:
+        K = candidate.kernel(rows.X)
+        problem = KernelRows(K, rows.y, rows.w, self.centred)
+        if chooses:
+            alpha = Penalties(problem).best("loo", candidate.alpha)
+            candidate = replace(candidate, alpha=alpha)
+        elif self.share is not None:
+            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+        try:
+            coef, intercept = problem.coefficients(candidate.alpha)
+        except LinAlgError:
+            return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
+        fitted = candidate.kernel(self.test.X, rows.X) @ coef + intercept
+        judged = self._judgement(candidate, fitted)
+        self._note(judged, len(rows))
+        return judged
+
+    def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
+        test, train = self.test, self.train
+        variance = train.w @ (train.y - train.w @ train.y / train.w.sum()) ** 2 / train.w.sum()
+        squared = test.w * ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
+        return Judged(candidate, squared, float(squared.sum() / test.w.sum()))
+
+    def _note(self, judged: Judged, n: int) -> None:
+        stage = f"{n} rows"
+        before = [step.best for step in self.steps if step.stage == stage]
+        candidate, error = judged.candidate, judged.error
+        share = candidate.alpha / n
+        best = min([*before, error])
+        step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
+        self.steps.append(step)
+
+    def _judged(self, candidates: list[TunedKernel]) -> list[Judged]:
+        """Fit the best to more rows; then sums of the first with each of the others."""
+        rows = self.train.lowest(self.effort.judged)
+        found: list[Judged] = []
+        for candidate in candidates:
+            if not (self.budget.over and found):
+                found.append(self._erring(candidate, rows))
+        found = _ranked(found)
+        for other in found[1 : self.effort.finalists]:
+            both = _sum(found[0].candidate, other.candidate)
+            near = other.error < NEAR * found[0].error and not self.budget.over
+            if near and self.serves(both.kernel):
+                found.append(self._erring(both, rows))
+        return found
+
+    def _compared(self, judged: list[Judged], few: list[Judged]) -> Tuning:
+        """Take the simplest of those with about the least error."""
+        order = sorted(judged, key=lambda j: j.candidate.numbers)
+        best = order[0]
+        for each in order[1:]:
+            best = each if each.surely_below(best) else best
+        compared = [
+            KernelComparison(
+                j.candidate.numbers,
+                j.candidate.kernel,
+                j.error,
+                np.nan if j is order[0] else order[0].error - j.error,
+                WORTH * order[0].error,
+                j is best,
+                name=j.candidate.name,
+            )
+            for j in (
+                *order,
+                *(j for j in few if all(j.candidate.name != o.candidate.name for o in order)),
+            )
+        ]
+        squared = crossed([j.squared for j in order])
+        rows = min(len(self.train), self.effort.judged)
+        weight = float(self.train.lowest(rows).w.sum())
+        return Tuning(
+            best.candidate.kernel,
+            best.candidate.alpha / weight,
+            float(squared.sum() / self.test.w.sum()),
+            "loo",
+            tuple(self.steps),
+            compared=tuple(compared),
+        )
+
+
+def _ranked(judged: list[Judged]) -> list[Judged]:
+    return sorted(judged, key=lambda each: each.error)
+
+
+def _sum(a: TunedKernel, b: TunedKernel) -> TunedKernel:
+    """Return the mean of two kernels: a machine of each, with one penalty."""
+    kernel = 0.5 * a.kernel + 0.5 * b.kernel
+    alpha = float(np.sqrt(a.alpha * b.alpha))
+    return TunedKernel(f"{a.name} + {b.name}", kernel, alpha, a.numbers + b.numbers)

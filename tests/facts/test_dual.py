@@ -1,0 +1,193 @@
+"""Ridge regression from the kernel matrix: every number against refits, a density or differences."""
+
+import numpy as np
+import pytest
+from scipy.linalg import LinAlgError
+from sklearn.linear_model import Ridge
+from tolerance import assert_close
+
+from bochner.errors import InvalidInput
+from bochner.kernels import Exponential, Gaussian, Matern, RationalQuadratic
+from bochner.solvers import (
+    KernelRows,
+    Outcome,
+    decompose,
+    gcv_of,
+    kernel_leave_one_out,
+    least_along,
+    log_evidence,
+    solve_kernel,
+)
+from bochner.sums import Moments
+
+N = 40
+WEIGHTS = {"none": np.ones(N), "copies": np.arange(N) % 3 + 1.0, "shares": 0.2 + np.ones(N) / 3}
+FOLDS = tuple(np.flatnonzero(np.arange(N) % 5 == k) for k in range(5))
+
+
+def table(t=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (N, 2))
+    return X, np.sin(2 * X[:, :1]) + 0.3 * rng.standard_normal((N, t)) + 2
+
+
+def rows(weights="none", centred=True, t=2):
+    X, y = table(t)
+    return KernelRows(Gaussian(0.8)(X), y, WEIGHTS[weights], centred, FOLDS)
+
+
+def refit(problem, kept, alpha):
+    """Fit by scikit-learn on features that are exact."""
+    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
+    model = Ridge(alpha=alpha, fit_intercept=problem.centred, solver="cholesky")
+    return Z, model.fit(Z[kept], problem.y[kept], problem.w[kept])
+
+
+both = pytest.mark.parametrize("centred", [True, False])
+weighted = pytest.mark.parametrize("weights", WEIGHTS)
+
+
+@both
+@weighted
+def test_predictions_are_those_of_exact_features(weights, centred):
+    problem = rows(weights, centred)
+    Z, model = refit(problem, slice(None), 0.3)
+    found = problem.at(0.3)
+    expected = model.predict(Z)
+    assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
+    coef, intercept = problem.coefficients(0.3)
+    assert_close(coef, found.coef, factor=1e6)
+    assert_close(intercept, found.intercept, factor=1e6)
+    assert_close(found.residuals, problem.y - expected, factor=1e6)
+
+
+@both
+@weighted
+def test_errors_of_rows_and_folds_left_out_are_those_of_refits(weights, centred):
+    problem = rows(weights, centred)
+    w, alone, folds = problem.w, 0.0, 0.0
+    for i in range(N):
+        left = w.copy()
+        left[i] -= min(w[i], 1.0)
+        kept = left > 0
+        Z, model = refit(KernelRows(problem.K, problem.y, left, centred), kept, 0.3)
+        alone = alone + w[i] * (problem.y[i] - model.predict(Z[i : i + 1])[0]) ** 2
+    for fold in FOLDS:
+        Z, model = refit(problem, np.setdiff1d(np.arange(N), fold), 0.3)
+        folds = folds + w[fold] @ (problem.y[fold] - model.predict(Z[fold])) ** 2
+    found = problem.at(0.3)
+    assert_close(found.loo()[0], alone / w.sum(), factor=1e6)
+    assert_close(found.kfold()[0], folds / w.sum(), factor=1e6)
+
+
+@both
+@weighted
+def test_criteria_are_those_of_eigenvalues(weights, centred):
+    problem = rows(weights, centred)
+    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
+    moments = Moments.of(Z, problem.y, problem.w)
+    eigen = decompose(moments if centred else moments.about_zero(), centred)
+    found = problem.at(0.3)
+    freedom = problem.count - centred
+    assert_close(found.gcv()[0], gcv_of(eigen, np.array([0.3]))[0], factor=1e6)
+    assert_close(-0.5 * freedom * found.evidence()[0], log_evidence(eigen, 0.3)[0], factor=1e6)
+    dimension = (eigen.values / (eigen.values + 0.3)).sum()
+    assert_close(freedom - found.freedom, dimension, factor=1e6)
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence", "kfold"])
+@both
+@weighted
+def test_slopes_in_log_alpha_are_those_of_differences(weights, centred, criterion):
+    problem, step = rows(weights, centred), 1e-5
+    up, down = (getattr(problem.at(0.3 * np.exp(h)), criterion)()[0] for h in (step, -step))
+    found = getattr(problem.at(0.3), criterion)()[1]
+    assert np.allclose(found, (up - down) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
+@both
+@weighted
+def test_the_gradient_in_the_kernel_matrix_is_that_of_differences(weights, centred):
+    X, y = table()
+    K, turn, w = Gaussian(0.8)(X), Gaussian(0.3)(X), WEIGHTS[weights]
+
+    def value(h=0.0, alpha=0.3):
+        return kernel_leave_one_out(KernelRows(K + h * turn, y, w, centred), alpha)
+
+    score, step = value(), 1e-5
+    along = (value(step).value - value(-step).value) / (2 * step)
+    assert abs((score.by_kernel * turn).sum() / along - 1) < 1e-6
+    ends = (value(alpha=0.3 * np.exp(h)).value for h in (step, -step))
+    assert abs(score.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence", "kfold"])
+@pytest.mark.parametrize("per_target", [False, True])
+def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
+    problem = rows()
+    found = solve_kernel(problem, criterion, per_target=per_target)
+    assert found.outcome is Outcome.SOLVED
+    grid = np.geomspace(1e-3, 10, 200)
+    values = np.array([getattr(problem.at(a), criterion)()[0] for a in grid])
+    power = problem.power if criterion != "evidence" else np.ones(2)
+    for i, alpha in enumerate(np.broadcast_to(found.alpha, 2)):
+        score = values[:, i] if per_target else values @ (1 / power)
+        at = getattr(problem.at(alpha), criterion)()[0]
+        here = at[i] if per_target else at @ (1 / power)
+        assert here <= score.min() + 1e-4 * abs(score.min())
+    assert len(found.path.alphas) <= 28
+
+
+def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
+    problem = rows()
+    whole = problem.coefficients(0.3)
+    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
+    for found, expected in zip(problem.coefficients(0.3), whole, strict=True):
+        assert_close(found, expected, factor=1e6)
+    smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
+    assert smooth._by_single(1e-12, problem.y) is None  # below what refinements bring back
+    monkeypatch.setattr("bochner.solvers.ridge.dual.PENALTY_ROWS", 30)
+    some = solve_kernel(problem, "loo")
+    assert some.path.loo_rows == 30
+    assert_close(some.coef, problem.coefficients(some.alpha)[0], factor=1e6)
+    each = solve_kernel(problem, "kfold", per_target=True)
+    assert each.alpha.shape == (2,)
+    assert each.criterion == "kfold"
+
+
+def test_edges_are_outcomes():
+    X, _ = table()
+    noise = np.random.default_rng(3).standard_normal((N, 1))
+    assert solve_kernel(KernelRows(Gaussian(50.0)(X), noise, np.ones(N)), "loo").alpha > 1
+    exact = KernelRows(Gaussian(2.0)(X), X[:, :1] ** 2, np.ones(N))
+    assert solve_kernel(exact, "loo").alpha < 1e-6
+    constant = KernelRows(Gaussian(2.0)(X), np.ones((N, 1)), np.ones(N))
+    assert solve_kernel(constant, "loo").outcome is Outcome.CONSTANT_TARGET
+    flat = KernelRows(np.ones((N, N)), X[:, :1], np.ones(N))
+    assert solve_kernel(flat, 1e-30).outcome is Outcome.SINGULAR
+    with pytest.raises(InvalidInput, match=r"one for each of the 1 targets; got 2"):
+        solve_kernel(constant, (1.0, 2.0))
+    with pytest.raises(LinAlgError):
+        KernelRows(-np.eye(N), noise, np.ones(N)).at(0.5)
+
+
+@pytest.mark.parametrize("start", [-5.0, 0.0, 3.0, 9.0])
+def test_the_walk_finds_the_least_of_a_parabola_and_stays_in_its_bounds(start):
+    assert abs(least_along(lambda x: ((x - 2) ** 2, 2 * (x - 2)), start, -10, 10) - 2) < 0.05
+    assert least_along(lambda x: (x, 1.0), start, -10, 10) == -10
+    hidden = lambda x: (np.inf, -np.inf) if x < 1 else ((x - 2) ** 2, 2 * (x - 2))
+    assert abs(least_along(hidden, start, -10, 10) - 2) < 0.05
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [Gaussian(), Exponential(), RationalQuadratic(0.7), *map(Matern, (0.5, 0.8, 1.5, 1.7, 2.5))],
+    ids=repr,
+)
+def test_slopes_of_profiles_are_those_of_differences(kernel):
+    s, step = np.array([[0.0, 0.1], [1.0, 7.0]]), 1e-6
+    found = kernel.profile_slope(s)
+    assert found[0, 0] == 0
+    away = s > 0
+    expected = (kernel.profile(s[away] + step) - kernel.profile(s[away] - step)) / (2 * step)
+    assert np.allclose(found[away], expected, rtol=1e-5)

@@ -1,0 +1,161 @@
+"""A kernel chosen among candidates: it is never worse than the simplest, and says what it saw."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.data import RowSample, row_priorities
+from bochner.errors import InvalidInput
+from bochner.kernels import Gaussian
+from bochner.selection import (
+    EFFORTS,
+    Effort,
+    as_effort,
+    choose_among,
+    choose_kernel,
+    split_rows,
+)
+
+QUICK = Effort("quick", tuned=96, tried=96, judged=150, finalists=2, rounds=1, families=())
+
+
+def sample_of(X, y, w=None):
+    y = y.reshape(len(y), -1)
+    w = np.ones(len(y)) if w is None else w
+    return RowSample(X, y, w, row_priorities(0, 0, len(y)))
+
+
+def table(name, n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4)) * [1.0, 1.0, 5.0, 0.2]
+    noise = 0.1 * rng.standard_normal(n)
+    return X, noise + {
+        "one column": np.sin(3 * X[:, 0]),
+        "all alike": np.sin(np.linalg.norm(X / [1.0, 1.0, 5.0, 0.2], axis=1)),
+        "a turn": np.sin(2 * (X[:, 0] + X[:, 1])),
+        "noise": 10 * noise,
+    }[name]
+
+
+def chosen(X, y, w=None, **changes):
+    options = {"effort": QUICK, "serves": lambda kernel: True} | changes
+    return choose_among(sample_of(X, y, w), 0, options.pop("effort"), **options)
+
+
+def error(kernel, X, y, T, u):
+    model = bo.KernelRidge(kernel, method="exact").fit(X, y)
+    return np.mean((model.predict(T) - u) ** 2)
+
+
+@pytest.mark.parametrize("name", ["one column", "all alike", "a turn", "noise"])
+def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
+    """On 700 new rows: chance alone moves the quotient of two good fits by less than a tenth."""
+    (X, y), (T, u) = table(name), table(name, 700, seed=1)
+    found = chosen(X, y)
+    simple = bo.KernelRidge("gaussian", method="exact", random_state=0).fit(X, y).kernel_
+    assert error(found.kernel, X, y, T, u) <= 1.1 * error(simple, X, y, T, u)
+    if name in ("one column", "a turn"):
+        assert error(found.kernel, X, y, T, u) < 0.7 * error(simple, X, y, T, u)
+
+
+def test_what_was_compared_is_said():
+    found = chosen(*table("one column"))
+    assert sum(c.taken for c in found.compared) == 1
+    taken = next(c for c in found.compared if c.taken)
+    assert taken.kernel == found.kernel
+    assert f"{taken.name}: error on rows held out" in str(found)
+    assert len({c.name for c in found.compared}) == len(found.compared) > 6
+    assert found.error >= 0.9 * min(c.error for c in found.compared)
+    assert {step.stage for step in found.path} == {"96 rows", "150 rows"}
+    for asked in ({}, {"n_features": 64}):
+        model = bo.KernelRidge(effort=1e-9, random_state=0, **asked).fit(*table("one column", 80))
+        assert " candidates; error on rows held out " in model.choice_.reason
+        assert model.search_.reason in model.choice_.reason
+
+
+def test_the_same_seed_gives_the_same_kernel_and_units_of_columns_do_not_matter():
+    X, y = table("one column")
+    one, same = chosen(X, y), chosen(X, y)
+    assert one.kernel == same.kernel
+    assert one.error == same.error
+    far = chosen(X * 1e6, y)
+    assert abs(far.error - one.error) < 0.2 * one.error
+
+
+def test_lengthscales_do_not_run_away_from_few_rows_of_many_columns():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 21))
+    found = chosen(X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(120))
+    for step in found.path:
+        scales = np.atleast_1d(step.kernel.get_params().get("lengthscale", 1.0))
+        assert scales.max() < 32 * 2 * np.sqrt(2 * 21)
+
+
+@pytest.mark.parametrize("few", [5, 63])
+def test_few_rows_and_constant_targets_choose_nothing(few):
+    X, y = table("one column")
+    assert chosen(X[:few], y[:few]) is None
+    assert chosen(X, np.ones(len(X))) is None
+    asked = (sample_of(X[:few], y[:few]), 64, 0, None, None, "medium")
+    assert isinstance(choose_kernel("auto", *asked, exact=True).kernel, Gaussian)
+
+
+def test_weights_targets_sparse_rows_and_given_penalties_are_served():
+    X, y = table("one column")
+    w = 1.0 + np.arange(300) % 2
+    assert chosen(X, np.column_stack([y, -y, np.zeros(300)]), w).error < 0.3
+    assert chosen(X, y, share=1e-3, centred=False).share == pytest.approx(1e-3)
+    sparse = chosen(scipy.sparse.csr_array(X), y)
+    assert all(c.kernel.get_params()["lengthscale"] for c in sparse.compared)
+
+
+def test_equal_rows_are_held_out_together():
+    X, y = table("one column", 100)
+    train, test = split_rows(sample_of(np.repeat(X, 3, axis=0), np.repeat(y, 3)), 0)
+    assert not {*map(tuple, train.X)} & {*map(tuple, test.X)}
+    assert len(train) + len(test) == 300
+    assert 75 <= len(test) <= 78
+
+
+def test_kernels_that_the_method_does_not_serve_are_not_tried():
+    X, y = table("one column")
+    only = chosen(X, y, serves=lambda kernel: isinstance(kernel, Gaussian))
+    assert {type(c.kernel) for c in only.compared} == {Gaussian}
+
+
+@pytest.mark.parametrize("estimator", [bo.KernelRidge, bo.KernelRidgeClassifier])
+def test_effort_is_a_word_or_seconds(estimator):
+    X, y = table("one column", 80)
+    y = y > 0 if estimator is bo.KernelRidgeClassifier else y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        low = estimator("auto", effort="low", random_state=0).fit(X, y)
+        short = estimator("auto", effort=1e-9, random_state=0).fit(X, y)
+    assert isinstance(low.kernel_, Gaussian)
+    assert isinstance(low.kernel_.lengthscale, float | tuple)
+    assert len(short.search_.compared) >= 1
+    for effort in ("much", 0, -1.0):
+        with pytest.raises(InvalidInput, match=r"effort must be"):
+            estimator("auto", effort=effort).fit(X, y)
+    assert as_effort("low", "who") is None
+    assert as_effort(3, "who").seconds == 3
+    assert EFFORTS["medium"].tuned < EFFORTS["high"].tuned
+
+
+def test_few_rows_take_the_kernel_itself_and_more_are_added_as_features():
+    X, y = table("one column")
+    whole = bo.KernelRidge("gaussian", random_state=0).fit(X, y)
+    assert whole.choice_.method == bo.ExactKernel()
+    assert "exact kernel of 300 rows" in whole.choice_.reason
+    for asked in ({"n_features": 32}, {"method": "auto"}, {"precision": "float32"}, {"alpha": 0}):
+        assert hasattr(bo.KernelRidge(Gaussian(), **asked).fit(X, y), "coef_")
+    asked = {"alpha": 0.1, "random_state": 0}
+    first = bo.KernelRidge(Gaussian(0.8), **asked).fit(X[:150], y[:150])
+    pieces = bo.KernelRidge(Gaussian(0.8), **asked).partial_fit(X[:150], y[:150])
+    both, expected = (model.partial_fit(X[150:], y[150:]) for model in (first, pieces))
+    assert both.rows_seen_ == 300
+    assert_close(both.predict(X), expected.predict(X), factor=1e6)
