@@ -45,6 +45,7 @@ OPTIONAL = {
     "pyspark",
     "ray",
     "jinja2",
+    "finufft",
     "fsspec",
     "jaxtyping",
     "matplotlib",
@@ -54,6 +55,7 @@ OPTIONAL = {
     "pyarrow",
     "rich",
     "torch",
+    "xarray",
 }
 ROWS = [{"errors", "_native"}, {"_core"}, {"data"}, {"kernels", "solvers", "sums"}, {"features"}]
 ROWS += [

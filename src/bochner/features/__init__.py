@@ -5,6 +5,7 @@ from typing import Any
 from bochner._core.names import handed_out
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.histogram import HistogramSampling
 from bochner.features.fourier.placements import IID, QMC, Fastfood, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap
@@ -25,7 +26,8 @@ from bochner.features.sketch.tensorsketch import TensorSketch
 # fmt: off
 __all__ = [
     "IID", "QMC", "Auto", "Compressed", "Explicit", "Fastfood", "FeatureMap", "Fourier",
-    "Gegenbauer", "Grid", "HermiteMercer", "HistogramSampling", "LaplacianEigenfunctions",
+    "FourierGrid", "Gegenbauer", "Grid", "HermiteMercer", "HistogramSampling",
+    "LaplacianEigenfunctions",
     "Maclaurin", "MercerHarmonic", "Method", "NeuralTangentFeatures", "Nystrom", "Orthogonal",
     "PolySketch", "Positive", "Projected", "ReLU", "Sign", "Structured", "TensorSketch", "draw",
 ]

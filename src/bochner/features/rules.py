@@ -35,6 +35,7 @@ from bochner.features.composed import (
     sketched,
 )
 from bochner.features.fourier.fourier import Fourier, draw_stationary
+from bochner.features.fourier.grid import FourierGrid, draw_grid
 from bochner.features.fourier.histogram import (
     HistogramSampling,
     draw_on_logarithms,
@@ -105,6 +106,7 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (Fourier, SkewedChi2, draw_on_logarithms),
     (Fourier, Stationary, draw_stationary),
     (Fourier, _made_of_stationary, draw_stationary),
+    (FourierGrid, Kernel, draw_grid),  # stationary, with a spectral density, one to three columns
     (Positive, DotExponential | Gaussian, draw_positive),
     (HistogramSampling, SkewedChi2, draw_random_logarithms),
     (HistogramSampling, Additive, draw_sampled_spectrum),

@@ -11,13 +11,17 @@ from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.fit import GaussianProcessFit, merge_processes
+from bochner.models.gaussian_process.grid import GridProcessFit, merge_grid_processes
 from bochner.models.ridge.fit import RidgeFit, merge_ridge
+from bochner.models.ridge.grid import GridFit, merge_grids
 from bochner.models.unsupervised.pca import PcaFit, merge_pca
 
 #: Fits whose sums over rows add, and what adds them.
 MERGES: dict[type, Callable[[list[Any]], Any]] = {
     RidgeFit: merge_ridge,
     GaussianProcessFit: merge_processes,
+    GridFit: merge_grids,
+    GridProcessFit: merge_grid_processes,
     PcaFit: merge_pca,
 }
 

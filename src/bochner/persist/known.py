@@ -15,19 +15,23 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, Schema
 from bochner.features import auto, composed, projections
 from bochner.features.fourier import fourier, histogram, placements
+from bochner.features.fourier import grid as equispaced
 from bochner.features.mercer import harmonic, hermite, products, radial
 from bochner.features.nystrom import nystrom
 from bochner.features.random import gegenbauer, networks, positive
 from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
 from bochner.kernels import dotproduct
+from bochner.models import grid
 from bochner.models.convex import classifiers, regressors
 from bochner.models.convex.calibration import Calibration
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.gaussian_process import fit as process
+from bochner.models.gaussian_process import grid as grid_process
 from bochner.models.gaussian_process import intervals, posterior
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge import estimators, exact, fit, sums
+from bochner.models.ridge import grid as grid_ridge
 from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
@@ -37,6 +41,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
+from bochner.sums.fourier import WaveSums
 from bochner.sums.moments import Moments
 
 
@@ -69,6 +74,7 @@ _MAPS: dict[str, type] = {
     "compressed-map": projections.CompressedMap,
     "basis-map": products.BasisMap,
     "fourier-complex-map": fourier.FourierComplexMap,
+    "equispaced-map": equispaced.EquispacedMap,
     "fourier-grid-map": fourier.FourierGridMap,
     "fourier-map": fourier.FourierMap,
     "fourier-phase-map": fourier.FourierPhaseMap,
@@ -137,6 +143,10 @@ _FITTED: dict[str, type] = {
     "gaussian-process-fit": process.GaussianProcessFit,
     "gaussian-process-spec": process.GaussianProcessSpec,
     "summed": sums.Summed,
+    "grid-ridge-fit": grid_ridge.GridFit,
+    "grid-process-fit": grid_process.GridProcessFit,
+    "summed-waves": grid.SummedWaves,
+    "wave-sums": WaveSums,
     "cca-fit": cca.CcaFit,
     "cca-spec": cca.CcaSpec,
     "cca-directions": correlation.Directions,

@@ -26,10 +26,12 @@ from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
+from bochner.models.gaussian_process.grid import GridProcessFit
 from bochner.models.sgd.steps import KernelStrategy
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
+from bochner.sums.fourier import WaveSums
 from bochner.sums.moments import Moments
 
 # --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
@@ -193,6 +195,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Optimum: ("coef", "intercept"),
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
     KernelStrategy: ("support",),
+    GridProcessFit: ("coef",),
+    WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
 }
 

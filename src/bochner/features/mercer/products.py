@@ -266,7 +266,7 @@ class LaplacianEigenfunctions(Method):
     box: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, boundary=optional(positive), box=optional(_checked_box))
+        check_fields(self, boundary=optional(positive), box=optional(checked_box))
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
                 "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
@@ -274,7 +274,8 @@ class LaplacianEigenfunctions(Method):
             )
 
 
-def _checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
+def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
+    """Return pairs (lower, upper), one a column, or refuse what is none."""
     pairs = unpacked(box)
     if not isinstance(pairs, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs

@@ -1,8 +1,10 @@
 """A Gaussian process: choose, sum, solve; and what its intervals are made of."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
+from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import Pass, Summed, merged
@@ -25,7 +28,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale
-from bochner.solvers.ridge.evidence import EvidenceOutcome, as_variance
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
@@ -125,6 +128,34 @@ class GaussianProcessFit:
     def outcome(self) -> EvidenceOutcome:
         """How the choice of noise and amplitude went."""
         return self.law.posterior.evidence.outcome
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """σ² of a new row."""
+        return self.law.noise
+
+    @property
+    def evidence(self) -> Evidence:
+        """Noise, amplitude and likelihood of the fit."""
+        return self.law.posterior.evidence
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are predicted together."""
+        return self.chosen.block_rows
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ the mean of f."""
+        return lambda X: self.law.posterior.mean(self.chosen.double(X))
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        Z = self.chosen.double(X)
+        return self.law.covariance(X, Z).reshape(len(Z), len(Z), -1)
+
+    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> Functions:
+        """Draw n functions of the posterior."""
+        return draw_functions(rows, self.summed, self.law, n, seed)
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""

@@ -12,13 +12,14 @@ from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, require_switch
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Tabular
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._parameters import estimator
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
@@ -27,8 +28,17 @@ from bochner.models.gaussian_process.fit import (
     solved,
     warned,
 )
-from bochner.models.gaussian_process.functions import Functions, draw_functions
+from bochner.models.gaussian_process.functions import Functions
+from bochner.models.gaussian_process.grid import (
+    GridFunctions,
+    GridProcessFit,
+    fit_grid_process,
+    grid_process,
+    with_grid_process_rows_of,
+)
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
+from bochner.models.grid import NO_FEATURES, on_grid
+from bochner.models.maps import axes_of, labelled, on_places
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor
@@ -36,6 +46,10 @@ from bochner.sums.moments import Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
 MOST_ROWS = 20_000
+
+
+#: Names of what a map of places holds.
+MAPPED = ("mean", "std")
 
 
 @estimator
@@ -136,8 +150,11 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> GaussianProcessFit:
-        return fit_process(self._spec(), blocks, inputs, where, precision)
+    ) -> GaussianProcessFit | GridProcessFit:
+        spec = self._spec()
+        if on_grid(spec.features):
+            return fit_grid_process(spec, blocks, inputs, where)
+        return fit_process(spec, blocks, inputs, where, precision)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
@@ -147,12 +164,14 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         """
         return self._add_rows(X, y, sample_weight)
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit | GridProcessFit:
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit:
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit | GridProcessFit:
         spec, before = self._again(self._spec()), self.fit_.summed
+        if isinstance(self.fit_, GridProcessFit):
+            return with_grid_process_rows_of(self.fit_, spec, blocks)
         return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
 
     def _spec(self) -> GaussianProcessSpec:
@@ -168,8 +187,11 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        fit = self._fitted
-        self.fit_ = warned(solved(self._again(self._spec()), fit.inputs, fit.summed))
+        fit, spec = self._fitted, self._again(self._spec())
+        if isinstance(fit, GridProcessFit):
+            self.fit_ = grid_process(spec, fit.inputs, fit.summed)
+        else:
+            self.fit_ = warned(solved(spec, fit.inputs, fit.summed))
         return self
 
     def calibrate(self, X: Float[Array, "m d"], y: Array) -> Self:
@@ -220,9 +242,45 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the mean of one block of rows after the other."""
-        fit = self._fitted
+        means = self._fitted.means()
         for block in self._sized(self._as_fitted(blocks)):
-            yield self._shaped(fit.law.posterior.mean(fit.chosen.double(block.X)), block.X)
+            yield self._shaped(means(block.X), block.X)
+
+    def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
+        """Return the mean of f at all places of a grid: a map, a profile or a volume.
+
+        Parameters
+        ----------
+        return_std : bool, default False
+            Also return the standard deviation of f.
+        **axes : (m_j,)
+            Coordinates along each column, by the names of the columns where they had names, else
+            by any names, in the order of the columns.
+
+        Returns
+        -------
+        mean : (m_1, ..., m_d) or (m_1, ..., m_d, t)
+            An ``xarray.DataArray`` with these coordinates where xarray is installed, else a NumPy
+            array.
+        std : the same
+            With ``return_std``.
+
+        Raises
+        ------
+        InvalidInput
+            If there is not one array of finite coordinates for each column.
+        """
+        who, draft = type(self).__name__, copy(self)
+        found = axes_of(who, axes, self._inputs.names, self.n_features_in_)
+        draft.fit_ = replace(self.fit_, inputs=replace(self._inputs, names=None))  # places in order
+
+        def values(rows: Array) -> tuple[Array, ...]:
+            parts = draft.predict(rows, return_std=return_std)
+            return parts if return_std else (parts,)
+
+        parts = on_places(who, found, values)
+        maps = tuple(labelled(part, found, name) for part, name in zip(parts, MAPPED, strict=False))
+        return maps if return_std else maps[0]
 
     def predict_interval(
         self, X: Tabular, coverage: float = 0.95, calibrated: bool = True
@@ -253,7 +311,7 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
     def _interval(self, X: Array, coverage: float, calibrated: bool) -> tuple[Array, Array, Array]:
         """Return means and bounds, each (b, t)."""
         mean, variance = self._fitted.moments(X)
-        deviation = np.sqrt(variance + self.predictive_.noise)
+        deviation = np.sqrt(variance + self._fitted.noise)
         if not calibrated:
             half = norm.ppf(0.5 + coverage / 2) * deviation
             return mean, mean - half, mean + half
@@ -269,12 +327,12 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         parts = []
         for block in self._sized(blocks):
             mean, variance = self._fitted.moments(block.X)
-            spread = np.maximum(variance + self.predictive_.noise, np.finfo(np.float64).tiny)
+            spread = np.maximum(variance + self._fitted.noise, np.finfo(np.float64).tiny)
             error = to_numpy(block.y).reshape(mean.shape) - mean
             parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
         return np.concatenate(parts).reshape(-1, *self.target_shape_)
 
-    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions:
+    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions | GridFunctions:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
@@ -282,14 +340,14 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         n = integer(n, "sample_functions", "n", 1)
         fit = self._fitted
         rows = copy(self)._rows_to_predict
-        return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
+        return fit.functions(rows, n, seed_of(random_state))
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
     def _sized(self, blocks: Blocks) -> Blocks:
-        return blocks.with_rows(self._chosen.block_rows)
+        return blocks.with_rows(self._fitted.block_rows)
 
     def _moments(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         for block in self._sized(blocks):
@@ -303,10 +361,9 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
                 f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
                 f"{X.shape[0]:,}. Ask for return_std=True, or for fewer rows."
             )
-        Z = self._chosen.double(X)
-        cov, shape = self.predictive_.covariance(X, Z), (len(Z), len(Z), *self.target_shape_)
-        mean = self._shaped(self.predictive_.posterior.mean(Z), X)
-        return mean, from_numpy(cov.reshape(shape), like=X)
+        fit, m = self._fitted, X.shape[0]
+        mean, cov = self._shaped(fit.means()(X), X), fit.covariance(X)
+        return mean, from_numpy(cov.reshape(m, m, *self.target_shape_), like=X)
 
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
@@ -325,21 +382,33 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         return self._fitted.calibration()
 
     predictive_ = learned(
-        "law", "Law of f(x): posterior of the coefficients, and what the features leave out."
+        "law",
+        "Law of f(x): posterior of the coefficients, and what the features leave out.",
+        f"predictive_: {NO_FEATURES}",
     )
     loo_log_density_ = learned(
         "loo_log_density", "Mean log density of a row of the sample under the law without it."
     )
-    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
+    moments_ = learned(
+        "summed.moments",
+        "What further rows, or other models, are added to.",
+        f"moments_: {NO_FEATURES}",
+    )
     rows_seen_ = learned("summed.rows", "Rows that were read.")
     sample_ = learned("summed.sample", "Rows kept for leave-one-out errors.")
-    evidence_ = learned("law.posterior.evidence", "Noise, amplitude and likelihood of the fit.")
+    evidence_ = learned("evidence", "Noise, amplitude and likelihood of the fit.")
     _kept_moments = learned("summed.seen", "Moments as the solution sees them.")
+
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+        fit = self._fitted
+        if isinstance(fit, GridProcessFit):
+            return fit.summed.certified_blocks(blocks, float(np.min(fit.evidence.alpha)))
+        return KernelEstimator._certificate_on(self, blocks, other)
 
     @property
     def noise_variance_(self) -> Any:
         """σ², the variance of a new y about f(x)."""
-        return self._by_target(self.predictive_.noise)
+        return self._by_target(self._fitted.noise)
 
     @property
     def amplitude_(self) -> Any:

@@ -29,6 +29,7 @@ from bochner.models._base import (
 )
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.grid import NO_FEATURES, on_grid
 from bochner.models.ridge.exact import (
     DIRECT_ROWS,
     NYSTROM,
@@ -39,6 +40,7 @@ from bochner.models.ridge.exact import (
     fit_exact,
 )
 from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
+from bochner.models.ridge.grid import GridFit, fit_grid, grid_solved_again, with_grid_rows_of
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha, least_alpha
@@ -80,7 +82,7 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> RidgeFit | ExactFit:
+    ) -> RidgeFit | ExactFit | GridFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
         here = where is LOCAL and precision is None
@@ -88,6 +90,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
             exact = ExactKernel()
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
+        if on_grid(spec.features):
+            return fit_grid(spec, blocks, inputs, where)
         return fit_ridge(spec, blocks, inputs, where, precision)
 
     def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
@@ -95,13 +99,15 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
         open_, n = self.n_features is None and self.precision == "auto", blocks.n_rows
         return open_ and n is not None and n <= DIRECT_ROWS and least_alpha(spec.alpha) != 0
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit | GridFit:
         """Fit in one precision: rows do not come again."""
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit:  # noqa: ARG002
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | GridFit:  # noqa: ARG002
         spec, fit = self._spec(None), self._fitted
+        if isinstance(fit, GridFit):
+            return with_grid_rows_of(fit, spec, blocks)
         return with_rows_of(featured(fit, spec) if isinstance(fit, ExactFit) else fit, spec, blocks)
 
     def solve_again(self) -> Self:
@@ -112,7 +118,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
                 f"{type(self).__name__}.solve_again: an exact fit keeps no moments that could be "
                 "solved again. Call fit."
             )
-        self.fit_ = solved_again(fit, self._spec(None))
+        again = grid_solved_again if isinstance(fit, GridFit) else solved_again
+        self.fit_ = again(fit, self._spec(None))
         return self
 
     # --- what was learned ------------------------------------------------------------------------
@@ -122,17 +129,22 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
         """Whether there are moments that further rows can be added to, or rows to make them of."""
         if not self.__sklearn_is_fitted__():
             return False
-        return isinstance(self.fit_, RidgeFit) or (self.method is None and self.fit_.y is not None)
+        fit = self.fit_
+        if isinstance(fit, ExactFit):
+            return self.method is None and fit.y is not None
+        return True
 
     def _sums(self, name: str) -> RidgeFit:
         fit = self._fitted
         if isinstance(fit, ExactFit):
             raise AttributeError(f"{name}: an exact fit has no features.")  # noqa: TRY004
+        if isinstance(fit, GridFit) and name != "sample_":
+            raise AttributeError(f"{name}: {NO_FEATURES}")
         return fit
 
     def _exact(self, name: str) -> ExactFit:
         fit = self._fitted
-        if isinstance(fit, RidgeFit):
+        if not isinstance(fit, ExactFit):
             raise AttributeError(  # noqa: TRY004  as hasattr() asks
                 f'{name}: only a fit with method="exact" has them; see coef_.'
             )
@@ -208,7 +220,7 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
     @property
     def _kept_moments(self) -> Moments | None:
         fit = self._fitted
-        return None if isinstance(fit, ExactFit) else fit.summed.seen
+        return fit.summed.seen if isinstance(fit, RidgeFit) else None
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""

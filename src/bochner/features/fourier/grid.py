@@ -1,0 +1,430 @@
+"""Equispaced Fourier features: waves on a grid of frequencies, in one to three columns.
+
+Greengard, Rachh and Barnett (2022) take k(x − y) = ∫ p(ω) cos ω·(x − y) dω by the trapezoidal rule
+with frequencies h∘j, |j_a| ≤ m_a. Two errors are made (Barnett, Greengard and Rachh 2023):
+
+* **images**: the sum over all j is that of the kernel and its images a period 2π/h apart, of which
+  the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
+  whose double the kernel has come down to a share of the tolerance;
+* **truncation**: no pair lacks more than the pair x = y, which lacks k(0) − Σ_j v_j, all weights
+  being positive. It is not bounded but added up, along one axis after the other.
+
+Rows outside the box by more than r count as r away, where the kernel with all rows of the box is
+below a hundredth: there a fit is what it knows without them.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bochner._core.arrays import dense, moved, precision
+from bochner._core.checks import LITTLE, check_fields, optional, require_room, share
+from bochner._core.shapes import Array, Float, Int
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.map import FeatureMap, in_double
+from bochner.features.mercer.axes import dense_blocks
+from bochner.features.mercer.products import checked_box
+from bochner.features.method import Method, Request
+from bochner.kernels import Kernel
+from bochner.kernels.equispaced import equispaced_weights, spectral_parts
+
+#: The finest tolerance: below, rounding of float64 sums is as large.
+FINEST = 1e-12
+
+#: The coarsest tolerance that a width is given waves of, in so many steps of a bisection.
+LOOSEST, BISECTIONS = 0.5, 12
+
+#: Rounding of what waves add up to, as a share of k(x, x).
+SMALL = 1e-3
+
+#: The most columns.
+MOST_COLUMNS = 3
+
+#: The kernel with all rows of the box is below this share of k(0) from one margin outside on.
+FAR = 0.01
+
+#: Most waves along the only axis, and along one of several, that are looked at, and most in all:
+#: beyond, no computer has room.
+MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
+
+#: Waves that are few.
+FEW_WAVES = 10**6
+
+#: Images of the kernel on either side that its samples along an axis take in, and that are added
+#: up for the margin.
+IMAGES, FURTHEST = 2, 200
+
+#: Distances in units of the box, for where the kernel has come down.
+DISTANCES = np.logspace(-8, 8, 3201)
+
+
+@dataclass(frozen=True)
+class FourierGrid(Method):
+    """Waves of equispaced frequencies, within a tolerance of the kernel for all pairs of rows.
+
+    Parameters
+    ----------
+    tolerance : float, default 1e-4
+        The largest error of φ(x)·φ(y), as a share of k(x, x), of rows in the box: from 1e-12 to
+        below 1. Predictions err by about as much of the size of y, by up to ten times as much where
+        the penalty is small (of W/alpha at most). The number of waves grows as its logarithm for
+        smooth kernels, as tolerance^(−d/(2ν)) for Matérn kernels of smoothness ν.
+    box : d pairs (lower, upper), optional
+        The box itself, in place of the rows' own: where rows will come that are further out.
+
+    Notes
+    -----
+    Serves stationary kernels with a spectral density in one to three columns (Gaussian, Matérn,
+    rational quadratic, Laplace, Cauchy, spectral mixtures, any lengthscales and metric), sums,
+    multiples and products of them.
+
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` never make these features: they sum
+    waves over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. Time O(n
+    log^d(1/tolerance)) for n rows and O(D log D) a step, memory O(2^d D), and D, up to many
+    millions, is what the tolerance takes; ``n_features`` plays no part. Needs finufft (``pip
+    install "bochner[grid]"``): NumPy does the same in O(n D).
+
+    For all other learners it is a feature map like others, of ``n_features`` waves at most: where
+    the tolerance takes more, those of the tolerance that they suffice for.
+
+    Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
+    Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
+    *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*, for
+    what images and truncation are made of.
+    """
+
+    tolerance: float = 1e-4
+    box: tuple[tuple[float, float], ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, tolerance=share, box=optional(checked_box))
+        if self.tolerance < FINEST:
+            raise InvalidInput(
+                f"FourierGrid: tolerance must be {FINEST:g} or above, which is what float64 "
+                f"resolves; got {self.tolerance:g}."
+            )
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class EquispacedMap(FeatureMap):
+    """φ(x) = (√v_0, (√(2 v_j) cos j·θ)_j, (√(2 v_j) sin j·θ)_j), θ = h∘(x − centre).
+
+    Attributes
+    ----------
+    kernel : Kernel
+    centre, spacing : (d,)
+        Of the box; h.
+    half : (d,)
+        Half of the box's size.
+    extent : (d,) int
+        m. One j of each pair j, −j has features: the later in lexicographic order.
+    weights : (F,)
+        v_j of those, from j = 0 on.
+    error : float
+        Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x).
+    """
+
+    kernel: Kernel
+    centre: Float[Array, " d"]
+    spacing: Float[Array, " d"]
+    half: Float[Array, " d"]
+    extent: Int[Array, " d"]
+    weights: Float[Array, " F"]
+    error: float
+
+    def __post_init__(self) -> None:
+        waves = math.prod(2 * m + 1 for m in self.shape) if min(self.shape, default=-1) >= 0 else 0
+        if waves != self.n_features:
+            raise InvalidInput(
+                f"EquispacedMap: weights must be those of {waves:,} waves, one for a pair j, −j; "
+                f"got {len(self.weights):,}."
+            )
+
+    unbiased = False  # Nothing random
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.centre)
+
+    @property
+    def n_features(self) -> int:
+        return 2 * len(self.weights) - 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """m, as plain numbers."""
+        return tuple(int(m) for m in self.extent)
+
+    @property
+    def variances(self) -> Array:
+        """Weights v of all j, (2 m_1 + 1, ..., 2 m_d + 1)."""
+        flat = np.concatenate([self.weights[:0:-1], self.weights])
+        return flat.reshape([2 * m + 1 for m in self.shape])
+
+    @cached_property
+    def _waves(self) -> Array:
+        """Whole numbers j of the features, (F, d)."""
+        axes = [np.arange(-m, m + 1, dtype=np.float64) for m in self.shape]
+        whole = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        return whole[len(whole) // 2 :]
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        dtype = precision(X)
+        xp, X = in_double(dense(X))
+        theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
+        theta = xp.clip(theta, -math.pi, math.pi)
+        waves = moved(np.ascontiguousarray(self._waves), like=X)
+        turns = theta[:, 0][:, None] * waves[:, 0][None, :]
+        for a in range(1, self.n_inputs):
+            turns = turns + theta[:, a][:, None] * waves[:, a][None, :]
+        roots = np.sqrt(2 * self.weights)
+        roots[0] = math.sqrt(self.weights[0])
+        along = moved(roots, like=X)
+        found = xp.concat([xp.cos(turns) * along, xp.sin(turns[:, 1:]) * along[1:]], axis=1)
+        return xp.astype(found, getattr(xp, str(dtype)), copy=False)
+
+
+# --- From kernel, box and tolerance to a grid ----------------------------------------------------
+
+
+def equispaced_map(
+    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+) -> EquispacedMap:
+    """Return the map of a kernel on a box: all waves that the tolerance takes.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the kernel has no spectral density, does not decay, or there are more than three columns.
+    InvalidInput
+        If the box has no size along a column, or the grid does not fit in memory.
+    """
+    found = grid_of(kernel, lower, upper, tolerance)
+    _require_room(kernel, lower, upper, tolerance, found)
+    return _mapped(kernel, lower, upper, found)
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Spacing h and extent m of a grid, and a bound of what images of the kernel add to it."""
+
+    spacing: Float[Array, " d"]
+    extent: tuple[int, ...]
+    images: float
+
+    @property
+    def waves(self) -> int:
+        """How many there are, D."""
+        return math.prod(2 * m + 1 for m in self.extent)
+
+    def __str__(self) -> str:
+        """Return how many there are along each axis."""
+        return " x ".join(f"{2 * m + 1:,}" for m in self.extent)
+
+
+def grid_of(
+    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+) -> Frequencies:
+    """Return the frequencies that a tolerance takes."""
+    d = len(lower)
+    _require_serves(kernel, d)
+    _require_size(lower, upper)
+    whole = float(kernel.diag(np.zeros((1, d)))[0])
+    parts, most = spectral_parts(kernel), MOST_ALONE if d == 1 else MOST_ALONG
+    spacing, extent, images = np.empty(d), [], 0.0
+    for a in range(d):
+        length, level = upper[a] - lower[a], tolerance / (8 * d)
+        found = [_margin(_along(part, a, d), length, level) for part in parts]
+        period = length + 2 * max((r for r, _ in found), default=length / 8)
+        images += max((size for _, size in found), default=0.0)
+        spacing[a] = 2 * math.pi / period
+        extent.append(_extent(_along(kernel, a, d), period, most, whole * tolerance / (4 * d)))
+    return Frequencies(spacing, tuple(extent), 2 * images)
+
+
+def map_between(
+    kernel: Kernel,
+    ends: tuple[Kernel, Kernel],
+    lower: Float[Array, " d"],
+    upper: Float[Array, " d"],
+    tolerance: float,
+) -> EquispacedMap:
+    """Return the map of a kernel with the waves that a shorter and a longer one take."""
+    short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
+    spacing = np.minimum(short.spacing, long.spacing)
+    reached = [
+        np.maximum(np.ceil(grid.spacing * grid.extent / spacing), grid.extent)
+        for grid in (short, long)
+    ]
+    extent = tuple(int(m) for m in np.maximum(*reached))
+    both = Frequencies(spacing, extent, max(short.images, long.images))
+    _require_room(kernel, lower, upper, tolerance, both)
+    return _mapped(kernel, lower, upper, both)
+
+
+def box_of(method: FourierGrid, X: Float[Array, "n d"]) -> tuple[Array, Array]:
+    """Return the corners of the box: as given, or those of the rows."""
+    if method.box is not None:
+        return given_box(method.box, X.shape[1])
+    faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
+    least, largest = (np.array(side) for side in zip(*faces, strict=True))
+    return least.min(axis=0), largest.max(axis=0)
+
+
+def given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Array]:
+    """Return the corners of a box that was given for d columns."""
+    if len(box) != d:
+        raise InvalidInput(
+            f"FourierGrid: box must have a pair for each column; got {len(box)} for {d} columns."
+        )
+    lower, upper = np.array(box, dtype=float).T
+    return lower.copy(), upper.copy()
+
+
+def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
+    """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
+    _require_serves(kernel, ask.n_inputs)
+    if method.box is not None:
+        lower, upper = given_box(method.box, ask.n_inputs)
+    else:
+        lower, upper = box_of(method, ask.rows("FourierGrid", "the box"))
+    found = grid_of(kernel, lower, upper, method.tolerance)
+    if found.waves > ask.n_features:
+        found = _coarse(kernel, lower, upper, method.tolerance, ask.n_features)
+    return _mapped(kernel, lower, upper, found)
+
+
+def _coarse(
+    kernel: Kernel, lower: Array, upper: Array, tolerance: float, width: int
+) -> Frequencies:
+    """Return the waves of the finest tolerance that takes no more of them than ``width``."""
+    fine, coarse = math.log(tolerance), math.log(LOOSEST)
+    for _ in range(BISECTIONS):
+        middle = (fine + coarse) / 2
+        fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
+        fine, coarse = (fine, middle) if fits else (middle, coarse)
+    found = grid_of(kernel, lower, upper, math.exp(coarse))
+    while found.waves > width:  # too few for any tolerance
+        longest = int(np.argmax(found.extent))
+        found = replace(found, extent=tuple(m - (a == longest) for a, m in enumerate(found.extent)))
+    return found
+
+
+def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
+    flat = equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
+    lacks = 1 - float(flat.sum()) / float(kernel.diag(np.zeros((1, len(lower))))[0])
+    if lacks < -2 * grid.images - SMALL:
+        raise UnsupportedKernel(
+            f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "
+            f"whose waves add up to {1 - lacks:.3g} of k(x, x). Take Nystrom()."
+        )
+    return EquispacedMap(
+        kernel,
+        (lower + upper) / 2,
+        grid.spacing,
+        (upper - lower) / 2,
+        np.array(grid.extent, dtype=np.int64),
+        flat[len(flat) // 2 :].copy(),
+        max(lacks + grid.images, 0.0) + grid.images,
+    )
+
+
+Profile = Callable[[Array], Array]
+
+
+def _along(kernel: Kernel, a: int, d: int) -> Profile:
+    """Return k as a function of the difference along an axis."""
+    unit = np.zeros((1, d))
+    unit[0, a] = 1.0
+    return lambda t: kernel(t[:, None] * unit, 0 * unit)[:, 0]
+
+
+def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
+    """Return r, and how much images weigh there: no more than the level, and k(r) a hundredth."""
+    t = length * DISTANCES
+    values = along(t)
+    limit, whole = values[-1], along(np.zeros(1))[0]
+    values = np.abs(values - limit)  # a constant part has no images
+    beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
+    above = [np.flatnonzero(values > share * whole) for share in (level, FAR)]
+    at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
+    r, order = max(at[0] / 2, at[1]), np.arange(1, FURTHEST + 1)
+    while True:
+        nearest = order * (length + 2 * r) - length
+        places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
+        images = 2 * float(beyond[places].sum()) / whole
+        if images <= level or r >= t[-1]:
+            return r, images
+        r *= 1.1
+
+
+def _extent(along: Profile, period: float, most: int, lacking: float) -> int:
+    """Return m: waves beyond weigh at most so much, read off samples of the kernel by FFT."""
+    samples = 1 << 10
+    while samples <= 4 * most:
+        t = np.arange(samples // 2 + 1) * (period / samples)
+        images = [along(np.abs(t + n * period)) for n in range(-IMAGES, IMAGES + 1)]
+        half = np.sum(images, axis=0)
+        whole = np.concatenate([half, half[-2:0:-1]])
+        weights = np.maximum(np.fft.rfft(whole).real / samples, 0.0)
+        beyond = 2 * np.cumsum(weights[::-1])[::-1]  # of m from each place on
+        found = np.flatnonzero(beyond[1:] <= lacking)
+        if len(found) and 4 * found[0] <= samples // 2:
+            return int(found[0])
+        samples *= 4
+    return most
+
+
+def _require_serves(kernel: Kernel, d: int) -> None:
+    if d > MOST_COLUMNS:
+        raise UnsupportedKernel(
+            f"FourierGrid serves one to three columns; got {d}. Fourier() and Nystrom() serve any "
+            "number; Columns(kernel, (0, 1)) looks at some."
+        )
+    equispaced_weights(kernel, np.ones(d), (0,) * d)
+
+
+def _require_size(lower: Array, upper: Array) -> None:
+    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
+        if not largest > least:
+            raise InvalidInput(
+                f"FourierGrid: the box must have a size along each column; got column {a} (counted "
+                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
+            )
+
+
+def waves_bytes(grid: Frequencies) -> int:
+    """Return the memory of an implicit fit: sums, their FFT, and ten vectors."""
+    return grid.waves * (48 * 2 ** len(grid.extent) + 320)
+
+
+def _require_room(
+    kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: Frequencies
+) -> None:
+    what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
+    if grid.waves > MOST_WAVES or max(grid.extent) >= (
+        MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
+    ):
+        raise InvalidInput(
+            f"{what} at least, more than any memory holds. "
+            f"{_remedy(kernel, lower, upper, tolerance)}"
+        )
+    if waves_bytes(grid) > LITTLE:
+        remedy = _remedy(kernel, lower, upper, tolerance)
+        require_room(waves_bytes(grid), what, remedy)
+
+
+def _remedy(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> str:
+    """Say what a larger tolerance takes: the first tenfold one of under a million waves."""
+    less = ""
+    while not less and 10 * tolerance <= LOOSEST:
+        tolerance *= 10
+        grid = grid_of(kernel, lower, upper, tolerance)
+        less = f"tolerance={tolerance:.1g} takes {grid}. " if grid.waves < FEW_WAVES else ""
+    return f"{less}Or take a longer lengthscale, a smoother kernel, or Nystrom()."

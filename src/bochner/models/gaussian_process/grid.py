@@ -1,0 +1,408 @@
+"""A Gaussian process on a Fourier grid: survey, choose, sum, solve; its deviations and functions.
+
+The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
+rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
+of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
+to 4,096 waves, and beyond draws of the posterior, whose number sets the error.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.checks import warn_user
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import LOO_ROWS
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
+from bochner.features.fourier.grid import map_between
+from bochner.models.gaussian_process.fit import (
+    UNASKED,
+    WARNED,
+    GaussianProcessSpec,
+)
+from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.grid import (
+    BLOCK_ROWS,
+    SOLVED,
+    SummedWaves,
+    Surveyed,
+    as_rows,
+    merged_waves,
+    summed_waves,
+    survey,
+)
+from bochner.selection.chosen import Chosen
+from bochner.selection.process import ROWS, lengthscales_by_evidence
+from bochner.selection.record import Tuning
+from bochner.selection.search import choose_lengthscale
+from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.toeplitz import LowWaves, from_real, inner, solve, to_real, white
+from bochner.solvers.waves import (
+    MOST_EXACT,
+    draws,
+    exact_block,
+    exact_paths,
+    maximise_wave_evidence,
+    square_sums,
+    waves_of_samples,
+)
+from bochner.sums.executor import LOCAL, Executor
+
+#: Draws of the posterior that deviations are made of where they are not exact: their relative
+#: error is 1/√(2 PATHS), 6 %.
+PATHS = 128
+
+#: Rows up to which deviations are found by solving for each, where waves are many.
+FEW_ROWS = 64
+
+#: Relative error of draws.
+SOLVED_DRAWS = 1e-3
+
+#: 1 − h of a row, at least.
+SMALL_SLACK = 1e-3
+
+#: Tolerance at which lengthscales are chosen, and rounds of that.
+COARSE, ROUNDS = 3e-3, 4
+
+#: Steps of Lanczos for a draw, beyond those that a solution takes.
+MORE_STEPS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class GridProcessFit:
+    """A Gaussian process on a Fourier grid: what was chosen, the sums, the solution.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : GaussianProcessSpec
+    summed : SummedWaves
+    coef : (D, t)
+        β.
+    evidence : Evidence
+    calibrated : Conformal or None
+        Scores that calibrated intervals are made of; None until they are asked for.
+    """
+
+    inputs: Inputs
+    spec: GaussianProcessSpec
+    summed: SummedWaves
+    coef: Float[Array, "D t"]
+    evidence: Evidence
+    calibrated: Conformal | None = field(default=None)
+
+    @property
+    def chosen(self) -> Chosen:
+        """The kernel, the map, and how they were found."""
+        return self.summed.chosen
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.summed.target_shape
+
+    @property
+    def outcome(self) -> EvidenceOutcome:
+        """How the choice of noise and amplitude went."""
+        return self.evidence.outcome
+
+    @property
+    def law(self) -> None:
+        """No law of coefficients of features: there are none."""
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """σ²."""
+        return self.evidence.noise
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are predicted together."""
+        return BLOCK_ROWS
+
+    def mean(self, X: Array) -> Float[Array, "b t"]:
+        """Return the mean of f at rows."""
+        return self.means()(X)
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ the mean of f."""
+        values, intercept = self.summed.values(self.coef), self.summed.intercept(self.coef)
+        return lambda X: values(X) + intercept
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+        return self.mean(X), self.variance(X)
+
+    def variance(self, X: Array) -> Float[Array, "b t"]:
+        """Return Var f(x): by solutions for few rows, else by :meth:`spread`."""
+        if len(X) <= FEW_ROWS and self.summed.map.n_features > MOST_EXACT:
+            return np.einsum("iit->it", self.covariance(X))
+        found = [self._spread(i)(X)[:, 0] for i in range(len(self.noise))]
+        return np.maximum(np.stack(found, axis=1), 0.0) + self._of_intercept
+
+    @property
+    def _of_intercept(self) -> Float[Array, " t"]:
+        return self.noise / self.summed.sums.weight * self.summed.fit_intercept
+
+    def _spread(self, i: int) -> Callable[[Array], Float[Array, "b 1"]]:
+        """Return X ↦ Var of f about its mean, of one target; its waves are found once, and kept."""
+        waves = self._kept_waves(i)
+        return self.summed.of_waves(waves[None])
+
+    def _kept_waves(self, i: int) -> Array:
+        kept = self.__dict__.setdefault("_waves", {})
+        if i not in kept:
+            kept[i] = self._variance_waves(i)
+        return kept[i]
+
+    def _variance_waves(self, i: int) -> Array:
+        gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
+        low = exact_block(gram, alpha)
+        wide = tuple(2 * m for m in gram.extent)
+        if low is not None:
+            return waves_of_samples(self._size(i) * square_sums(gram, exact_paths(low)), wide)
+        paths = self._drawn(i, PATHS, stream(self.chosen.seed, "deviations"))
+        return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
+
+    def _size(self, i: int) -> float:
+        """Return a² α = σ² of the fit."""
+        return float(self.evidence.amplitude[i] * self.evidence.alpha[i])
+
+    def _drawn(self, i: int, count: int, rng: np.random.Generator) -> Array:
+        """Return draws of covariance (G + αI)⁻¹."""
+        gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
+        z, exact = white(rng, gram.extent, count), exact_block(gram, alpha)
+        if exact is not None:
+            return exact.inverse_root(z, transposed=True)
+        low = LowWaves(gram, alpha)
+        steps = solve(low, low.root(z[:1]), SOLVED_DRAWS).steps
+        return draws(low, z, steps + MORE_STEPS)
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows: a solution for each row."""
+        gram = self.summed.problem.gram
+        phi = self._centred_rows(X)
+        found = []
+        for i, alpha in enumerate(self.evidence.alpha):
+            low = exact_block(gram, float(alpha)) or LowWaves(gram, float(alpha))
+            c = solve(low, phi, SOLVED * self.summed.tolerance).c
+            found.append(
+                self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
+            )
+        cov = np.stack(found, axis=2)
+        return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
+
+    def _centred_rows(self, X: Array) -> Array:
+        """Return φ(x) about its mean over the rows, as halves of spectra."""
+        phi, gram = self.summed.map, self.summed.problem.gram
+        rows = from_real(phi(as_rows(X)).T, phi.shape)
+        return rows - gram.sums / gram.weight if gram.centred else rows
+
+    # --- intervals -------------------------------------------------------------------------------
+
+    def calibration(self) -> Conformal:
+        """Return the scores that calibrated intervals are made of; found once, and kept."""
+        if self.calibrated is None:
+            errors, deviation = self.left_out(self.summed.sample)
+            scores = Conformal.of(errors, deviation, "leave one out")
+            object.__setattr__(self, "calibrated", scores)
+        return self.calibrated  # type: ignore[return-value]
+
+    def left_out(self, sample: RowSample) -> tuple[Float[Array, "m t"], Float[Array, "m t"]]:
+        """Return errors of rows of the fit, and deviations of y, both by fits without each.
+
+        With h_i = w_i Var f(x_i)/σ² the leverage of a row, its error is (y_i − f(x_i))/(1 − h_i),
+        and its variance Var f(x_i)/(1 − h_i).
+        """
+        mean, variance = self.moments(sample.X)
+        noise = np.maximum(self.noise, np.finfo(np.float64).tiny)
+        slack = np.clip(1 - sample.w[:, None] * variance / noise, SMALL_SLACK, 1.0)
+        errors = (sample.y - mean) / slack
+        return errors, np.sqrt(variance / slack + self.noise)
+
+    @property
+    def loo_log_density(self) -> float:
+        """Mean log density of rows under the law without each, summed over targets."""
+        rows = self.summed.sample.lowest(LOO_ROWS)
+        errors, deviation = self.left_out(rows)
+        density = -0.5 * (np.log(2 * np.pi * deviation**2) + (errors / deviation) ** 2)
+        return float((rows.w @ density / rows.w.sum()).sum())
+
+    def calibrated_on(self, blocks: Blocks) -> "GridProcessFit":
+        """Return the fit with intervals by errors on rows that it has not seen."""
+        parts = [(*self.moments(block.X), to_numpy(block.y)) for block in blocks]
+        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
+        variance = np.concatenate([variance for _, variance, _ in parts])
+        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
+        return replace(self, calibrated=scores)
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "GridFunctions":
+        """Draw n functions of the posterior."""
+        parts, offsets = [], []
+        for i in range(len(self.noise)):
+            rng = stream(seed, "functions", i)
+            drawn = to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
+            coef = self.coef[:, i : i + 1] + drawn
+            means = self.summed.feature_sums @ coef / self.summed.sums.weight
+            free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
+            centred = self.summed.fit_intercept
+            offsets.append(free + (self.summed.target_mean[i] - means) * centred)
+            parts.append(coef)
+        coef, offset = np.stack(parts, axis=1), np.stack(offsets)
+        return GridFunctions(rows, self.summed, coef, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class GridFunctions:
+    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n).
+
+    Attributes
+    ----------
+    rows : callable
+        Checked blocks of the rows that a user passes.
+    summed : SummedWaves
+    coef : (D, t, n)
+    offset : (t, n)
+
+    Notes
+    -----
+    A type-2 non-uniform FFT for two functions, for each block of rows.
+    """
+
+    rows: Callable[[Any], Blocks]
+    summed: SummedWaves
+    coef: Float[Array, "D t n"]
+    offset: Float[Array, "t n"]
+
+    def __len__(self) -> int:
+        return self.offset.shape[1]
+
+    def __call__(self, X: Array) -> Array:
+        """Return the values at rows X; the same rows give the same values in any call."""
+        values = self.summed.values(self.coef.reshape(len(self.coef), -1))
+        shape = (*self.summed.target_shape, len(self))
+        parts = []
+        for block in self.rows(X).with_rows(BLOCK_ROWS):
+            found = values(block.X) + self.offset.reshape(-1)
+            parts.append(from_numpy(found.reshape(len(found), *shape), like=block.X))
+        return joined(parts)
+
+
+# --- Fitting -------------------------------------------------------------------------------------
+
+
+def fit_grid_process(
+    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> GridProcessFit:
+    """Survey the rows, choose what is open, sum up all rows as waves, find the law.
+
+    Parameters
+    ----------
+    spec : GaussianProcessSpec
+        Its method is a :class:`FourierGrid`.
+    blocks : Blocks
+        Read twice: for the box of the rows, and for the sums; once more for each round of
+        lengthscales that all rows choose.
+    inputs : Inputs
+    where : Executor
+    """
+    surveyed = survey(spec.features, blocks, where)
+    found, start = _kernel(spec, surveyed), None
+    if _asks_all_rows(spec, found) and len(surveyed.sample) > ROWS:
+        found, start = refined(spec, surveyed, found, blocks, where)
+    summed = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
+    return grid_process(spec, inputs, summed, start)
+
+
+def grid_process(
+    spec: GaussianProcessSpec, inputs: Inputs, summed: SummedWaves, start: float | None = None
+) -> GridProcessFit:
+    """Return the fit that sums lead to; ``start`` is a penalty near the best one."""
+    summed = replace(summed, fit_intercept=spec.fit_intercept)
+    problem = summed.problem
+    evidence, states = maximise_wave_evidence(problem, spec.noise, spec.amplitude, start)
+    error = SOLVED * summed.tolerance
+    parts = []
+    for i, state in enumerate(states):
+        one = problem.target(i).without_probes()
+        parts.append(to_real(one.at(state.alpha, error).c))
+    if evidence.outcome in WARNED:
+        warn_user(str(evidence.outcome))
+    return GridProcessFit(inputs, spec, summed, np.concatenate(parts, axis=1), evidence)
+
+
+def with_grid_process_rows_of(
+    fit: GridProcessFit, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+) -> GridProcessFit:
+    """Return the fit to the rows before and to these."""
+    return grid_process(spec, fit.inputs, fit.summed.with_rows_of(blocks, where))
+
+
+def merge_grid_processes(fits: list[GridProcessFit]) -> GridProcessFit:
+    """Return the fit of the rows of all."""
+    return grid_process(fits[0].spec, fits[0].inputs, merged_waves([fit.summed for fit in fits]))
+
+
+def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
+    """Return the kernel as given, or what a sample of the rows chooses."""
+    asked, sample = spec.features, surveyed.sample
+    kernel = asked.kernel
+    if isinstance(kernel, str):
+        found = choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
+        if spec.lengthscale == "loo" or kernel in UNASKED:
+            return found
+        kernel = found.kernel
+    elif spec.lengthscale != "evidence":
+        return Tuning(kernel)
+    given = {"noise": spec.noise, "amplitude": spec.amplitude}
+    return lengthscales_by_evidence(kernel, sample, centred=spec.fit_intercept, **given)
+
+
+def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
+    """Whether lengthscales are those of the evidence of all rows."""
+    named = isinstance(spec.features.kernel, str) and spec.features.kernel not in UNASKED
+    chosen = spec.lengthscale == "evidence" or (spec.lengthscale == "auto" and named)
+    return chosen and "lengthscale" in found.kernel.get_params(deep=False)
+
+
+def refined(
+    spec: GaussianProcessSpec,
+    surveyed: Surveyed,
+    found: Tuning,
+    blocks: Blocks,
+    where: Executor = LOCAL,
+) -> tuple[Tuning, float | None]:
+    """Return the kernel whose lengthscales all rows choose, and the penalty there.
+
+    Each round sums the rows once, as waves that serve lengthscales up to a factor away.
+    """
+    alpha: float | None = None
+    coarse = max(surveyed.method.tolerance, COARSE)
+    for _ in range(ROUNDS):
+        ends = scaled(found.kernel, np.array([1 / RANGE])), scaled(found.kernel, np.array([RANGE]))
+        phi = map_between(found.kernel, ends, surveyed.lower, surveyed.upper, coarse)
+        chosen = surveyed.chosen(found, phi)
+        summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
+        best = lengthscales_on_waves(
+            found.kernel,
+            summed.problem_of,
+            phi.spacing,
+            phi.shape,
+            spec.noise,
+            spec.amplitude,
+            alpha,
+        )
+        found, alpha = replace(found, kernel=best.kernel), best.alpha
+        if best.inside:
+            break
+    return found, alpha

@@ -1,0 +1,429 @@
+"""Ridge regressions and Gaussian processes on waves: penalties by evidence, and deviations.
+
+Everything comes from solutions of (G + αI) c = b and of the same with random right sides Rz,
+M = R Rᵀ the preconditioner and z of norm √D in a random direction (:mod:`~.toeplitz`):
+
+    tr A⁻¹ = tr M⁻¹ + E (A⁻¹Rz − M⁻¹Rz)·M⁻¹Rz,     log det A = log det M + E zᵀ log(R⁻¹AR⁻ᵀ) z,
+
+A = G + αI, and likewise every diagonal element of A⁻¹. The expectations are means over a few z,
+the same for every α, so that criteria are smooth. What is random is only what the preconditioner
+leaves (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022); where it holds all waves, nothing is.
+
+With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`bochner.solvers.ridge.evidence` has
+log p and its slope in log α. With weights v of the waves, b = D b₀, that in a parameter θ of these
+follows from
+
+    ∂q/∂θ = −Σ c_j² ∂log v_j/∂θ,     ∂log det A/∂θ = Σ (1 − α (A⁻¹)_jj) ∂log v_j/∂θ.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.fft import irfftn, next_fast_len, rfftn
+from scipy.linalg import eigh_tridiagonal
+from scipy.optimize import brentq
+
+from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.toeplitz import (
+    MOST_LOW,
+    WORTH,
+    Krylov,
+    LowWaves,
+    ToeplitzGram,
+    full_of,
+    half_of,
+    inner,
+    pad,
+    solve,
+    unpad,
+    white,
+)
+
+#: Random right sides.
+PROBES = 8
+
+#: Relative error of solutions while a penalty is sought.
+ROUGH = 1e-3
+
+#: Waves up to which posteriors are exact, by a Cholesky factorisation.
+MOST_EXACT = 4096
+
+#: Penalties are sought between these shares of W k(0).
+LEAST, MOST = 1e-11, 1e2
+
+#: A step of Lanczos beyond which nothing is left, as a share of the eigenvalue.
+SAME = 1e-9
+
+#: Error of log α where it is found by the evidence.
+WITHIN = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class WaveProblem:
+    """What the rows say of coefficients of waves.
+
+    Attributes
+    ----------
+    gram : ToeplitzGram
+    b : complex (t, ...)
+        Halves of spectra: Σ w (y − ȳ) of each wave, times √v.
+    power : (t,)
+        Σ w (y − ȳ)².
+    count : float
+        n: rows, or their weight where that is more.
+    probes : complex (s, ...)
+        z.
+    """
+
+    gram: ToeplitzGram
+    b: Array
+    power: Float[Array, " t"]
+    count: float
+    probes: Array
+
+    @staticmethod
+    def of(
+        gram: ToeplitzGram,
+        cross: Array,
+        power: Float[Array, " t"],
+        count: float,
+        rng: np.random.Generator,
+    ) -> "WaveProblem":
+        """Return the problem of sums ``cross``, of k in rising order, with random probes."""
+        z = white(rng, gram.extent, PROBES)
+        z *= np.sqrt(gram.dimension / inner(z, z)).reshape(-1, *(1,) * (z.ndim - 1))
+        return WaveProblem(gram, half_of(cross) * gram.roots, power, count, z)
+
+    @property
+    def freedom(self) -> float:
+        """ν."""
+        return max(self.count - self.gram.centred, 0.0)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the preconditioner holds all waves, and nothing is estimated."""
+        return self.gram.dimension < 2 * MOST_LOW
+
+    @property
+    def scale(self) -> float:
+        """W k(0)."""
+        return self.gram.weight * float(self.gram.variances.sum())
+
+    def target(self, i: int) -> "WaveProblem":
+        """Return the problem of one target."""
+        return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
+
+    def without_probes(self) -> "WaveProblem":
+        """Return the problem that tells no traces."""
+        return replace(self, probes=self.probes[:0])
+
+    def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
+        """Solve at a penalty, for targets and probes together."""
+        low = LowWaves(self.gram, alpha, worth=0.0 if self.is_small else WORTH)
+        drawn = low.root(self.probes) if len(self.probes) else self.probes
+        krylov = solve(low, np.concatenate([self.b, drawn]), error)
+        return WaveState(self, low, krylov, drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class WaveState:
+    """Solutions at a penalty, and what criteria are made of.
+
+    Attributes
+    ----------
+    problem : WaveProblem
+    low : LowWaves
+    krylov : Krylov
+        Of targets, then of probes.
+    drawn : complex (s, ...)
+        Rz.
+    """
+
+    problem: WaveProblem
+    low: LowWaves
+    krylov: Krylov
+    drawn: Array
+
+    @property
+    def alpha(self) -> float:
+        """α."""
+        return self.low.alpha
+
+    @property
+    def c(self) -> Array:
+        """Coefficients of targets."""
+        return self.krylov.c[: len(self.problem.power)]
+
+    @cached_property
+    def gained(self) -> Float[Array, " t"]:
+        """b·c."""
+        return inner(self.problem.b, self.c)
+
+    @cached_property
+    def norms(self) -> Float[Array, " t"]:
+        """|c|²."""
+        return inner(self.c, self.c)
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Log det (G + αI)."""
+        t = len(self.problem.power)
+        return self.low.log_determinant() + float(self.krylov.log_forms()[t:].mean())
+
+    @cached_property
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of (G + αI)⁻¹, half of a spectrum."""
+        t = len(self.problem.power)
+        near = self.low.solve(self.drawn)
+        more = np.mean(((self.krylov.c[t:] - near) * np.conj(near)).real, axis=0)
+        return self.low.inverse_diagonal + more
+
+    @cached_property
+    def trace(self) -> float:
+        """Tr (G + αI)⁻¹."""
+        return float(total(self.inverse_diagonal))
+
+    @property
+    def effective_dimension(self) -> float:
+        """d_α = tr G (G + αI)⁻¹."""
+        return self.problem.gram.dimension - self.alpha * self.trace
+
+    @property
+    def residual(self) -> Float[Array, " t"]:
+        """Σ w (y − ŷ)²."""
+        left = self.problem.power - self.gained - self.alpha * self.norms
+        return np.maximum(left, 1e-14 * self.problem.power)
+
+    @property
+    def gcv(self) -> Float[Array, " t"]:
+        """Generalised cross-validation, as that of a :class:`~bochner.solvers.ridge.Path`."""
+        n, used = self.problem.count, self.effective_dimension + self.problem.gram.centred
+        share = max(1 - used / n, 1e-12)
+        return self.residual / self.problem.gram.weight / share**2
+
+    def amplitude(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
+        """a²: as held, σ²/α, or the best one."""
+        if amplitude is not None:
+            return np.full(len(self.gained), amplitude)
+        if noise is not None:
+            return np.full(len(self.gained), noise / self.alpha)
+        return self._q / self.problem.freedom
+
+    @property
+    def _q(self) -> Float[Array, " t"]:
+        left = self.problem.power - self.gained
+        return np.maximum(left, 1e-14 * self.problem.power + 1e-300) / self.alpha
+
+    def log_evidence(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
+        """Log marginal likelihood of each target."""
+        nu, a2 = self.problem.freedom, self.amplitude(noise, amplitude)
+        volume = self.log_determinant + (nu - self.problem.gram.dimension) * math.log(self.alpha)
+        return -0.5 * (self._q / a2 + volume + nu * np.log(2 * np.pi * a2))
+
+    def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
+        """∂log p/∂log α."""
+        D = self.problem.gram.dimension
+        traced = self.alpha * self.trace - D
+        if noise is not None and amplitude is None:
+            return -0.5 * (self.alpha * self.norms / noise + traced)
+        fit = (self._q - self.norms) / self.amplitude(noise, amplitude)
+        return 0.5 * (fit - traced - self.problem.freedom)
+
+    def slope_in(
+        self, log_rates: Array, noise: float | None, amplitude: float | None
+    ) -> Float[Array, " t"]:
+        """∂log p/∂θ, given ∂log v/∂θ of all waves, half of a spectrum."""
+        squares = np.stack([total(np.abs(c) ** 2 * log_rates) for c in self.c])
+        volume = total((1 - self.alpha * self.inverse_diagonal) * log_rates)
+        return 0.5 * (squares / self.amplitude(noise, amplitude) - volume)
+
+
+def total(half: Array) -> float:
+    """Return the sum over all waves of real numbers that are equal at k and −k."""
+    return 2 * half.sum() - half[..., 0].sum()
+
+
+# --- Penalties -----------------------------------------------------------------------------------
+
+
+def maximise_wave_evidence(
+    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None = None
+) -> tuple[Evidence, list[WaveState]]:
+    """Return noise and amplitude of the largest evidence, each target its own, and its states.
+
+    Parameters
+    ----------
+    problem : WaveProblem
+    noise, amplitude : float, optional
+        σ² and a² where they are given.
+    start : float, optional
+        A penalty near which the best one is.
+    """
+    found = [_best(problem.target(i), noise, amplitude, start) for i in range(len(problem.power))]
+    states, outcomes = zip(*found, strict=True)
+    alpha = np.array([state.alpha for state in states])
+    given = noise, amplitude
+    a2 = np.array([_known(state, *given) for state in states])
+    values = np.array([float(state.log_evidence(*given)[0]) for state in states])
+    varies = [o for o in outcomes if o is not EvidenceOutcome.CONSTANT_TARGET]
+    order = list(EvidenceOutcome)
+    worst = max(varies, key=order.index) if varies else EvidenceOutcome.CONSTANT_TARGET
+    return Evidence(a2 * alpha, a2, alpha, values, worst), list(states)
+
+
+def _known(state: WaveState, noise: float | None, amplitude: float | None) -> float:
+    """Return a², zero where a target is constant and nothing is given."""
+    if noise is None and amplitude is None and not state.problem.power[0] > 0:
+        return 0.0
+    return float(state.amplitude(noise, amplitude)[0])
+
+
+def _best(
+    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None
+) -> tuple[WaveState, EvidenceOutcome]:
+    low, high = (math.log(problem.scale * share) for share in (LEAST, MOST))
+    if noise is not None and amplitude is not None:
+        alpha = max(noise / amplitude, math.exp(low))
+        return problem.at(alpha), EvidenceOutcome.SOLVED
+    begin = math.log(problem.scale * 1e-3 if start is None else start)
+    if not problem.power[0] > 0:
+        return problem.at(math.exp(begin)), EvidenceOutcome.CONSTANT_TARGET
+    states: dict[float, WaveState] = {}
+
+    def slope(log_alpha: float) -> float:
+        state = states[log_alpha] = problem.at(math.exp(log_alpha))
+        return float(state.slope(noise, amplitude)[0])
+
+    at, edge = _root(slope, min(max(begin, low), high), low, high)
+    return states[at], edge
+
+
+def _root(
+    slope: Callable[[float], float], start: float, low: float, high: float
+) -> tuple[float, EvidenceOutcome]:
+    """Return where a slope changes from + to −, or the end that it points to."""
+    step, at, value = math.log(4.0), start, slope(start)
+    up = value > 0
+    while True:
+        beyond = min(max(at + (step if up else -step), low), high)
+        if beyond == at:
+            return at, EvidenceOutcome.EDGE_HIGH if up else EvidenceOutcome.EDGE_LOW
+        next_value = slope(beyond)
+        if (next_value > 0) != up:
+            break
+        at, value, step = beyond, next_value, 2 * step
+    known = {at: value, beyond: next_value}
+
+    def remembered(x: float) -> float:
+        if x not in known:
+            known[x] = slope(x)
+        return known[x]
+
+    brentq(remembered, min(at, beyond), max(at, beyond), xtol=WITHIN, rtol=1e-3)
+    return min(known, key=lambda x: abs(known[x])), EvidenceOutcome.SOLVED
+
+
+def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
+    """Return states at penalties about the least value, which are found on the way down.
+
+    From a tenth of W k(0) down by tens until the value rises, then by golden section.
+    """
+    states: dict[float, WaveState] = {}
+
+    def judged(log_alpha: float) -> float:
+        if log_alpha not in states:
+            states[log_alpha] = problem.at(math.exp(log_alpha))
+        return value(states[log_alpha])
+
+    top, step = math.log(problem.scale * 0.1), math.log(10.0)
+    at, last = top, math.log(problem.scale * LEAST)
+    while at - step > last and not judged(at - step) > judged(at) * (1 + 1e-9):
+        at -= step
+    _golden(judged, at - step, at + step)
+    return [states[key] for key in sorted(states)]
+
+
+def _golden(value: Callable[[float], float], low: float, high: float) -> None:
+    """Evaluate by golden section until the bracket is a quarter wide."""
+    ratio = (math.sqrt(5) - 1) / 2
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    while high - low > 0.25:
+        if value(left) < value(right):
+            high, right = right, left
+            left = high - ratio * (high - low)
+        else:
+            low, left = left, right
+            right = low + ratio * (high - low)
+
+
+# --- The posterior -------------------------------------------------------------------------------
+
+
+def draws(low: LowWaves, z: Array, steps: int) -> Array:
+    """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
+
+    O(``steps`` D) memory for each, one after the other.
+    """
+    return np.stack([_draw(low, one[None], steps) for one in z])
+
+
+def _draw(low: LowWaves, z: Array, steps: int) -> Array:
+    basis, diagonal, beside = [], [], []
+    size = float(np.sqrt(inner(z, z)[0]))
+    q, before, b = z / size, np.zeros_like(z), 0.0
+    for _ in range(steps):
+        basis.append(q)
+        r = low.inverse_root(q, transposed=True)
+        r = low.inverse_root(low.gram(r) + low.alpha * r) - b * before
+        a = float(inner(r, q)[0])
+        r -= a * q
+        diagonal.append(a)
+        b = float(np.sqrt(inner(r, r)[0]))
+        if b <= SAME * abs(a):
+            break
+        beside.append(b)
+        before, q = q, r / b
+    values, vectors = eigh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
+    weights = vectors @ (vectors[0] / np.sqrt(np.maximum(values, 1e-300)))
+    y = sum(weight * vector for weight, vector in zip(weights, basis, strict=True))
+    return low.inverse_root(size * y, transposed=True)[0]
+
+
+def exact_paths(low: LowWaves) -> Array:
+    """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
+    identity = low.from_block(np.eye(low.gram.dimension))
+    return low.inverse_root(identity, transposed=True)
+
+
+def square_sums(gram: ToeplitzGram, paths: Array) -> Array:
+    """Return Σ_s f_s(x)² as samples on a grid of places, f_s the functions of some coefficients.
+
+    Squares of functions of waves up to m are waves up to 2m, which as many samples hold exactly.
+    With an intercept, f_s is about its mean over the rows.
+    """
+    extent = gram.extent
+    shape = tuple(next_fast_len(4 * m + 1, real=True) for m in extent)
+    squares = np.zeros(shape)
+    for c in paths:
+        values = irfftn(pad(gram.roots * c, extent, shape), s=shape) * math.prod(shape)
+        if gram.centred:
+            values -= inner(gram.sums[None], c[None])[0] / gram.weight
+        squares += values**2
+    return squares
+
+
+def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
+    """Return the waves |k_a| ≤ extent_a of real samples on a grid, of k in rising order."""
+    half = rfftn(samples) / samples.size
+    return full_of(unpad(half, extent)[None])[0]
+
+
+def exact_block(gram: ToeplitzGram, alpha: float) -> LowWaves | None:
+    """Return the preconditioner that is G + αI itself; None where there are too many waves."""
+    if gram.dimension > MOST_EXACT:
+        return None
+    return LowWaves(gram, alpha, worth=0.0, most=gram.dimension)

@@ -1,0 +1,239 @@
+"""Sums of waves over rows: all that a ridge regression on equispaced frequencies knows of them.
+
+With angles θ_n of the rows and whole k, the sums
+
+    t(k) = Σ w_n e^{−i k·θ_n},  |k_a| ≤ 2 m_a,    b(k) = Σ w_n (y_n − o) e^{−i k·θ_n},  |k_a| ≤ m_a,
+
+hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, whatever the number of rows
+(Greengard, Rachh and Barnett 2022, section 3). o is an origin near the mean of the targets, so
+that squares keep their digits.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._core.arrays import dense, to_numpy
+from bochner._core.nufft import sums_of_waves
+from bochner._core.shapes import Array, Float
+from bochner.data.sources import Block
+from bochner.errors import IncompatibleModels, InvalidInput
+
+#: Rounding of a box, as a share of its size.
+SLACK = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class WaveSums:
+    """Mergeable sums of waves over (X, y, w).
+
+    Attributes
+    ----------
+    rows : int
+        n, those of positive weight.
+    weight : float
+        W = Σ w.
+    origin : (t,)
+        o, what is taken off the targets.
+    total, squares : (t,)
+        Σ w (y − o) and Σ w (y − o)².
+    gram : (4 m_1 + 1, ..., 4 m_d + 1, 2)
+        Real and imaginary parts of t, of k in rising order.
+    cross : (t, 2 m_1 + 1, ..., 2 m_d + 1, 2)
+        Those of b.
+
+    Notes
+    -----
+    Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, whatever n.
+    """
+
+    rows: int
+    weight: float
+    origin: Float[Array, " t"]
+    total: Float[Array, " t"]
+    squares: Float[Array, " t"]
+    gram: Array
+    cross: Array
+
+    def __add__(self, other: "WaveSums") -> "WaveSums":
+        """Return sums over the rows of both."""
+        return self._combined(other, +1)
+
+    def __sub__(self, other: "WaveSums") -> "WaveSums":
+        """Return sums over the rows of self that are not in other: the inverse of ``+``."""
+        return self._combined(other, -1)
+
+    def about(self, origin: Float[Array, " t"]) -> "WaveSums":
+        """Return the same sums with another origin of the targets."""
+        step = self.origin - origin
+        cross = self.cross + _column(step, self.cross) * _inner(self.gram, self.cross.shape[1:-1])
+        return replace(
+            self,
+            origin=origin,
+            total=self.total + self.weight * step,
+            squares=self.squares + 2 * step * self.total + self.weight * step**2,
+            cross=cross,
+        )
+
+    def _combined(self, other: "WaveSums", sign: int) -> "WaveSums":
+        if self.cross.shape != other.cross.shape:
+            raise IncompatibleModels(
+                f"Sums of waves add up where targets and frequencies are the same; got shapes "
+                f"{self.cross.shape[:-1]} and {other.cross.shape[:-1]}. Fit both with the same "
+                "kernel and FourierGrid(box=...)."
+            )
+        other = other.about(self.origin)
+        return replace(
+            self,
+            rows=self.rows + sign * other.rows,
+            weight=self.weight + sign * other.weight,
+            total=self.total + sign * other.total,
+            squares=self.squares + sign * other.squares,
+            gram=self.gram + sign * other.gram,
+            cross=self.cross + sign * other.cross,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WavesOf:
+    """The summand of :class:`WaveSums`: a type-1 non-uniform FFT of each block.
+
+    Attributes
+    ----------
+    centre, spacing : (d,)
+        θ = spacing (x − centre).
+    extent : tuple of d int
+        m.
+    half : (d,)
+        Of the box: rows further from the centre are refused.
+    origin : (t,)
+    error : float
+        Of the transforms, relative.
+
+    Notes
+    -----
+    Targets and weights share transforms, the ones as real and the others as imaginary parts.
+    """
+
+    centre: Float[Array, " d"]
+    spacing: Float[Array, " d"]
+    extent: tuple[int, ...]
+    half: Float[Array, " d"]
+    origin: Float[Array, " t"]
+    error: float
+
+    def zero(self) -> WaveSums:
+        """Return the sums of no rows."""
+        t = len(self.origin)
+        whole = (*(4 * m + 1 for m in self.extent), 2)
+        kept = (t, *(2 * m + 1 for m in self.extent), 2)
+        none = np.zeros(t)
+        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(whole), np.zeros(kept))
+
+    def add(self, total: WaveSums, block: Block) -> WaveSums:
+        """Return the sums with the rows of a block."""
+        X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
+        self._require_inside(X)
+        angles, n = angles_of(X, self.centre, self.spacing), len(X)
+        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
+        y = to_numpy(block.y).astype(np.float64).reshape(n, -1).T - self.origin[:, None]
+        gram, cross = self._waves(angles, w, y)
+        here = WaveSums(
+            int(np.count_nonzero(w > 0)), float(w.sum()), self.origin, y @ w, y**2 @ w, gram, cross
+        )
+        return total + here
+
+    def merge(self, a: WaveSums, b: WaveSums) -> WaveSums:
+        """Return the sums of the rows of both."""
+        return a + b
+
+    def _require_inside(self, X: Float[Array, "n d"]) -> None:
+        beyond = np.abs(X - self.centre) > self.half * (1 + SLACK)
+        if beyond.any():
+            row, column = np.argwhere(beyond)[0]
+            low, high = (self.centre + side * self.half for side in (-1, 1))
+            raise InvalidInput(
+                f"FourierGrid: rows must lie in the box of the first ones, from {low[column]:.6g} "
+                f"to {high[column]:.6g} in column {column} (counted from 0); got "
+                f"{X[row, column]:.6g}. Give a box=... that holds all rows that will come."
+            )
+
+    def _waves(self, angles: Array, w: Array, y: Array) -> tuple[Array, Array]:
+        """Return t and b of a block; the first target travels with the weights."""
+        scale = np.abs(y).max(axis=1, initial=0.0)
+        scale = np.where(scale > 0, scale, 1.0)
+        scaled = w * y / scale[:, None]
+        wide = sums_of_waves(
+            angles, (w + 1j * scaled[0])[None], tuple(2 * m for m in self.extent), self.error
+        )[0]
+        gram, first = _parted(wide)
+        pairs = scaled[1:]
+        if len(pairs) % 2:
+            pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
+        found = [_inner(first, tuple(2 * m + 1 for m in self.extent), last=0)]
+        if len(pairs):
+            both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], self.extent, self.error)
+            found += [part for transform in both for part in _parted(transform)]
+        cross = np.stack(found[: len(y)]) * _column(scale, found[0][None])
+        return _as_real(gram), _as_real(cross)
+
+
+def angles_of(
+    X: Float[Array, "n d"], centre: Float[Array, " d"], spacing: Float[Array, " d"]
+) -> Float[Array, "n d"]:
+    """Return θ = spacing (x − centre) in float64, moved to ±π where it is beyond."""
+    angles = (X.astype(np.float64, copy=False) - centre) * spacing
+    return np.clip(angles, -np.pi, np.pi, out=angles)
+
+
+def as_complex(waves: Array) -> Array:
+    """Return sums of waves as complex numbers."""
+    return np.ascontiguousarray(waves).view(np.complex128)[..., 0]
+
+
+def _as_real(waves: Array) -> Array:
+    return np.ascontiguousarray(waves).view(np.float64).reshape(*waves.shape, 2)
+
+
+def _parted(both: Array) -> tuple[Array, Array]:
+    """Return the transforms of a and of b, both real, from that of a + ib."""
+    mirrored = np.conj(np.flip(both))
+    return (both + mirrored) / 2, (both - mirrored) / 2j
+
+
+def _inner(waves: Array, shape: tuple[int, ...], last: int = 1) -> Array:
+    """Return the middle of an array, of this shape along all but the ``last`` axes."""
+    starts = [(long - short) // 2 for long, short in zip(waves.shape, shape, strict=False)]
+    cut = tuple(slice(a, a + length) for a, length in zip(starts, shape, strict=True))
+    return waves[cut if last == 0 else (*cut, slice(None))]
+
+
+def _column(values: Float[Array, " t"], like: Array) -> Array:
+    return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+# --- The box of rows as a sum --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BoxOf:
+    """The summand of the corners of the box that rows of positive weight lie in: (2, d)."""
+
+    n_columns: int
+
+    def zero(self) -> Float[Array, "2 d"]:
+        """Return the box of no rows."""
+        return np.array([[np.inf], [-np.inf]]) * np.ones(self.n_columns)
+
+    def add(self, total: Float[Array, "2 d"], block: Block) -> Float[Array, "2 d"]:
+        """Return the box with the rows of a block."""
+        X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
+        if block.w is not None:
+            X = X[to_numpy(block.w) > 0]
+        if not len(X):
+            return total
+        return self.merge(total, np.stack([X.min(axis=0), X.max(axis=0)]))
+
+    def merge(self, a: Float[Array, "2 d"], b: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
+        """Return the box of the rows of both."""
+        return np.stack([np.minimum(a[0], b[0]), np.maximum(a[1], b[1])])
