@@ -407,6 +407,14 @@ def test_pieces_and_parts_are_the_whole(Learner):
     )
 
 
+def test_other_targets_are_refused():
+    X, y = some(60, 1)
+    make = lambda: bo.KernelRidge(Gaussian(0.3), method=bo.FourierGrid(1e-3), alpha=0.1)
+    model = make().fit(X, y)
+    with pytest.raises(InvalidInput, match="y must have the same targets in every call"):
+        model.partial_fit(X, np.stack([y, y], axis=1))
+
+
 def test_a_row_of_weight_two_is_two_rows():
     X, y = some(200, 1)
     make = lambda: bo.KernelRidge(Gaussian(0.2), method=bo.FourierGrid(1e-6), alpha=0.1)

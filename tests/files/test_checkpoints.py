@@ -227,6 +227,14 @@ def test_a_folder_of_other_files_is_refused(tmp_path):
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+def test_what_a_killed_process_was_writing_is_in_nobodys_way(tmp_path):
+    folder = tmp_path / "run.ckpt"
+    folder.mkdir()
+    (folder / ".fit.json.host-1234abcd.part").write_text("{")
+    ridge(alpha=0.1).fit_blocks(blocks(), where=bo.engines.Local(folder))
+    assert not folder.exists()
+
+
 def test_a_damaged_record_is_refused(tmp_path):
     where = left_behind(tmp_path)
     record = tmp_path / "run.ckpt" / "now.safetensors"

@@ -21,6 +21,9 @@ from bochner.sums.moments import Accumulator
 #: The file that says what is fitted, and the one of a pass that is not over.
 FIRST, NOW = "fit.json", "now.safetensors"
 
+#: Files that a process was killed over while it wrote them.
+UNFINISHED = ".*.part"
+
 #: Sums that change, by what they are called in files.
 OPEN = {"moments": Accumulator, "triangle": Triangle}
 _NAMES = {cls: name for name, cls in OPEN.items()}
@@ -57,7 +60,7 @@ class Checkpoint:
             _made(folder)
         first = folder / FIRST
         if not first.exists():
-            if any(folder.iterdir()):
+            if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
                 raise _foreign(folder, "a folder of other files")
             _write_text(first, json.dumps({**asked, "memory": memory}, indent=1))
             return Checkpoint(folder, fit, memory)
@@ -103,6 +106,8 @@ class Checkpoint:
     def clear(self) -> None:
         """Remove all records and the folder, should nothing else be in it."""
         for path in [*self.folder.glob("pass-*.safetensors"), self.folder / NOW]:
+            path.unlink(missing_ok=True)
+        for path in self.folder.glob(UNFINISHED):
             path.unlink(missing_ok=True)
         (self.folder / FIRST).unlink(missing_ok=True)
         with suppress(OSError):

@@ -40,13 +40,7 @@ class Spark:
     session: Any
 
     def __post_init__(self) -> None:
-        try:
-            import pyspark  # noqa: F401, PLC0415
-        except ImportError as error:
-            raise MissingDependency(
-                "Spark needs the package pyspark, which is not installed; install it with: pip "
-                "install 'bochner[spark]' (and Java 17)"
-            ) from error
+        _require_spark()
         if not hasattr(self.session, "sparkContext"):
             raise InvalidType(
                 f"Spark: session must be a pyspark.sql.SparkSession; got "
@@ -60,6 +54,16 @@ class Spark:
         workers = max(1, int(context.defaultParallelism))
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
             yield ClusterPasses(_SparkWorkers(context, threads, merging, workers), repr(self))
+
+
+def _require_spark() -> None:
+    try:
+        import pyspark  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise MissingDependency(
+            "Spark needs the package pyspark, which is not installed; install it with: pip "
+            "install 'bochner[spark]' (and Java 17)"
+        ) from error
 
 
 class _SparkWorkers(Workers):

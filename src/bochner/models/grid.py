@@ -18,7 +18,6 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.fourier.grid import EquispacedMap, FourierGrid, equispaced_map, given_box
 from bochner.kernels.kernel import Kernel
-from bochner.models.ridge.sums import LEAST_WEIGHT, require_alike
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
 from bochner.solvers.toeplitz import ToeplitzGram, from_real, full_of
@@ -164,7 +163,6 @@ class SummedWaves:
 
     def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "SummedWaves":
         """Return the sums of the rows before and of these."""
-        require_alike(self.who, blocks, self.target_shape)
         keeper = SampleOf(self.chosen.seed, self.rows)
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
         sums, kept = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
@@ -289,8 +287,7 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Su
     method: FourierGrid = features.method  # type: ignore[assignment]
     if not np.isfinite(box).all():
         raise InvalidInput(
-            f"{who}: rows must have a sum of weights above {LEAST_WEIGHT:g}; got none of positive "
-            "weight."
+            f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )
     if method.box is not None:
         lower, upper = given_box(method.box, d)

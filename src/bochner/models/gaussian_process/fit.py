@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
-from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.sums import Pass, Summed, merged
@@ -152,10 +150,6 @@ class GaussianProcessFit:
         """Return the covariance of f at all pairs of rows."""
         Z = self.chosen.double(X)
         return self.law.covariance(X, Z).reshape(len(Z), len(Z), -1)
-
-    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> Functions:
-        """Draw n functions of the posterior."""
-        return draw_functions(rows, self.summed, self.law, n, seed)
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""

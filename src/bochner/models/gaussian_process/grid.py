@@ -38,6 +38,7 @@ from bochner.models.grid import (
     summed_waves,
     survey,
 )
+from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
 from bochner.selection.process import ROWS, lengthscales_by_evidence
 from bochner.selection.record import Tuning
@@ -345,6 +346,7 @@ def with_grid_process_rows_of(
     fit: GridProcessFit, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> GridProcessFit:
     """Return the fit to the rows before and to these."""
+    require_alike(spec.features.who, blocks, fit.target_shape)
     return grid_process(spec, fit.inputs, fit.summed.with_rows_of(blocks, where))
 
 

@@ -28,7 +28,7 @@ from bochner.models.gaussian_process.fit import (
     solved,
     warned,
 )
-from bochner.models.gaussian_process.functions import Functions
+from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.grid import (
     GridFunctions,
     GridProcessFit,
@@ -340,7 +340,9 @@ class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
         n = integer(n, "sample_functions", "n", 1)
         fit = self._fitted
         rows = copy(self)._rows_to_predict
-        return fit.functions(rows, n, seed_of(random_state))
+        if isinstance(fit, GridProcessFit):
+            return fit.functions(rows, n, seed_of(random_state))
+        return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""

@@ -22,7 +22,7 @@ from bochner.models.grid import (
     summed_waves,
     survey,
 )
-from bochner.models.ridge.sums import RidgeSpec, warned
+from bochner.models.ridge.sums import RidgeSpec, require_alike, warned
 from bochner.selection.chosen import Chosen
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
@@ -103,6 +103,7 @@ def with_grid_rows_of(
     fit: GridFit, spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> GridFit:
     """Return the fit to the rows before and to these."""
+    require_alike(spec.features.who, blocks, fit.target_shape)
     return grid_solved_again(fit, spec, fit.summed.with_rows_of(blocks, where))
 
 
