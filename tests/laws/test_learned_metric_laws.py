@@ -12,10 +12,10 @@ X = RNG.standard_normal((700, 5))
 CLEAN = np.sin(2 * (X[:, 0] + X[:, 1]))
 Y = CLEAN + 0.1 * RNG.standard_normal(700)
 LABELS = np.where(CLEAN > 0, "up", "down")
-COMMON = {"n_features": 64, "random_state": 0, "method": "orthogonal"}
+COMMON = {"kernel": "gaussian", "n_features": 64, "random_state": 0, "method": "orthogonal"}
 LEARNERS = {
     "ridge": (bo.KernelRidge(**COMMON), Y),
-    "exact": (bo.KernelRidge(n_features=64, random_state=0, method="exact"), Y),
+    "exact": (bo.KernelRidge("gaussian", n_features=64, random_state=0, method="exact"), Y),
     "process": (bo.GaussianProcessRegressor(**COMMON), Y),
     "losses": (bo.KernelRegressor(alpha=0.1, **COMMON), Y),
     "classes": (bo.KernelRidgeClassifier(**COMMON), LABELS),

@@ -9,14 +9,14 @@ from bochner._core.names import handed_out
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
-    "candidates": "EFFORTS Effort as_effort choose_among choose_kernel split_rows",
+    "candidates": "choose_among choose_kernel split_rows",
     "chosen": "Chosen FeatureSpec",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "metric": "average_outer_product learn_metric",
     "process": "OnProcess ProcessRows SPREAD",
     "rows": "TuningRows column_means column_spread rows_of screen",
     "search": "KernelWalk tune_kernel",
-    "spec": "NAMED Tolerance",
+    "spec": "EFFORTS Effort NAMED Tolerance as_effort",
     "trials": "APART FOLDS HeldOutTrials KernelCandidate crossed first_least",
     "width": "least_exact_error penalty_for required_features",
 }

@@ -17,15 +17,14 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.arrays import dense, is_sparse
 from bochner._core.blas import one_thread
-from bochner._core.checks import positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.algebra import Mahalanobis
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
+from bochner.kernels.stationary import Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import Hyperparameters, TimeBudget, descend
 from bochner.selection.metric import KEPT, MANY_COLUMNS
@@ -33,14 +32,17 @@ from bochner.selection.process import EVIDENCE, MatrixSearch, OnProcess, Process
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import median_distance, rounded, significant
 from bochner.selection.search import (
+    COORDINATEWISE,
     choose_lengthscale,
-    choose_lengthscale_exactly,
+    median_scales,
     serves_kernel,
 )
-from bochner.selection.spec import accepts_sparse
+from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
 from bochner.selection.trials import crossed
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
-from bochner.solvers.ridge.dual import KernelRows, Penalties
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import Penalties
+from bochner.solvers.ridge.solution import SAME
 
 #: Fewer rows than this tell no kernel from another.
 FEWEST = 64
@@ -50,6 +52,10 @@ HELD_OUT, MOST_HELD_OUT = 0.25, 2048
 
 #: Columns that each may have a lengthscale of its own, at most.
 MOST_COLUMNS = 1024
+
+#: Rows of the search with kernel matrices, factors of the median distance that it starts from, and
+#: its evaluations from the best.
+MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 
 #: Sparse rows of no more cells than this are made dense for the choice.
 MOST_CELLS = 1 << 22
@@ -63,58 +69,6 @@ WORTH, CHANCE = 0.003, 0.5
 NEAR = 1.3
 
 LOO = LeaveOneOutError()
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much a choice of a kernel may take.
-
-    Attributes
-    ----------
-    name : str
-    tuned : int
-        Rows that descents end on.
-    tried : int
-        Rows that all candidates are fitted to.
-    judged : int
-        Rows that the best of them are fitted to.
-    finalists : int
-        So many.
-    rounds : int
-        Of a turned metric.
-    families : tuple of Kernel
-        Beside the Matérn kernel of smoothness 3/2.
-    seconds : float
-        After so many nothing new is begun.
-    """
-
-    name: str
-    tuned: int
-    tried: int
-    judged: int
-    finalists: int
-    rounds: int
-    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
-    seconds: float = float("inf")
-
-
-#: By name; "low" is no choice among candidates, but one lengthscale of one family.
-EFFORTS = {
-    "medium": Effort("medium", tuned=512, tried=512, judged=2048, finalists=3, rounds=2),
-    "high": Effort("high", tuned=1024, tried=1024, judged=4096, finalists=5, rounds=4),
-}
-
-
-def as_effort(effort: object, who: str) -> Effort | None:
-    """Return what was asked for by a word or in seconds; None for "low"."""
-    if isinstance(effort, str):
-        if effort != "low" and effort not in EFFORTS:
-            raise InvalidInput(
-                f'{who}: effort must be "low", "medium", "high" or a number of seconds; got '
-                f"{effort!r}."
-            )
-        return EFFORTS.get(effort)
-    return replace(EFFORTS["high"], name="seconds", seconds=positive(effort, who, "effort"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +135,29 @@ def _served(sparse: bool, method: Method | None, X: Array, seed: int, kernel: Ke
     if sparse and not accepts_sparse(kernel):
         return False
     return serves_kernel(method, False, X, seed, kernel)
+
+
+def choose_lengthscale_exactly(
+    name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
+) -> Tuning:
+    """Return the kernel of this family whose matrix leaves each row out best; see above.
+
+    A descent in one factor of the lengthscales, on up to 512 rows, from the median distance. For
+    fits with the kernel itself, where no features are at hand.
+    """
+    if name == "linear":
+        return Tuning(Linear())
+    family, criterion = NAMED[name], LeaveOneOutError()
+    starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
+    if sample.y.shape[1] == 0:
+        return Tuning(starts[0])
+    alpha = None if share is None else share * float(sample.lowest(MATRIX_ROWS).w.sum())
+    search = MatrixSearch.of(sample, criterion, centred, most=MATRIX_ROWS, alpha=alpha)
+    if search is None:
+        return Tuning(starts[0])
+    ends = [search.one(start, MATRIX_FACTORS, evaluations=0)[1] for start in starts]
+    end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
+    return search.found(search.go_on(end, MATRIX_STEPS))
 
 
 def choose_among(

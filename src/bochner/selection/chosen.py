@@ -21,10 +21,16 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.selection.candidates import as_effort
 from bochner.selection.curves import Curves
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_kernel, as_width
+from bochner.selection.spec import (
+    SEARCHED,
+    WIDTH,
+    Tolerance,
+    as_effort,
+    as_kernel,
+    as_width,
+)
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 

@@ -53,7 +53,6 @@ from bochner.selection.descent import (
     on_grid,
     shape_name,
 )
-from bochner.selection.process import MatrixSearch
 from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import (
     Scale,
@@ -87,10 +86,6 @@ FARTHEST = 8
 #: Fewer rows than this tell no family from another.
 FEW = 64
 
-#: Rows of the search with kernel matrices, factors of the median distance that it starts from, and
-#: its evaluations from the best.
-MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
-
 #: Rows and features of the search.
 SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
 
@@ -119,29 +114,6 @@ def choose_lengthscale(
     if name == "linear":
         return Tuning(Linear())
     return KernelWalk(family, name in COORDINATEWISE, n_features, seed, share).run(sample)
-
-
-def choose_lengthscale_exactly(
-    name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
-) -> Tuning:
-    """Return the kernel of this family whose matrix leaves each row out best; see above.
-
-    A descent in one factor of the lengthscales, on up to 512 rows, from the median distance. For
-    fits with the kernel itself, where no features are at hand.
-    """
-    if name == "linear":
-        return Tuning(Linear())
-    family, criterion = NAMED[name], LeaveOneOutError()
-    starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
-    if sample.y.shape[1] == 0:
-        return Tuning(starts[0])
-    alpha = None if share is None else share * float(sample.lowest(MATRIX_ROWS).w.sum())
-    search = MatrixSearch.of(sample, criterion, centred, most=MATRIX_ROWS, alpha=alpha)
-    if search is None:
-        return Tuning(starts[0])
-    ends = [search.one(start, MATRIX_FACTORS, evaluations=0)[1] for start in starts]
-    end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.found(search.go_on(end, MATRIX_STEPS))
 
 
 def _scaled(scale: Scale, factor: float) -> Scale:

@@ -1,7 +1,7 @@
 """Kernels by name, and tolerances in the place of a width."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive, share
@@ -140,3 +140,58 @@ SEARCHED = 512
 
 #: Penalty per row, as a share of k(x, x), that features are judged at where there is no target.
 WITHOUT_TARGET = 1e-3
+
+
+# --- effort -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a choice of a kernel may take.
+
+    Attributes
+    ----------
+    name : str
+    tuned : int
+        Rows that descents end on.
+    tried : int
+        Rows that all candidates are fitted to.
+    judged : int
+        Rows that the best of them are fitted to.
+    finalists : int
+        So many.
+    rounds : int
+        Of a turned metric.
+    families : tuple of Kernel
+        Beside the Matérn kernel of smoothness 3/2.
+    seconds : float
+        After so many nothing new is begun.
+    """
+
+    name: str
+    tuned: int
+    tried: int
+    judged: int
+    finalists: int
+    rounds: int
+    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
+    seconds: float = float("inf")
+
+
+#: By name; "low" is no choice among candidates, but one lengthscale of one family.
+EFFORTS = {
+    "medium": Effort("medium", tuned=512, tried=512, judged=2048, finalists=3, rounds=2),
+    "high": Effort("high", tuned=1024, tried=1024, judged=4096, finalists=5, rounds=4),
+}
+
+
+def as_effort(effort: object, who: str) -> Effort | None:
+    """Return what was asked for by a word or in seconds; None for "low"."""
+    if isinstance(effort, str):
+        if effort != "low" and effort not in EFFORTS:
+            raise InvalidInput(
+                f'{who}: effort must be "low", "medium", "high" or a number of seconds; got '
+                f"{effort!r}."
+            )
+        return EFFORTS.get(effort)
+    return replace(EFFORTS["high"], name="seconds", seconds=positive(effort, who, "effort"))

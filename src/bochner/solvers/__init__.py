@@ -28,12 +28,13 @@ FOR_DEVELOPERS = {
     "convex.problem": "Problem best_constant best_length next_best_length optimum",
     "convex.smoothing": "from_multipliers",
     "ridge.criteria": "CRITERIA FEW LeaveOneOutError coefficients evidence leave_one_out_error",
-    "ridge.dual": "KernelRows kernel_leave_one_out least_along solve_kernel",
+    "ridge.dual": "KernelRows kernel_leave_one_out",
     "ridge.eigen": "FLOAT32_FLOOR LOWEST Eigen Triangle decompose decompose_rows floor penalties",
     "ridge.evidence": (
         "Evidence EvidenceOutcome as_variance evidence_of kernel_evidence log_evidence "
         "maximise_evidence"
     ),
+    "ridge.kernel_path": "least_along solve_kernel",
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",
     "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of kfold_errors path_of solve_ridge",
     "ridge.solution": "Outcome Path Solution",

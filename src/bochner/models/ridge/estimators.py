@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 from sklearn.utils.metaestimators import available_if
@@ -36,7 +36,6 @@ from bochner.models.ridge.exact import (
     ExactFit,
     ExactKernel,
     as_exact,
-    featured,
     fit_exact,
 )
 from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
@@ -57,6 +56,17 @@ def takes_pieces(model: "RidgeEstimator") -> bool:
             "or take features, whose moments add up."
         )
     return True
+
+
+def _featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
+    """Return the fit to the same rows with features of the same kernel, which further rows add to.
+
+    In float64, because rows do not come again.
+    """
+    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
+    features = replace(spec.features, kernel=kernel, learns_metric=False)
+    blocks = Blocks.from_arrays(fit.X, y, fit.w)
+    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
 
 
 class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
@@ -108,7 +118,8 @@ class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
         spec, fit = self._spec(None), self._fitted
         if isinstance(fit, GridFit):
             return with_grid_rows_of(fit, spec, blocks)
-        return with_rows_of(featured(fit, spec) if isinstance(fit, ExactFit) else fit, spec, blocks)
+        fit = _featured(fit, spec) if isinstance(fit, ExactFit) else fit
+        return with_rows_of(fit, spec, blocks)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""

@@ -29,7 +29,6 @@ from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
-from bochner.models.ridge.fit import RidgeFit, fit_ridge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.choose import choose, learned_metric
@@ -45,8 +44,9 @@ from bochner.solvers.cg import (
     System,
     solve_system,
 )
-from bochner.solvers.ridge.dual import PENALTY_ROWS, KernelRows, solve_kernel
+from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
@@ -366,17 +366,6 @@ def _fit_directly(
     return warned(
         ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
     )
-
-
-def featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
-    """Return the fit to the same rows with features of the same kernel, which further rows add to.
-
-    In float64, because rows do not come again.
-    """
-    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
-    features = replace(spec.features, kernel=kernel, learns_metric=False)
-    blocks = Blocks.from_arrays(fit.X, y, fit.w)
-    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
 
 
 def _searched(

@@ -1,0 +1,260 @@
+"""The penalty of a ridge regression on a kernel matrix, found along the slope of a criterion.
+
+A walk along the slope needs three to six penalties where a path of eigenvalues has forty, and a
+factor takes a tenth of the time of the eigenvectors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bochner._core.blas import one_thread
+from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.dual import TINY, Dual, KernelRows
+from bochner.solvers.ridge.path import Alpha, as_given
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
+
+#: Penalties that are tried, as shares of the trace of √w K √w.
+LOWEST, HIGHEST = 1e-12, 10.0
+
+#: Where the walk starts, as a share of the mean of w k(x, x).
+FIRST = 0.03
+
+#: Steps of log α on the way to a change of sign: the first, and those after it.
+STEP, LONGER = np.log(10.0), np.log(100.0)
+
+#: Penalties of a walk, at most, and the slope ∂log(criterion)/∂log α that is level.
+MOST, LEVEL = 14, 3e-3
+
+#: Rows that a penalty is chosen by, at most: factors and inverses of that many.
+PENALTY_ROWS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Penalties:
+    """Penalties that were tried, and the regressions at them; each is factored once."""
+
+    rows: KernelRows
+    tried: dict[float, "AtPenalty | None"] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and largest log α."""
+        return np.log(LOWEST * self.rows.trace), np.log(HIGHEST * self.rows.trace)
+
+    def at(self, alpha: float) -> "AtPenalty | None":
+        """Return what a penalty gives; None where rounding leaves nothing of it."""
+        if alpha not in self.tried:
+            try:
+                self.tried[alpha] = AtPenalty.of(self.rows.at(alpha))
+            except LinAlgError:
+                self.tried[alpha] = None
+        return self.tried[alpha]
+
+    def best(self, criterion: str, start: float, target: int | None = None) -> float:
+        """Return the penalty at which a criterion is least, of one target or of all."""
+
+        def slope(log_alpha: float) -> tuple[float, float]:
+            found = self.at(float(np.exp(log_alpha)))
+            if found is None:
+                return np.inf, -np.inf
+            value, slope = found.criteria[criterion]
+            if criterion == "evidence":  # its logarithm is what is minimised already
+                some = self.rows.power > 0 if target is None else target
+                return float(value[some].sum()), float(slope[some].sum())
+            if target is None:
+                units = self.rows.power
+                value, slope = (pooled(a[None], units) for a in (value, slope))
+                return float(np.log(max(value[0], TINY))), float(slope[0] / max(value[0], TINY))
+            value, slope = max(float(value[target]), TINY), float(slope[target])
+            return float(np.log(value)), slope / value
+
+        return float(np.exp(least_along(slope, float(np.log(start)), *self.bounds)))
+
+
+@dataclass(frozen=True, eq=False)
+class AtPenalty:
+    """What is kept of a regression at one penalty: n numbers a target, not the inverse."""
+
+    coef: Float[Array, "n t"]
+    intercept: Float[Array, " t"]
+    residual_variance: Float[Array, " t"]
+    effective_dimension: float
+    deviation: float  # standard error of the pooled leave-one-out error
+    criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
+
+    @staticmethod
+    @one_thread()
+    def of(dual: Dual) -> "AtPenalty":
+        """Take what is needed."""
+        rows = dual.rows
+        criteria = {"loo": dual.loo(), "gcv": dual.gcv(), "evidence": dual.evidence()}
+        if rows.folds:
+            criteria["kfold"] = dual.kfold()
+        each = pooled(dual.left_out**2, rows.power / rows.w.sum())
+        mean = float(rows.w @ each / rows.w.sum())
+        spread = float(rows.w @ (each - mean) ** 2 / rows.w.sum())
+        return AtPenalty(
+            dual.coef,
+            dual.intercept,
+            rows.w @ dual.residuals**2 / rows.w.sum(),
+            rows.count - rows.centred - dual.freedom,
+            np.sqrt(spread / rows.count),
+            criteria,
+        )
+
+
+def least_along(
+    function: Callable[[float], tuple[float, float]], start: float, low: float, high: float
+) -> float:
+    """Return where a function of one number is least on the way down from the start.
+
+    ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
+    slope changes its sign; then cubics through both ends.
+    """
+    x = float(np.clip(start, low, high))
+    here = function(x)
+    best, count, step = (here[0], x), 1, STEP
+    ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
+    while count < MOST and abs(here[1]) > LEVEL:
+        if len(ends) == 2:
+            x = _between(*ends[False], *ends[True])
+        else:
+            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), LONGER
+        if x in (end[0] for end in ends.values()):
+            break
+        here, count = function(x), count + 1
+        ends[here[1] > 0] = x, here
+        best = min(best, (here[0], x))
+        if len(ends) == 2 and abs(ends[True][0] - ends[False][0]) < 0.05:
+            break
+    return best[1]
+
+
+def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
+    """Return the least of the cubic with these values and slopes at both ends, well inside."""
+    width, inside = b - a, 0.5
+    if np.all(np.isfinite([*left, *right])):
+        d = left[1] + right[1] - 3 * (left[0] - right[0]) / (a - b)
+        root = np.sqrt(max(d * d - left[1] * right[1], 0.0))
+        share = (right[1] + root - d) / (right[1] - left[1] + 2 * root + TINY)
+        inside = 1 - share if np.isfinite(share) else 0.5
+    return a + float(np.clip(inside, 0.1, 0.9)) * width
+
+
+# --- the solution --------------------------------------------------------------------------------
+
+
+def solve_kernel(
+    rows: KernelRows, alpha: Alpha, *, per_target: bool = False, start: float | None = None
+) -> Solution:
+    """Return the coefficients of the kernel and each row at a given penalty, or at the best.
+
+    Parameters
+    ----------
+    rows : KernelRows
+    alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}
+        Above 0.
+    per_target : bool, default False
+        Whether each target has the penalty that is best for it alone.
+    start : float, optional
+        Where a penalty is looked for first.
+
+    Notes
+    -----
+    O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 2048
+    rows it is chosen by the first 2048, alpha being the variance of the noise whatever n, and there
+    is one factor of all: the path is that of those rows.
+    """
+    if len(rows.w) > PENALTY_ROWS:
+        return _solve_many(rows, alpha, per_target, start)
+    penalties = Penalties(rows)
+    first = FIRST * rows.trace / len(rows.w) if start is None else start
+    varies = np.flatnonzero(rows.power > 0)
+    criterion = alpha if isinstance(alpha, str) else "given"
+    if criterion == "kfold" and not rows.folds:
+        criterion = "gcv"
+    if not isinstance(alpha, str):
+        chosen = as_given(alpha, len(rows.power))
+    elif not len(varies):
+        chosen = np.array([float(np.exp(penalties.bounds[1]))])
+    elif per_target:
+        chosen = np.full(len(rows.power), float(np.exp(penalties.bounds[1])))
+        chosen[varies] = [penalties.best(criterion, first, int(i)) for i in varies]
+    else:
+        chosen = np.array([penalties.best(criterion, first)])
+    return _solution(penalties, chosen, criterion)
+
+
+def _solve_many(rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None) -> Solution:
+    """Choose the penalty by some of the rows, and factor the matrix of all once."""
+    kept = np.arange(PENALTY_ROWS)
+    folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
+    few = replace(rows.take(kept), folds=folds if len(folds) > 1 else ())
+    found = solve_kernel(few, alpha, per_target=per_target, start=start)
+    coef, intercept = rows.coefficients(found.alpha)
+    residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
+    variance = rows.w @ residuals**2 / rows.w.sum()
+    return replace(found, coef=coef, intercept=intercept, residual_variance=variance)
+
+
+def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Solution:
+    rows = penalties.rows
+    tried = [penalties.at(float(alpha)) for alpha in chosen]
+    outcome = _outcome(penalties, chosen, criterion)
+    found = [each for each in tried if each is not None]
+    if len(found) < len(tried):
+        low = float(np.exp(penalties.bounds[0]))
+        raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
+        return replace(_solution(penalties, raised, criterion), outcome=outcome)
+    t = len(rows.power)
+    found = found * t if len(found) == 1 else found
+    take = [(each, i) for i, each in enumerate(found)]
+    return Solution(
+        np.stack([each.coef[:, i] for each, i in take], axis=1),
+        np.array([each.intercept[i] for each, i in take]),
+        chosen if len(chosen) == t > 1 else float(chosen[0]),
+        outcome,
+        _path(penalties),
+        criterion,
+        np.array([each.residual_variance[i] for each, i in take]),
+    )
+
+
+def _path(penalties: Penalties) -> Path:
+    rows, tried = penalties.rows, penalties.tried
+    alphas = np.array(sorted(alpha for alpha, found in tried.items() if found is not None))
+    found = [each for alpha in alphas if (each := tried[alpha]) is not None]
+
+    def values(name: str) -> Float[Array, " p"]:
+        return pooled(np.stack([each.criteria[name][0] for each in found]), rows.power)
+
+    freedom, varies = max(rows.count - rows.centred, 1.0), rows.power > 0
+    evidence = np.stack([each.criteria["evidence"][0] for each in found])[:, varies]
+    return Path(
+        alphas,
+        values("loo"),
+        values("gcv"),
+        -0.5 * freedom * evidence.sum(axis=1),
+        np.array([each.effective_dimension for each in found]),
+        len(rows.w),
+        values("kfold") if rows.folds else None,
+        np.array([each.deviation for each in found]),
+    )
+
+
+def _outcome(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Outcome:
+    rows = penalties.rows
+    if not np.any(rows.power > 0):
+        return Outcome.CONSTANT_TARGET
+    alphas = chosen if len(chosen) == 1 else chosen[rows.power > 0]
+    low, high = np.exp(penalties.bounds)
+    if any(penalties.tried.get(float(alpha)) is None for alpha in alphas):
+        return Outcome.SINGULAR
+    if criterion != "given" and np.any(alphas <= 1.001 * low):
+        return Outcome.EDGE_LOW
+    if criterion != "given" and np.any(alphas >= 0.999 * high):
+        return Outcome.EDGE_HIGH
+    return Outcome.SOLVED
