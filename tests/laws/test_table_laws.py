@@ -16,9 +16,17 @@ from sklearn.model_selection import cross_val_score
 import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
-from bochner.data.encoders import LeftOut, NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn
+from bochner.data.encoders import (
+    LeftOut,
+    NumberColumn,
+    OneHot,
+    Ordered,
+    TargetMeans,
+    TimeColumn,
+    parts_for,
+)
 from bochner.data.schema import Schema
-from bochner.data.times import form_of, parts_for, seconds_of
+from bochner.data.times import form_of, seconds_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.selection.columns import learn_columns
 

@@ -6,14 +6,11 @@ no level −1. Fields are texts and tuples of numbers, so that they survive JSON
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-
-from bochner._core.shapes import Array, Float
-from bochner.data.times import DAY, columns_of, names_of
 
 #: A text that is none of the levels.
 UNSEEN = -1.0
@@ -30,7 +27,7 @@ class Encoder(ABC):
         """Names of the columns of X."""
 
     @abstractmethod
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X."""
 
     @property
@@ -43,12 +40,12 @@ class Encoder(ABC):
         """Whether it fills, leaves out or replaces anything."""
         return True
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:  # noqa: ARG002
+    def surprises(self, cells: np.ndarray) -> str:  # noqa: ARG002
         """Return what cells hold that those of the fit did not, "" if nothing."""
         return ""
 
 
-def _with_indicator(columns: Array, missing: Array, wanted: bool) -> Float[Array, "n c"]:
+def _with_indicator(columns: np.ndarray, missing: np.ndarray, wanted: bool) -> np.ndarray:
     return np.column_stack([columns, missing]) if wanted else columns
 
 
@@ -84,16 +81,16 @@ class NumberColumn(Encoder):
     def is_lossy(self) -> bool:
         return self.indicator or self.comma
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         missing = np.isnan(cells)
         filled = np.where(missing, self.fill, cells)[:, None]
         return _with_indicator(filled, missing, self.indicator)
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:
+    def surprises(self, cells: np.ndarray) -> str:
         return _missing_at_last(self.indicator, cells, f"count as {self.fill:g}, the median")
 
 
-def _missing_at_last(known: bool, cells: Array, words: str) -> str:
+def _missing_at_last(known: bool, cells: np.ndarray, words: str) -> str:
     return "" if known or not np.isnan(cells).any() else f"missing values, which {words}"
 
 
@@ -132,11 +129,11 @@ class OneHot(Encoder):
     def is_lossy(self) -> bool:
         return self.indicator or self.others
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         columns = (cells[:, None] == np.arange(len(self.of))).astype(np.float64)
         return _with_indicator(columns, np.isnan(cells), self.indicator)
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:
+    def surprises(self, cells: np.ndarray) -> str:
         if not self.others and np.any(cells == UNSEEN):
             return "categories that the fit has not seen, which count as none of its own"
         return _missing_at_last(self.indicator, cells, "count as none of its categories")
@@ -170,12 +167,12 @@ class Ordered(Encoder):
     def levels(self) -> tuple[str, ...]:
         return self.of
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         known = cells >= 0
         places = np.where(known, cells / max(1, len(self.of) - 1), self.fill)
         return _with_indicator(places[:, None], np.isnan(cells), self.indicator)
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:
+    def surprises(self, cells: np.ndarray) -> str:
         if np.any(cells == UNSEEN):
             return "categories that the fit has not seen, which count as the middle one"
         return _missing_at_last(self.indicator, cells, "count as the middle category")
@@ -210,21 +207,67 @@ class TargetMeans(Encoder):
     def levels(self) -> tuple[str, ...]:
         return self.of
 
-    def places(self, cells: Float[Array, " n"]) -> Array:
+    def places(self, cells: np.ndarray) -> np.ndarray:
         """Return the places in the table of means: missing cells, then unseen ones, come last."""
         last = float(len(self.of))
         return np.where(np.isnan(cells), last, np.where(cells == UNSEEN, last + 1, cells)).astype(
             np.intp
         )
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         return np.array([*self.means, self.prior])[self.places(cells)]
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:
+    def surprises(self, cells: np.ndarray) -> str:
         many = np.mean(cells == UNSEEN) if len(cells) else 0.0
         if many > 0.5:
             return "mostly categories that the fit has not seen, which count as the mean of all"
         return ""
+
+
+# --- Times ---------------------------------------------------------------------------------------
+
+DAY = 86_400.0
+
+#: Days of a mean Gregorian year.
+YEAR = 365.2425
+
+#: The first day of the Unix epoch was a Thursday; weeks begin on Mondays.
+_THURSDAY = 3
+
+
+def _turns(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    angle = 2 * np.pi * turns
+    return np.sin(angle), np.cos(angle)
+
+
+#: What a time becomes: of each part the names of its columns, and the columns.
+PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray, ...]]]] = {
+    "trend": (("days",), lambda s: (s / DAY,)),
+    "year": (("season, sine", "season, cosine"), lambda s: _turns(s / (DAY * YEAR))),
+    "week": (("week, sine", "week, cosine"), lambda s: _turns((s / DAY + _THURSDAY) / 7)),
+    "day": (("hour, sine", "hour, cosine"), lambda s: _turns(s / DAY)),
+}
+
+
+def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
+    """Return what times vary in: those of a clock in the hour; dates in what they span twice."""
+    if clock:
+        return ("day",)
+    known = seconds[np.isfinite(seconds)]
+    span = float(np.ptp(known)) / DAY if len(known) else 0.0
+    within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
+    rules = {"trend": True, "year": span > YEAR, "week": span >= 14, "day": within and span >= 2}
+    return tuple(part for part, holds in rules.items() if holds)
+
+
+def columns_of(seconds: np.ndarray, parts: Iterable[str]) -> np.ndarray:
+    """Return the columns that times become, in the order of their parts."""
+    return np.column_stack([column for part in parts for column in PARTS[part][1](seconds)])
+
+
+def names_of(name: str, parts: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of these columns."""
+    return tuple(f"{name} ({word})" for part in parts for word in PARTS[part][0])
 
 
 @dataclass(frozen=True)
@@ -257,14 +300,14 @@ class TimeColumn(Encoder):
     def feature_names(self) -> tuple[str, ...]:
         return (*names_of(self.name, self.parts), *_indicator(self.name, self.indicator))
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         missing = np.isnan(cells)
         columns = columns_of(np.where(missing, self.fill, cells), self.parts)
         if "trend" in self.parts:
             columns[:, 0] -= self.origin / DAY
         return _with_indicator(columns, missing, self.indicator)
 
-    def surprises(self, cells: Float[Array, " n"]) -> str:
+    def surprises(self, cells: np.ndarray) -> str:
         return _missing_at_last(self.indicator, cells, "count as the median time")
 
 
@@ -286,7 +329,7 @@ class LeftOut(Encoder):
     def feature_names(self) -> tuple[str, ...]:
         return ()
 
-    def encode(self, cells: Float[Array, " n"]) -> Float[Array, "n c"]:
+    def encode(self, cells: np.ndarray) -> np.ndarray:
         return np.empty((len(cells), 0))
 
 
@@ -333,16 +376,14 @@ class OutOfFold:
         By column: without the rows of each fold.
     """
 
-    means: dict[str, Array]
+    means: dict[str, np.ndarray]
 
-    def encode(
-        self, encoder: TargetMeans, cells: Float[Array, " n"], start: int
-    ) -> Float[Array, "n c"]:
+    def encode(self, encoder: TargetMeans, cells: np.ndarray, start: int) -> np.ndarray:
         """Return the columns of rows from number ``start`` on."""
         return self.means[encoder.name][folds(start, len(cells)), encoder.places(cells)]
 
 
-def folds(start: int, count: int) -> Array:
+def folds(start: int, count: int) -> np.ndarray:
     """Return the folds of rows, which depend on their numbers alone (SplitMix64)."""
     z = np.arange(start + 1, start + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -351,8 +392,8 @@ def folds(start: int, count: int) -> Array:
 
 
 def shrunk(
-    count: Float[Array, " l"], total: Float[Array, "l t"], square: Float[Array, "l t"]
-) -> tuple[Float[Array, "l t"], Float[Array, " t"]]:
+    count: np.ndarray, total: np.ndarray, square: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each level drawn towards that of all, and the latter.
 
     (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of

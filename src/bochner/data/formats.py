@@ -32,7 +32,8 @@ from bochner.data.files import (
     unreadable,
     within,
 )
-from bochner.data.frames import arrow_columns, arrow_frame, needed
+from bochner.data.frames import arrow_columns, arrow_frame
+from bochner.data.optional import needed
 from bochner.data.schema import is_number, listed, shown
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput

@@ -1,6 +1,5 @@
 """Tables in memory: pandas, polars, pyarrow, and whatever speaks Arrow's C stream protocol."""
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from bochner.data.objects import tidied
+from bochner.data.optional import needed
 from bochner.data.schema import listed, repeated
 from bochner.data.sources import MARKED
 from bochner.data.tables import Column, Reader, is_arrow
-from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
 
@@ -35,18 +35,6 @@ def column_of(name: str, dtype: Any) -> Column:
     if dtype.is_nested():
         return Column(name, "lists or records", False, str(dtype))
     return Column(name, "neither numbers nor text", False, str(dtype))
-
-
-def needed(module: str, who: str) -> Any:
-    """Import an optional package now, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependency(
-            f"{who} needs the package {package}, which is not installed; "
-            "install it with: pip install 'bochner[files]'"
-        ) from error
 
 
 @dataclass(frozen=True, eq=False)

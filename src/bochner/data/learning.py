@@ -165,7 +165,7 @@ def _to_look_at(
 
 def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder:
     """Return what the cells of a column are."""
-    if column.kind == "nothing" and (found is None or not found.values):
+    if (column.kind == "nothing" and found is None) or (found is not None and not found.values):
         return LeftOut(column.name, NOTHING)
     if found is not None:
         return _draft_of_text(column, found, types.get(column.name) == "category")

@@ -1,24 +1,17 @@
-"""Dates and times as numbers: seconds, and from them trend, season of year and week, and hour.
+"""Dates and times as numbers: seconds since 1970, or since midnight.
 
 Times of a zone are taken as the clock there shows them.
 """
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
-
-DAY = 86_400.0
-
-#: Days of a mean Gregorian year.
-YEAR = 365.2425
-
-#: The first day of the Unix epoch was a Thursday; weeks begin on Mondays.
-_THURSDAY = 3
+from bochner._core.shapes import Float
+from bochner.data.encoders import DAY
 
 _CLOCK = (
     r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?"
@@ -88,7 +81,7 @@ def _clock(part: dict[str, Any]) -> float:
     return 3600.0 * hour + 60.0 * minute + second
 
 
-def parsed_times(values: list[Any], form: str) -> Float[Array, " n"]:
+def parsed_times(values: list[Any], form: str) -> Float[np.ndarray, " n"]:
     """Return texts as seconds: NaN for missing ones, infinity for those not of the form."""
     known: dict[Any, float] = {None: np.nan}
     for value in set(values) - {None}:
@@ -100,7 +93,7 @@ def parsed_times(values: list[Any], form: str) -> Float[Array, " n"]:
 # --- Columns of the types that tables have for them ----------------------------------------------
 
 
-def seconds_in(series: Any) -> Float[Array, " n"]:
+def seconds_in(series: Any) -> Float[np.ndarray, " n"]:
     """Return a narwhals series of dates, times or durations as seconds, NaN where missing."""
     import narwhals as nw  # noqa: PLC0415
 
@@ -114,7 +107,7 @@ def seconds_in(series: Any) -> Float[Array, " n"]:
     return _floats([_seconds(value) for value in series.to_list()])
 
 
-def _from_arrow(column: Any) -> Float[Array, " n"]:
+def _from_arrow(column: Any) -> Float[np.ndarray, " n"]:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -131,7 +124,7 @@ def _from_arrow(column: Any) -> Float[Array, " n"]:
     return _floats(column.cast(pa.int64()).to_pylist()) / units
 
 
-def _floats(values: list[Any]) -> Float[Array, " n"]:
+def _floats(values: list[Any]) -> Float[np.ndarray, " n"]:
     return np.array([np.nan if _is_missing(v) else v for v in values], np.float64)
 
 
@@ -144,41 +137,3 @@ def _seconds(value: Any) -> Any:
     if isinstance(value, dt.time):
         return 3600.0 * value.hour + 60.0 * value.minute + value.second + value.microsecond / 1e6
     return value.total_seconds() if isinstance(value, dt.timedelta) else None
-
-
-# --- What a kernel sees of them ------------------------------------------------------------------
-
-
-def _turns(turns: Float[Array, " n"]) -> tuple[Array, Array]:
-    angle = 2 * np.pi * turns
-    return np.sin(angle), np.cos(angle)
-
-
-#: What a time becomes: of each part the names of its columns, and the columns.
-PARTS: dict[str, tuple[tuple[str, ...], Callable[[Float[Array, " n"]], tuple[Array, ...]]]] = {
-    "trend": (("days",), lambda s: (s / DAY,)),
-    "year": (("season, sine", "season, cosine"), lambda s: _turns(s / (DAY * YEAR))),
-    "week": (("week, sine", "week, cosine"), lambda s: _turns((s / DAY + _THURSDAY) / 7)),
-    "day": (("hour, sine", "hour, cosine"), lambda s: _turns(s / DAY)),
-}
-
-
-def parts_for(seconds: Float[Array, " n"], clock: bool) -> tuple[str, ...]:
-    """Return what times vary in: those of a clock in the hour; dates in what they span twice."""
-    if clock:
-        return ("day",)
-    known = seconds[np.isfinite(seconds)]
-    span = float(np.ptp(known)) / DAY if len(known) else 0.0
-    within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
-    rules = {"trend": True, "year": span > YEAR, "week": span >= 14, "day": within and span >= 2}
-    return tuple(part for part, holds in rules.items() if holds)
-
-
-def columns_of(seconds: Float[Array, " n"], parts: Iterable[str]) -> Float[Array, "n c"]:
-    """Return the columns that times become, in the order of their parts."""
-    return np.column_stack([column for part in parts for column in PARTS[part][1](seconds)])
-
-
-def names_of(name: str, parts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of these columns."""
-    return tuple(f"{name} ({word})" for part in parts for word in PARTS[part][0])

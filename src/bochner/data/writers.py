@@ -19,7 +19,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner.data.files import reason_of
-from bochner.data.frames import needed
+from bochner.data.optional import needed
 from bochner.data.schema import listed
 from bochner.errors import BochnerError, DataFileError, InvalidInput
 

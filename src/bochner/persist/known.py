@@ -36,7 +36,7 @@ from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised import cca, kmeans, pca, transform
-from bochner.selection import curves, record
+from bochner.selection import record
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
@@ -166,7 +166,7 @@ _FITTED: dict[str, type] = {
     "target-means-column": encoders.TargetMeans,
     "time-column": encoders.TimeColumn,
     "left-out-column": encoders.LeftOut,
-    "column-curves": curves.Curves,
+    "column-curves": record.Curves,
     "cross-conformal": intervals.CrossConformal,
     "cross-conformal-fold": intervals.Fold,
     "evidence": evidence.Evidence,

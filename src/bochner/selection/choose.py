@@ -25,7 +25,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.metric import is_diagonal, learn_metric, require_dense
 from bochner.selection.record import LearnedMetric, Tuning
-from bochner.selection.search import choose_lengthscale, tune_kernel
+from bochner.selection.search import choose_lengthscale, error_near_median, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
@@ -95,7 +95,7 @@ def choose_from(
     ``share`` is a given penalty per row of weight one; the rest is as for :func:`choose`.
     """
     if spec.bends and search is None and rows is not None:
-        curves = choose_curves(rows, spec.seed)
+        curves = choose_curves(rows, spec.seed, error_near_median)
         plain = replace(spec, columns="as_given")
         bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)

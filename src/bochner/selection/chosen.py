@@ -31,6 +31,9 @@ from bochner.selection.spec import (
     as_kernel,
     as_width,
 )
+from bochner.selection.candidates import as_effort
+from bochner.selection.record import Curves, LearnedMetric, Tuning
+from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 

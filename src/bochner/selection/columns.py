@@ -23,12 +23,11 @@ from bochner.data.encoders import (
     TargetMeans,
     TimeColumn,
     folds,
+    parts_for,
     shrunk,
 )
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
-from bochner.data.times import parts_for
-from bochner.sums.rows import SampleOf, some
 
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
@@ -133,7 +132,8 @@ class _Seen:
         self.least = np.minimum(self.least, np.where(gone, np.inf, X).min(axis=0))
         self.most = np.maximum(self.most, np.where(gone, -np.inf, X).max(axis=0))
         self.marks += _marks(X, block.start)
-        self.sample = SampleOf(self.seed).add(self.sample, block._replace(X=X))
+        new = RowSample.of(block._replace(X=X), self.seed)
+        self.sample = new if self.sample is None else self.sample.merge(new)
         for j, counts in self.counts.items():
             known = X[X[:, j] >= 0, j].astype(np.intp)
             counts[:] += np.bincount(known, minlength=len(counts))
@@ -154,7 +154,7 @@ class _Seen:
 
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
-        cells = some(self.sample).X[:, j]
+        cells = np.empty(0) if self.sample is None else self.sample.X[:, j]
         held = cells[np.isfinite(cells)]
         return held if len(held) else np.array([self.least[j]])
 

@@ -4,20 +4,20 @@ Candidates are judged by leave-one-out errors on a sample of rows, all with the 
 at lengthscales from the median distance down, so that a judgement costs half a second.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.monotone import Monotone
-from bochner.kernels.stationary import Gaussian
-from bochner.selection.search import KernelWalk, median_scales
+from bochner.selection.record import Curves
 
-#: Rows and features that candidates are judged on, and steps of √2 below the median distance.
-JUDGED_ROWS, JUDGED_FEATURES, STEPS = 1024, 256, (-4, -2, 0)
+#: Of rows, a seed, whether of one lengthscale or one a column, and steps: the least error.
+Judge = Callable[[RowSample, int, int, tuple[int, ...]], float]
+
+#: Rows that candidates are judged on, and steps of √2 below the median distance.
+JUDGED_ROWS, STEPS = 1024, (-4, -2, 0)
 
 #: A column is transformed if its skewness or excess kurtosis is beyond these.
 SKEWED, HEAVY = 1.0, 6.0
@@ -32,36 +32,7 @@ POINTS, FEWEST_ROWS = 33, 100
 MOST_COLUMNS = 512
 
 
-@dataclass(frozen=True)
-class Curves:
-    """How columns are transformed, and what that was judged to gain.
-
-    Attributes
-    ----------
-    name : {"logarithms", "quantiles", "clipped"}
-    columns : tuple of int
-    points, values : tuples of tuples of float
-        As of :class:`bochner.kernels.Monotone`.
-    gain : float
-        Share of the leave-one-out mean squared error that is saved.
-    """
-
-    name: str
-    columns: tuple[int, ...]
-    points: tuple[tuple[float, ...], ...]
-    values: tuple[tuple[float, ...], ...]
-    gain: float = 0.0
-
-    def of(self, kernel: Kernel) -> Monotone:
-        """Return the kernel of the transformed columns."""
-        return Monotone(kernel, self.columns, self.points, self.values)
-
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return the transformed rows."""
-        return self.of(Gaussian()).inputs(X)
-
-
-def choose_curves(rows: RowSample, seed: int) -> Curves | None:
+def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     """Return the transformation that predicts best, None if rows do so as they are.
 
     Parameters
@@ -69,6 +40,8 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     rows : RowSample
         With targets; of classes their indicators.
     seed : int
+    error : callable
+        The leave-one-out error of rows: :func:`bochner.selection.search.error_near_median`.
     """
     few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
@@ -77,16 +50,16 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     if not columns:
         return None
     judged = rows.lowest(JUDGED_ROWS)
-    as_given, which, step = _least_error(judged, seed)
+    as_given, which, step = _least_error(judged, seed, error)
     found = [
-        (_error(_bent(judged, candidate), seed, which, (step, step - 2)), candidate)
+        (error(_bent(judged, candidate), seed, which, (step, step - 2)), candidate)
         for name in _SHAPES
         if (candidate := _candidate(name, rows.X, columns)) is not None
     ]
-    error, best = min(found, key=lambda pair: pair[0], default=(np.inf, None))
-    if best is None or not error < (1 - LEAST_GAIN) * as_given:
+    least, best = min(found, key=lambda pair: pair[0], default=(np.inf, None))
+    if best is None or not least < (1 - LEAST_GAIN) * as_given:
         return None
-    gain = round(1 - error / as_given, 3)
+    gain = round(1 - least / as_given, 3)
     return Curves(best.name, best.columns, best.points, best.values, gain)
 
 
@@ -104,18 +77,9 @@ def _takes_many_values(x: Float[Array, " n"]) -> bool:
     return len(np.unique(x[:FEWEST_ROWS])) > 2
 
 
-def _least_error(rows: RowSample, seed: int) -> tuple[float, int, int]:
+def _least_error(rows: RowSample, seed: int, error: Judge) -> tuple[float, int, int]:
     """Return the least error at a median distance and below it; which of the two, and how far."""
-    starts = range(len(median_scales(rows, False, seed)))
-    return min((_error(rows, seed, k, (step,)), k, step) for k in starts for step in STEPS)
-
-
-def _error(rows: RowSample, seed: int, which: int, steps: tuple[int, ...]) -> float:
-    """Return the least leave-one-out error at these steps of √2 from a median distance."""
-    walk = KernelWalk(Gaussian, False, JUDGED_FEATURES, seed)
-    starts = median_scales(rows, False, seed)
-    start = starts[min(which, len(starts) - 1)]
-    return min(walk.error_of(rows, start, step) for step in steps)
+    return min((error(rows, seed, k, (step,)), k, step) for k in (0, 1) for step in STEPS)
 
 
 def _bent(rows: RowSample, curves: Curves) -> RowSample:

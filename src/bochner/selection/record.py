@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.monotone import Monotone
+from bochner.kernels.stationary import Gaussian
 from bochner.selection.descent import Note, TimeBudget
 from bochner.selection.rows import Scale
 from bochner.selection.trials import Trial
@@ -292,3 +294,32 @@ class LearnedMetric:
             for i, r in enumerate(self.history)
         ]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """How columns are transformed, and what that was judged to gain.
+
+    Attributes
+    ----------
+    name : {"logarithms", "quantiles", "clipped"}
+    columns : tuple of int
+    points, values : tuples of tuples of float
+        As of :class:`bochner.kernels.Monotone`.
+    gain : float
+        Share of the leave-one-out mean squared error that is saved.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    points: tuple[tuple[float, ...], ...]
+    values: tuple[tuple[float, ...], ...]
+    gain: float = 0.0
+
+    def of(self, kernel: Kernel) -> Monotone:
+        """Return the kernel of the transformed columns."""
+        return Monotone(kernel, self.columns, self.points, self.values)
+
+    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return the transformed rows."""
+        return self.of(Gaussian()).inputs(X)

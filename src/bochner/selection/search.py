@@ -221,6 +221,21 @@ class KernelWalk:
             return draw_map(Fourier(IID()), kernel, ask)
 
 
+#: Features that transformations of columns are judged with.
+JUDGED_FEATURES = 256
+
+
+def error_near_median(rows: RowSample, seed: int, which: int, steps: tuple[int, ...]) -> float:
+    """Return the least leave-one-out error of rows at so many steps of √2 from a median distance.
+
+    ``which`` is 0 for one lengthscale, 1 for one a column.
+    """
+    walk = KernelWalk(NAMED["gaussian"], False, JUDGED_FEATURES, seed)
+    starts = median_scales(rows, False, seed)
+    start = starts[min(which, len(starts) - 1)]
+    return min(walk.error_of(rows, start, step) for step in steps)
+
+
 # --- Descents ------------------------------------------------------------------------------------
 
 #: Fewer rows than this say nothing of lengthscales.
