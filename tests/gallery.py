@@ -263,7 +263,7 @@ MONOMIAL = [Gaussian(), Gaussian(lengthscale=(0.5, 1.0, 3.0)), *SERIES[:4]]
 
 GEGENBAUER = [
     *((kernel, Gegenbauer()) for kernel in MONOMIAL),
-    *((kernel, Gegenbauer()) for kernel in SERIES[4:] if not isinstance(kernel, GeneralizedZonal)),
+    *((kernel, Gegenbauer()) for kernel in SERIES[4:]),
     *((kernel, Gegenbauer(radial="optimal")) for kernel in ROTATION_INVARIANT),
     *((Gaussian(), Gegenbauer(directions=name)) for name in ("orthogonal", "sobol", "fibonacci")),
     (Gaussian(), Gegenbauer(order=3, degree=6, parity=True, alternating=True)),

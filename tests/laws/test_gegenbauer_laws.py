@@ -23,8 +23,10 @@ from bochner.kernels import (
     ArcCosine,
     DotExponential,
     Gaussian,
+    GeneralizedZonal,
     Laplace,
     Matern,
+    Monomials,
     NeuralTangent,
     Polynomial,
     gegenbauers,
@@ -477,3 +479,77 @@ def test_the_compiled_features_are_those_of_the_twin(monkeypatch):
     in_pure_python(monkeypatch)
     for phi, Z in zip(maps, compiled, strict=True):
         assert_close(phi(X), Z, factor=4)
+
+
+# ---- functions of one's own
+
+
+def steep(t):
+    """Two functions of radii that 64 quantiles of the radii of rows do not tell."""
+    return np.stack([np.cos(40.0 * t), 0.3 + 0.0 * t], axis=1)
+
+
+OWN = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
+
+
+def biased(phi, kernel, X, count=400):
+    """Largest error of a mean over directions in its bars; above one alarms with chance 1e-6."""
+    streams = (np.random.default_rng(seed) for seed in range(count))
+    counts = phi.counts[:1] if phi.shared else phi.counts
+    method = Gegenbauer(allocation="equal" if phi.shared else "energy")
+    maps = [replace(phi, directions=draw_directions(method, 3, counts, s)) for s in streams]
+    return tolerance.bias(kernel(X), [phi(X) for phi in maps], comparisons=len(X) ** 2)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Gegenbauer(),
+        Gegenbauer(radial="optimal"),
+        Gegenbauer(parity=True, alternating=True),
+        Gegenbauer(allocation="energy"),
+    ],
+    ids=repr,
+)
+def test_features_of_functions_of_ones_own_are_unbiased(method):
+    """Definition 8 with h_l as given; rows to come have radii that the map has not seen."""
+    X = rows(12, seed=8)
+    phi = drawn((OWN, method))
+    assert phi.unbiased
+    assert phi.left_out(X).max() == 0
+    assert biased(phi, OWN, X) < 1
+
+
+def test_functions_of_ones_own_that_are_cut_or_replaced_are_biased_and_say_so():
+    X = rows(12, seed=8)
+    for method in (Gegenbauer(order=1), Gegenbauer(degree=1)):
+        phi = drawn((OWN, method))
+        assert not phi.unbiased
+        assert phi.left_out(X).max() > 0
+        assert biased(phi, OWN, X) > 1
+        assert_close(cut_kernel(phi, X).diagonal() + phi.left_out(X), OWN.diag(X), factor=4)
+
+
+def test_functions_of_ones_own_term_by_term():
+    X = rows(12)
+    phi = draw(OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)  # no rows are needed
+    r = np.linalg.norm(X, axis=1)
+    P = gegenbauers(2, 3, X @ phi.directions / r[:, None])
+    h = [OWN.radial(l, r) for l in range(3)]
+    parts = [
+        sum(n_harmonics(l, 3) ** 0.5 * h[l][:, [i]] * P[l] for l in range(3) if i < h[l].shape[1])
+        for i in range(2)
+    ]
+    assert_close(phi(X), np.concatenate(parts, axis=1) / 10**0.5, factor=4)
+    double = draw(2.0 * OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
+    assert double.unbiased
+    assert_close(double(X), 2.0**0.5 * phi(X), factor=4)
+    with pytest.raises(InvalidInput, match=r"from the radii of rows of data; got none"):
+        draw(OWN, Gegenbauer(allocation="energy"), n_features=20, n_inputs=3)
+
+
+def test_of_one_column_functions_of_ones_own_end_at_degree_one():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    phi = draw(OWN, Gegenbauer(), n_features=8, X=X, random_state=0)
+    assert phi.unbiased
+    assert_close(phi(X) @ phi(X).T, OWN(X), factor=8)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,6 +44,9 @@ class ConstantMap(FeatureMap):
         column = np.full((X.shape[0], 1), self.value**0.5)
         return moved(column, like=X)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return array_namespace(X).zeros_like(X)
+
 
 @dataclass(frozen=True, eq=False)
 class LinearMap(FeatureMap):
@@ -64,6 +68,9 @@ class LinearMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         return dense(X)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return array_namespace(C).asarray(C, copy=True)
+
 
 @dataclass(frozen=True, eq=False)
 class ScaledMap(Wrapped):
@@ -79,6 +86,9 @@ class ScaledMap(Wrapped):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.scale**0.5 * self.inner.features(X)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return self.inner.pullback(X, self.scale**0.5 * C)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         inner = self.inner.left_out(X)
@@ -111,6 +121,12 @@ class Concatenate(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         columns = [part.features(X) for part in self.parts]
         return array_namespace(columns[0]).concat(columns, axis=1)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        ends = np.cumsum([0, *(part.n_features for part in self.parts)]).tolist()
+        of_parts = zip(self.parts, pairwise(ends), strict=True)
+        gradients = [part.pullback(X, C[:, start:end]) for part, (start, end) in of_parts]
+        return sum(gradients[1:], gradients[0])
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         parts = [part.left_out(X) for part in self.parts]
@@ -147,6 +163,12 @@ class TensorProduct(FeatureMap):
         product = left[:, :, None] * right[:, None, :]
         return array_namespace(product).reshape(product, (X.shape[0], self.n_features))
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        xp, left, right = array_namespace(X), self.left.features(X), self.right.features(X)
+        C = xp.reshape(C, (X.shape[0], left.shape[1], right.shape[1]))
+        by_left = self.left.pullback(X, xp.sum(C * right[:, None, :], axis=2))
+        return by_left + self.right.pullback(X, xp.sum(C * left[:, :, None], axis=1))
+
 
 @dataclass(frozen=True, eq=False)
 class OnInputs(Wrapped):
@@ -167,6 +189,9 @@ class OnInputs(Wrapped):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         turned = lambda X: self.inner.features(self.kernel.inputs(X))
         return with_far_rows(self, X, turned)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return self.kernel.back(X, self.inner.pullback(self.kernel.inputs(X), C))
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         return self.inner.left_out(self.kernel.inputs(X))

@@ -9,14 +9,17 @@ import numpy as np
 
 from bochner._core.arrays import (
     array_namespace,
+    as_array,
     as_matrix,
+    dense,
     is_numpy,
     is_sparse,
+    moved,
     precision,
     to_numpy,
 )
 from bochner._core.shapes import Array, Float, Tabular
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 
@@ -85,6 +88,85 @@ class FeatureMap(ABC):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return φ of checked rows: floating point, two-dimensional, d columns."""
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        """Return the gradient of φ(x_i)·c_i in x_i, for each row i: the derivative transposed.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Checked dense rows.
+        C : (n, D)
+            Coefficients of each row, of the library and precision of X.
+
+        Raises
+        ------
+        UnsupportedKernel
+            If the map has no gradient in closed form here, or its kernel has none.
+
+        Notes
+        -----
+        Mostly about the cost of φ(X) twice.
+        """
+        raise UnsupportedKernel(
+            f"Gradients in rows have no closed form here for {type(self).__name__}. Features that "
+            "have one: Fourier, Nystrom of kernels with a gradient, HermiteMercer of the Gaussian, "
+            "Compressed and Projected of these, and those of sums and products of kernels."
+        )
+
+    def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:
+        """Return the gradients of φ(x)·β in x, at rows.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Rows, as φ takes them. Gradients are dense, and so are these made.
+        coef : (D,) or (D, t)
+            β, or one for each of t functions.
+
+        Returns
+        -------
+        gradients : (n, d) or (n, d, t)
+            In the array library and precision of X.
+
+        Raises
+        ------
+        InvalidInput
+            If X is not what φ takes, or ``coef`` has not D rows.
+        UnsupportedKernel
+            If the features, or the kernel they are values of, have no gradient in closed form.
+
+        Notes
+        -----
+        t times about twice the cost of φ(X); memory for φ(X) and the result.
+        """
+        who, X = type(self).__name__, dense(self._checked(X))
+        B = to_numpy(as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
+        if B.ndim not in (1, 2) or len(B) != self.n_features:
+            raise InvalidInput(
+                f"{who}.gradient: coef must have shape (D,) or (D, t) with the D = "
+                f"{self.n_features} features of the map; got {B.shape}."
+            )
+        G = self.gradients(X, B.reshape(len(B), -1))
+        return G[:, :, 0] if B.ndim == 1 else G
+
+    def gradients(
+        self, X: Float[Array, "n d"], coef: Float[np.ndarray, "D t"]
+    ) -> Float[Array, "n d t"]:
+        """Return the gradients of φ(x)·β in x of checked rows, for each column β."""
+        xp, shape = array_namespace(X), (X.shape[0], self.n_features)
+        columns = (xp.broadcast_to(moved(beta, like=X), shape) for beta in coef.T)
+        return xp.stack([self.pullback(X, C) for C in columns], axis=2)
+
+    def _checked(self, X: Tabular) -> Float[Array, "n d"]:
+        who = type(self).__name__
+        X = as_matrix(X, who)
+        if X.shape[1] != self.n_inputs:
+            raise InvalidInput(
+                f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
+                f"got {X.shape[1]}."
+            )
+        return X
+
     def __call__(self, X: Tabular) -> Float[Array, "n D"]:
         """Return Z = φ(X), (n, D), in the array library and precision of X.
 
@@ -99,14 +181,7 @@ class FeatureMap(ABC):
         InvalidInput
             If X is not two-dimensional, has another number of columns, or is not real.
         """
-        who = type(self).__name__
-        X = as_matrix(X, who)
-        if X.shape[1] != self.n_inputs:
-            raise InvalidInput(
-                f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
-                f"got {X.shape[1]}."
-            )
-        return self.features(X)
+        return self.features(self._checked(X))
 
 
 class Wrapped(FeatureMap):

@@ -90,6 +90,9 @@ class CompressedMap(Wrapped):
             return product(np.ascontiguousarray(wide), self._rounded[wide.dtype])
         return wide @ moved(self.directions, like=wide)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return self.inner.pullback(X, C @ moved(self.directions.T, like=X))
+
     def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return e(x) = k(x, x) − |φ(x)|², or zero, in float64: a bound where the map is below."""
         return left_over(self, X)
@@ -180,6 +183,10 @@ class ProjectedMap(Wrapped):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))
         return with_far_rows(self, X, projected)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        P = moved(self.projection, like=X)
+        return self.inner.pullback(X @ P, C) @ moved(self.projection.T, like=X)
 
 
 def rotatable(kernel: Kernel) -> bool:

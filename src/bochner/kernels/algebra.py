@@ -7,10 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, in_float64, is_sparse, precision
+from bochner._core.arrays import (
+    array_namespace,
+    device,
+    in_float64,
+    is_sparse,
+    moved,
+    precision,
+)
 from bochner._core.checks import check_fields, integers
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
@@ -42,12 +49,24 @@ class Transformed(Kernel):
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
         """Return the rows that the kernel within sees."""
 
+    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+        """Return gradients in the rows, given those in the rows that the kernel within sees."""
+        raise UnsupportedKernel(
+            f"Gradients in rows require the derivative of the rows' transformation; {self!r} has a "
+            "function of your own. Transform the rows first, and take gradients in those."
+        )
+
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         U = self.inputs(X)
         return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return self.back(X, self.kernel.pullback(self.inputs(X), self.inputs(Y), C))
 
 
 @dataclass(frozen=True)
@@ -81,6 +100,9 @@ class Columns(Transformed):
         xp = array_namespace(X)
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
 
+    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+        return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)
+
 
 @dataclass(frozen=True)
 class Mahalanobis(Transformed):
@@ -110,6 +132,9 @@ class Mahalanobis(Transformed):
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X L, dense."""
         return turned(X, self.root, "Mahalanobis")
+
+    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+        return G @ moved(self.root.T, like=G)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if isinstance(self.kernel, Stationary):
@@ -176,6 +201,11 @@ class Exp(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return _exp(self.kernel.diagonal(X))
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return self.kernel.pullback(X, Y, C * self.evaluate(X, Y))
 
 
 @dataclass(frozen=True)
@@ -326,6 +356,15 @@ class Bilinear(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return distances.square_norms(self.inputs(X))
+
+    def back(self, X: Float[Array, "n d"], G: Float[Array, "n r"]) -> Float[Array, "n d"]:
+        """Return gradients in the rows, given those in X R."""
+        return G @ moved(self.root.T, like=G)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return self.back(X, C @ self.inputs(Y))
 
 
 def norm_degree(kernel: Kernel) -> int | None:

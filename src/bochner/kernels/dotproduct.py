@@ -43,6 +43,13 @@ class PowerSeries(abc.ABC):
     def value(self, t: Array) -> Array:
         """Return κ(t), elementwise, for arrays of any library."""
 
+    def slope(self, t: Array) -> Array:
+        """Return κ'(t), elementwise: the series of one derivative more."""
+        if self.degree == 0:
+            return 0.0 * t
+        degree = None if self.degree is None else self.degree - 1
+        return LogDerivatives(lambda n: self.log_derivative(n + 1), degree).value(t)
+
 
 @dataclass(frozen=True)
 class Coefficients(PowerSeries):
@@ -79,6 +86,9 @@ class Coefficients(PowerSeries):
     def value(self, t: Array) -> Array:
         return horner(self.values, t)
 
+    def slope(self, t: Array) -> Array:
+        return horner(tuple(n * a for n, a in enumerate(self.values))[1:], t)
+
 
 @dataclass(frozen=True)
 class ExponentialSeries(PowerSeries):
@@ -96,6 +106,9 @@ class ExponentialSeries(PowerSeries):
 
     def value(self, t: Array) -> Array:
         return array_namespace(t).exp(self.scale * t)
+
+    def slope(self, t: Array) -> Array:
+        return self.scale * self.value(t)
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,11 @@ class Binomial(PowerSeries):
 
     def value(self, t: Array) -> Array:
         return (self.scale * t + self.offset) ** self.power
+
+    def slope(self, t: Array) -> Array:
+        if self.power == 0:
+            return 0.0 * t
+        return self.scale * self.power * (self.scale * t + self.offset) ** (self.power - 1)
 
 
 @dataclass(frozen=True)
@@ -278,6 +296,11 @@ class DotProductKernel(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return _in_range(self, distances.square_norms(X))
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return (C * self.power_series.slope(distances.inner(X, Y))) @ Y
 
 
 @dataclass(frozen=True)

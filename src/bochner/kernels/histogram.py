@@ -18,7 +18,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import Independent, Law, Measure
-from bochner.kernels.stationary import refuse_sparse
+from bochner.kernels.stationary import by_columns, refuse_sparse
 
 
 class Additive(Kernel):
@@ -142,6 +142,18 @@ class SkewedChi2(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
+
+    def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return gradients in the rows, given those in log(x + c)."""
+        return G / (X + self.skew)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        tangent = lambda gap: -0.5 * array_namespace(gap).tanh(0.5 * gap)
+        U, V = self.inputs(X), self.inputs(Y)
+        M = C * self.evaluate(X, Y)
+        return self.back(X, by_columns(M, [tangent] * U.shape[1], U, V))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bochner._core.arrays import (
 from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Tabular
-from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 
 Value = TypeVar("Value")
 
@@ -233,6 +233,35 @@ class Kernel(NamedArguments, abc.ABC):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Return k(x, x) of checked rows."""
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
+
+        Parameters
+        ----------
+        X, Y : (n, d) and (m, d)
+            Checked dense rows of one library and precision; X not empty.
+        C : (n, m)
+            Coefficients of each row, in that precision.
+
+        Raises
+        ------
+        UnsupportedKernel
+            If the kernel has no gradient everywhere, or none in closed form here.
+
+        Notes
+        -----
+        O(n m d) time, and memory for a few matrices (n, m): give rows in blocks.
+        """
+        raise UnsupportedKernel(
+            f"Gradients in rows have no closed form here for {self!r}. Kernels that have one: "
+            "Gaussian, Matern of smoothness above 1, RationalQuadratic, Cauchy, Periodic, "
+            "SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, Bilinear, "
+            "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
+            "these."
+        )
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of parts, ``left__lengthscale``."""
         return get_params(self, deep)
@@ -289,6 +318,11 @@ class Constant(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self._fill((X.shape[0],), X)
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return array_namespace(X).zeros_like(X)
+
     def _fill(self, shape: tuple[int, ...], like: Array) -> Array:
         xp = array_namespace(like)
         return xp.full(shape, self.value, dtype=like.dtype, device=device(like))
@@ -315,6 +349,11 @@ class Sum(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return self.left.pullback(X, Y, C) + self.right.pullback(X, Y, C)
+
 
 @dataclass(frozen=True)
 class Product(Kernel):
@@ -336,6 +375,12 @@ class Product(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) * self.right.diagonal(X)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        by_left = self.left.pullback(X, Y, C * self.right.evaluate(X, Y))
+        return by_left + self.right.pullback(X, Y, C * self.left.evaluate(X, Y))
 
 
 @dataclass(frozen=True)
@@ -361,6 +406,11 @@ class Scaled(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.scale * self.kernel.diagonal(X)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        return self.scale * self.kernel.pullback(X, Y, C)
 
 
 @dataclass(frozen=True)
@@ -389,6 +439,12 @@ class Power(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(X) ** self.exponent
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        slopes = self.exponent * self.kernel.evaluate(X, Y) ** (self.exponent - 1)
+        return self.kernel.pullback(X, Y, C * slopes)
 
 
 def require_kernels(value: Kernel, *names: str) -> None:

@@ -6,6 +6,7 @@ Rasmussen & Williams (2006), chapter 4.
 """
 
 import abc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from bochner._core import native
 from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import check_fields, integer, numbers, positive
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import (
@@ -72,6 +73,13 @@ class Compilable(Stationary):
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=numbers)
 
+    def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
+        """Return rows less the mean of Y, in units of the lengthscale."""
+        _lengthscales(self, X.shape[1])
+        U, V = distances.centred(X, Y)
+        X = _divide(self, U)
+        return X, X if V is U else _divide(self, V)
+
     @property
     @abc.abstractmethod
     def compiled(self) -> Compiled | None:
@@ -85,13 +93,20 @@ class Radial(Compilable):
     def profile(self, s: Array) -> Array:
         """Return k as a function of s = r², elementwise."""
 
+    def slope(self, s: Array) -> Array:
+        """Return the derivative of the profile in s, elementwise; finite at s = 0."""
+        raise not_smooth(self)
+
     def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """Return ∂k/∂s of NumPy arrays, zero at s = 0: there no lengthscale moves k.
 
-        By central differences in log s, unless the kernel has a closed form.
+        By central differences in log s of kernels that have no slope at s = 0.
         """
-        up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
-        return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
+        try:
+            return self.slope(s) * (s > 0)
+        except UnsupportedKernel:
+            up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
+            return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
 
     @property
     @abc.abstractmethod
@@ -103,6 +118,14 @@ class Radial(Compilable):
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        U, V = self.in_units(X, Y)
+        M = 2.0 * C * self.slope(distances.squared(U, V))
+        total = array_namespace(M).sum(M, axis=1)
+        return _divide(self, total[:, None] * U - M @ V)
 
 
 class CoordinateWise(Compilable):
@@ -142,8 +165,8 @@ class Gaussian(Radial):
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-0.5 * s)
 
-    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        return -0.5 * self.profile(s) * (s > 0)
+    def slope(self, s: Array) -> Array:
+        return -0.5 * self.profile(s)
 
     mixing = One()
     compiled = "gaussian", 1.0
@@ -199,8 +222,8 @@ class RationalQuadratic(Radial):
         xp = array_namespace(s)
         return xp.exp(-self.shape * xp.log1p(s / (2.0 * self.shape)))
 
-    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape)) * (s > 0)
+    def slope(self, s: Array) -> Array:
+        return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape))
 
     @property
     def mixing(self) -> Mixing:
@@ -251,8 +274,37 @@ class Cauchy(CoordinateWise):
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        U, V = self.in_units(X, Y)
+        rate = lambda delta: -2.0 * delta / (1.0 + delta * delta)
+        return _divide(self, by_columns(C * self.block(U, V), [rate] * U.shape[1], U, V))
+
     law = LaplaceLaw()
     compiled = "cauchy", 1.0
+
+
+def by_columns(
+    M: Float[Array, "n m"], rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array
+) -> Float[Array, "n d"]:
+    """Return Σ_i M_ij rate_k(x_ik − y_jk) for each column k: of products of one-column kernels.
+
+    ``rates`` are the derivatives of the logarithms of the kernels of the columns.
+    """
+    xp = array_namespace(M)
+    gaps = (X[:, k][:, None] - Y[:, k][None, :] for k in range(X.shape[1]))
+    return xp.stack(
+        [xp.sum(M * f(gap), axis=1) for f, gap in zip(rates, gaps, strict=True)], axis=1
+    )
+
+
+def not_smooth(kernel: Kernel) -> UnsupportedKernel:
+    """Return what says that a kernel has no derivative, or no bounded one, at distance zero."""
+    return UnsupportedKernel(
+        f"Gradients in rows require a kernel that is smooth where rows are equal; got {kernel!r}. "
+        "Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above 1."
+    )
 
 
 def ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -284,10 +336,7 @@ def _scales(kernel: Stationary, d: int) -> tuple[float, ...]:
 
 def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Array:
     """Return K by the compiled loop where there is one, else block by block."""
-    _lengthscales(kernel, X.shape[1])
-    U, V = distances.centred(X, Y)
-    X = _divide(kernel, U)
-    Y = X if V is U else _divide(kernel, V)
+    X, Y = kernel.in_units(X, Y)
     loop = kernel.compiled
     here = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
     if loop is None or not here or distances.overflow(X, Y):

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from bochner.kernels.stationary import (
     Lengthscale,
     Radial,
     Stationary,
+    by_columns,
+    not_smooth,
     ones,
     per_column,
     refuse_sparse,
@@ -71,12 +73,12 @@ class Matern(Radial):
             return _debye(self.smoothness, s)
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
-    def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        """Return −½ ν/(ν − 1) k_{ν−1}(s ν/(ν − 1)) for ν > 1 [DLMF 10.29.4]."""
-        if self.smoothness <= 1.0:
-            return Radial.profile_slope(self, s)
+    def slope(self, s: Array) -> Array:
+        """Return −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s): (u^ν K_ν)' = −u^ν K_{ν−1}."""
+        if self.smoothness <= 1:
+            raise not_smooth(self)
         ratio = self.smoothness / (self.smoothness - 1.0)
-        return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s) * (s > 0)
+        return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
 
     @property
     def mixing(self) -> Mixing:
@@ -191,6 +193,11 @@ class ExponentialPower(Radial):
 
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
+
+    def slope(self, s: Array) -> Array:
+        if self.power < 2:
+            raise not_smooth(self)
+        return -self.profile(s)
 
     @property
     def mixing(self) -> Mixing:
@@ -381,6 +388,13 @@ class Periodic(Stationary):
         self._each(X.shape[1])
         return ones(X)
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        xp, pairs = array_namespace(X), zip(*self._each(X.shape[1]), strict=True)
+        rates = [partial(_sine, xp, 2 * math.pi / p, length) for p, length in pairs]
+        return by_columns(C * self.evaluate(X, Y), rates, X, Y)
+
 
 @dataclass(frozen=True)
 class SpectralMixture(Stationary):
@@ -441,6 +455,20 @@ class SpectralMixture(Stationary):
         self._parts(X.shape[1])
         return ones(X)
 
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        shares = [w / math.fsum(self.weights) for w in self.weights]
+        of = zip(shares, *self._parts(X.shape[1]), strict=True)
+        X, Y = distances.centred(X, Y)
+        parts = [w * _component_pullback(X, Y, C, mean, scale) for w, mean, scale in of]
+        return sum(parts[1:], parts[0])
+
+
+def _sine(xp: Any, rate: float, length: float, gap: Array) -> Array:
+    """Return the derivative of −2 sin²(rate gap/2)/ℓ² in the gap."""
+    return -rate / length**2 * xp.sin(rate * gap)
+
 
 def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, "n d"]:
     """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
@@ -464,6 +492,18 @@ def _component(
     turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
     near = distances.squared(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
     return xp.exp(-0.5 * near) * xp.cos(2 * math.pi * _part(turns, dtype))
+
+
+def _component_pullback(
+    X: Array, Y: Array, C: Array, mean: tuple[float, ...], scale: tuple[float, ...]
+) -> Float[Array, "n d"]:
+    """Return Σ_j C_ij times the gradient of exp(−½|σ ∘ (x − y)|²) cos(μ·(x − y))."""
+    xp = array_namespace(X)
+    m, s = (xp.asarray(v, dtype=X.dtype, device=device(X)) for v in (mean, scale))
+    angles = xp.sum(X * m, axis=1)[:, None] - xp.sum(Y * m, axis=1)[None, :]
+    near = C * xp.exp(-0.5 * distances.squared(X * s, Y * s))
+    falls, turns = near * xp.cos(angles), xp.sum(near * xp.sin(angles), axis=1)[:, None]
+    return s * s * (falls @ Y - xp.sum(falls, axis=1)[:, None] * X) - turns * m
 
 
 def _many(value: Any) -> bool:

@@ -102,6 +102,7 @@ _MAPS: dict[str, type] = {
     "power-weights": powers.Weights,
     "projected-map": projections.ProjectedMap,
     "monomial-functions": radial.MonomialFunctions,
+    "own-functions": radial.OwnFunctions,
     "radial-functions": radial.RadialFunctions,
     "structured-map": placements.StructuredMap,
     "count-sketch": tensorsketch.CountSketch,

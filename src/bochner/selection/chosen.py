@@ -1,6 +1,6 @@
 """What a user asks of features, what a fit chose for it, and how their moments are summed up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.selection.curves import Curves
-from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.spec import (
     SEARCHED,
     WIDTH,
@@ -31,9 +30,6 @@ from bochner.selection.spec import (
     as_kernel,
     as_width,
 )
-from bochner.selection.candidates import as_effort
-from bochner.selection.record import Curves, LearnedMetric, Tuning
-from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 
@@ -194,11 +190,29 @@ class Chosen:
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
         """Return X ↦ φ(X) β of checked rows, in NumPy, by the features that cost the least."""
         phi: FeatureMap = self.rounded
-        if isinstance(self.map, NystromMap) and self.precision == "float64":
-            values = LandmarkValues(self.kernel, self.map)
-            phi = Rounded(self.kernel, values, self.precision)
-            coef = self.map.root(np.dtype(self.precision)) @ coef
+        if self.precision == "float64":
+            plain, coef = self._plain(coef)
+            phi = Rounded(self.kernel, plain, self.precision)
         return lambda X: to_numpy(phi.features(X)) @ coef
+
+    def gradients(
+        self, coef: Float[Array, "D t"], blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of φ(x) β at them.
+
+        In NumPy's float64, of features that are not rounded.
+        """
+        phi, coef = self._plain(coef)
+        for block in blocks.with_rows(block_rows(max(phi.n_features, phi.n_inputs))):
+            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
+            yield block.X, phi.gradients(X, coef)
+
+    def _plain(self, coef: Float[Array, "D t"]) -> tuple[FeatureMap, Float[Array, "D t"]]:
+        """Return the features that cost the least, and coefficients, of the functions φ(x) β."""
+        if not isinstance(self.map, NystromMap):
+            return self.map, coef
+        root = self.map.root(np.dtype(self.precision))
+        return LandmarkValues(self.kernel, self.map), root @ coef
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:

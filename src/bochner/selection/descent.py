@@ -27,7 +27,7 @@ from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.features.fourier.placements import IID, Orthogonal
+from bochner.features.fourier.placements import IID, Orthogonal, by_angles
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import GaussianMixture, One
 from bochner.kernels.stationary import Radial, RationalQuadratic, Stationary
@@ -115,9 +115,7 @@ class Rescaled:
         self, X: Array, W: Array, Z: Array, gradient: Array, log_shape: float | None
     ) -> tuple[Float[Array, " d"], float]:
         """Return a criterion's gradient in log ℓ (d,) and log ν, given that in the features."""
-        m = W.shape[1]
-        by_angle = Z[:, :m] * gradient[:, m:] - Z[:, m:] * gradient[:, :m]
-        turned = W * np.asarray(X.T @ by_angle, dtype=np.float64)
+        turned = W * np.asarray(X.T @ by_angles(Z, gradient), dtype=np.float64)
         if log_shape is None:
             return -turned.sum(axis=1), 0.0
         rates = np.log(self._radii(log_shape + STEP) / self._radii(log_shape - STEP)) / (2 * STEP)

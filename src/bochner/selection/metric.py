@@ -23,6 +23,7 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.fourier.placements import by_angles
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
@@ -139,10 +140,9 @@ def average_outer_product(
 
     Cost O(t n d (m + d)).
     """
-    m, total = W.shape[1], np.zeros((X.shape[1],) * 2)
+    total = np.zeros((X.shape[1],) * 2)
     for beta in coef.T.astype(Z.dtype):
-        C = Z[:, :m] * beta[m:] - Z[:, m:] * beta[:m]
-        slopes = (C @ W.T.astype(Z.dtype)).astype(np.float64)
+        slopes = (by_angles(Z, beta) @ W.T.astype(Z.dtype)).astype(np.float64)
         total += slopes.T @ (w[:, None] * slopes)
     return total / w.sum()
 

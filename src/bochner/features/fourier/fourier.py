@@ -24,6 +24,7 @@ from bochner.features.fourier.placements import (
     Orthogonal,
     Placement,
     StructuredMap,
+    by_angles,
     chains_of,
     worthwhile,
 )
@@ -130,6 +131,9 @@ class FourierMap(OfFrequencies):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return with_far_rows(self, X, self._waves)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return by_angles(self.features(X), C) @ moved(self.frequencies.T, like=X)
+
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (self.amplitude / self.frequencies.shape[1]) ** 0.5
         if isinstance(X, np.ndarray):
@@ -164,6 +168,13 @@ class FourierPhaseMap(OfFrequencies):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return with_far_rows(self, X, self._waves)
 
+    @cached_property
+    def _sines(self) -> "FourierPhaseMap":
+        return replace(self, phases=self.phases - np.pi / 2)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return (-C * self._sines.features(X)) @ moved(self.frequencies.T, like=X)
+
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         scale = (2 * self.amplitude / len(self.phases)) ** 0.5
         if isinstance(X, np.ndarray):
@@ -196,7 +207,14 @@ class FourierGridMap(OfFrequencies):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         Z = self._even.features(X)
-        return Z * moved(np.sqrt(np.concatenate([self.weights, self.weights])), like=Z)
+        return Z * moved(self._roots, like=Z)
+
+    @cached_property
+    def _roots(self) -> Float[Array, " D"]:
+        return np.sqrt(np.concatenate([self.weights, self.weights]))
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return self._even.pullback(X, C * moved(self._roots, like=X))
 
 
 @dataclass(frozen=True, eq=False)

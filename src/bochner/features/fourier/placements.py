@@ -9,7 +9,7 @@ the frequencies of the narrow one.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import ClassVar, Literal
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.special import ndtri, roots_hermitenorm
 
-from bochner._core.arrays import is_numpy, is_sparse, precision
+from bochner._core.arrays import is_numpy, is_sparse, moved, precision
 from bochner._core.blas import cholesky
 from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, chain_waves, chain_waves_twin, hadamard, power_of_two
@@ -433,6 +433,12 @@ def chain_multiplications(chains: Chains) -> float:
 # --- The map ------------------------------------------------------------------------------------
 
 
+def by_angles(Z: Float[Array, "n 2m"], C: Float[Array, "*n 2m"]) -> Float[Array, "n m"]:
+    """Return the gradient in the angles of waves Z = [cos, sin], given that in Z."""
+    m = Z.shape[1] // 2
+    return Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
+
+
 @dataclass(frozen=True, eq=False)
 class StructuredMap(FeatureMap):
     """Fourier features whose angles are computed by Walsh-Hadamard transforms.
@@ -484,6 +490,17 @@ class StructuredMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return with_far_rows(self, X, self._waves)
+
+    @cached_property
+    def _sines(self) -> "StructuredMap":
+        return replace(self, phases=self.phases - np.pi / 2)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        if len(self.phases):
+            turned = -C * self._sines.features(X)
+        else:
+            turned = by_angles(self.features(X), C)
+        return turned @ moved(self.frequencies.T, like=X)
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if is_sparse(X):

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
 from bochner._core.blas import eigh
 from bochner._core.checks import check_fields, optional, positive
 from bochner._core.native import Programme, harmonics
@@ -249,6 +249,29 @@ class HermiteMap(Products):
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
             return self._compiled(X)
         return products_of_rows(self.how, self.n_features, self.table, X)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
+        xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
+        G = as_column(-2.0 * self._constants.decay, like=U) * U * xp.sum(C * Z, axis=1)[None, :]
+        steps = [
+            xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
+            for v, less, factor in self._less
+        ]
+        G = xp.concat([G[:J, :] + xp.stack(steps, axis=0), G[J:, :]], axis=0)
+        return xp.permute_dims(moved(self.axes, like=X) @ G, (1, 0))
+
+    @cached_property
+    def _less(self) -> list[tuple[Array, Array, Array]]:
+        """Of each axis: features of some degree, those of one degree less, and step √k."""
+        place = {k: v for v, k in enumerate(map(tuple, self.indices.tolist()))}
+        found = []
+        for j, step in zip(range(self.indices.shape[1]), self._constants.step, strict=False):
+            some = np.flatnonzero(self.indices[:, j])
+            one = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
+            less = [place[k] for k in map(tuple, (self.indices[some] - one).tolist())]
+            found.append((some, np.array(less, np.intp), step * self.indices[some, j] ** 0.5))
+        return found
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""

@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels
-from bochner.kernels.zonal import alpha
+from bochner.kernels.zonal import GeneralizedZonal, alpha
 
 ONE_RADIUS = 1e-6  # Spread of radii, relative, up to which rows count as lying on one sphere
 FLAT = 1e-2
@@ -367,6 +367,36 @@ class MonomialFunctions:
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(h) + half, -1e4)
         return logs, self.degrees + 2.0 * self.indices, np.array([half])
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFunctions:
+    """h_{l,i}(r), radial functions of a user's own."""
+
+    kernel: GeneralizedZonal
+    n_inputs: int  # d
+    degrees: np.ndarray  # l and i
+    indices: np.ndarray
+
+    @property
+    def whole(self) -> bool:
+        """Whether the kernel has no other functions: of one column degrees end at one."""
+        degrees = len(self.kernel.radial_functions)
+        count, one = min(degrees, 2) if self.n_inputs == 1 else degrees, np.ones(1)
+        return len(self.degrees) == sum(self.kernel.radial(l, one).shape[1] for l in range(count))
+
+    def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
+        """Return the functions' values, in the library and precision of r."""
+        t = to_numpy(r).astype(np.float64)
+        H = np.empty((len(t), len(self.degrees)))
+        for l in np.unique(self.degrees).tolist():
+            which = self.degrees == l
+            H[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
+        return moved(H, like=r)
+
+    def chosen(self, which: np.ndarray) -> "OwnFunctions":
+        """Return some of the functions."""
+        return replace(self, degrees=self.degrees[which], indices=self.indices[which])
 
 
 def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:

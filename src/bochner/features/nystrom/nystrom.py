@@ -183,6 +183,10 @@ class NystromMap(FeatureMap):
             return self.whiten(C)
         return C @ moved(self.root(precision(C)), like=C)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        C = C @ moved(self.root(precision(X)).T, like=X)
+        return self.kernel.pullback(X, moved(self.landmarks, like=X), C)
+
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ in the place of the NumPy array C, in its precision."""
         return triangular_product(C, self.root(C.dtype).T)
@@ -204,6 +208,9 @@ class LandmarkValues(Wrapped):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         return self.inner.values(X)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        return self.kernel.pullback(X, moved(self.inner.landmarks, like=X), C)
+
 
 @dataclass(frozen=True, eq=False)
 class Rounded(Wrapped):
@@ -224,6 +231,10 @@ class Rounded(Wrapped):
         if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
             return inner.whiten(inner.values(X).astype(np.float32, copy=False))
         return _in_precision(inner.features(X), "float32")
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        """Return gradients of the features as they are before they are rounded."""
+        return self.inner.pullback(X, C)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         return self.inner.left_out(X)

@@ -23,12 +23,14 @@ from bochner._core.checks import check_fields, counted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.features.composed import ScaledMap
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, haar, unit_directions
 from bochner.features.map import FeatureMap, rest_of_diagonal
 from bochner.features.mercer.radial import (
     REACH,
     MonomialFunctions,
     Nodes,
+    OwnFunctions,
     Polar,
     RadialBlock,
     RadialFunctions,
@@ -41,9 +43,9 @@ from bochner.features.mercer.radial import (
 )
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
-from bochner.kernels.zonal import gegenbauers, log_alpha, recurrence
+from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Gegenbauer(Method):
         Radial functions h_{l,i}. "monomial": t^{l+2i} (with e^{−t²/2} for the Gaussian), lemmas 4
         and 15, for kernels of ⟨x, y⟩ and the Gaussian; one function for kernels of the angle
         (lemma 16) and for rows on one sphere. "optimal": those of :class:`MercerHarmonic`, for
-        every rotation-invariant kernel.
+        every rotation-invariant kernel. Of ``GeneralizedZonal`` and its multiples either means the
+        functions h_l that were given, which need no others in their place: all of them, or up to
+        ``order`` and ``degree`` where these are.
     order : int, optional
         s, functions for each degree. Default: the one with the least error predicted, of bias
         and of noise s/D.
@@ -80,7 +84,8 @@ class Gegenbauer(Method):
 
     Notes
     -----
-    Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D,
+    Unbiased for the kernel cut at degree q and order s, for any rows (of functions that were given
+    and are all taken, for the kernel itself: ``phi.unbiased``): this error falls like 1/√D,
     as that of :class:`Fourier`, and on the sphere the spectral error at small penalties is lower.
     What is cut off comes back with no number of directions: where a default leaves out more than
     one per cent of k(x, x) in the mean, a ``FeatureWarning`` says how much. Of one column there are
@@ -122,7 +127,7 @@ class GegenbauerMap(FeatureMap):
     polar: Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d M"]  # W, unit columns
     #: h, a column for each pair of a degree and a component.
-    radial: MonomialFunctions | RadialFunctions
+    radial: MonomialFunctions | RadialFunctions | OwnFunctions
     components: np.ndarray  # The component that each of these columns belongs to
     counts: np.ndarray  # Directions of each component; with ``shared`` all are the same ones
     shared: bool
@@ -137,8 +142,13 @@ class GegenbauerMap(FeatureMap):
     def n_features(self) -> int:
         return int(self.counts.sum()) * (1 + self.parity)
 
-    # Only for the kernel cut at its degree and order: ``left_out`` says what that lacks.
-    unbiased = False
+    @property
+    def unbiased(self) -> bool:
+        """Whether nothing is cut: of functions that were given, all are taken.
+
+        Otherwise only for the kernel cut at its degree and order, which lacks ``left_out``.
+        """
+        return isinstance(self.radial, OwnFunctions) and self.radial.whole
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
@@ -219,7 +229,7 @@ LARGEST_VALUE = 1e35  # √α_l stays below it: float32 holds p_l
 class Radials(NamedTuple):
     """Radial functions, the component of each, and the mean energy of each component."""
 
-    functions: MonomialFunctions | RadialFunctions
+    functions: MonomialFunctions | RadialFunctions | OwnFunctions
     components: np.ndarray
     energies: Float[np.ndarray, " s"]
 
@@ -229,8 +239,10 @@ class Radials(NamedTuple):
         return Radials(self.functions.chosen(kept), self.components[kept], self.energies[:order])
 
 
-def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> GegenbauerMap:
+def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
+    if isinstance(kernel, Scaled) and has_own_functions(kernel):
+        return ScaledMap(kernel, kernel.scale, draw_gegenbauer(method, kernel.kernel, ask))
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
     if ask.n_inputs == 1:  # both directions serve all components alike, and leave nothing to chance
         method = replace(method, allocation="equal")
@@ -238,10 +250,14 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Gegenba
     centred = method.radial == "optimal" and is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
-    choose = _monomial if _by_monomials(method, radial, r) else _optimal
-    radials = choose(method, plain, radial, r, ask.n_features)
+    if isinstance(plain, GeneralizedZonal):
+        radials = _own(method, plain, ask.n_inputs, r)
+    else:
+        choose = _monomial if _by_monomials(method, radial, r) else _optimal
+        radials = choose(method, plain, radial, r, ask.n_features)
     # The order is weighed against noise, of which there is none in one column.
     order_is_open = method.order is None and method.allocation == "equal" and ask.n_inputs > 1
+    order_is_open = order_is_open and not isinstance(plain, GeneralizedZonal)
     if order_is_open and len(radials.energies) > 1:
         radials = radials.first(_best_order(radials, _required(U), _required(r), ask.n_features))
     counts = _counts(method, radials.energies, ask.n_features // (1 + method.parity))
@@ -282,7 +298,8 @@ def _by_monomials(method: Gegenbauer, radial: RadialKernels, r: Array | None) ->
         return False
     if radial.power_series is None:
         raise UnsupportedKernel(
-            "Gegenbauer() requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of the angle, or "
+            "Gegenbauer() requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of the angle, "
+            "GeneralizedZonal, or "
             'rows on one sphere. Use Gegenbauer(radial="optimal") or MercerHarmonic().'
         )
     return True
@@ -380,6 +397,35 @@ def _capped(q: int, d: int) -> int:
     while q > 1 and 0.5 * log_alpha(q, d) > math.log(LARGEST_VALUE):
         q -= 1
     return q
+
+
+# --- functions of one's own ----------------------------------------------------------------------
+
+
+def has_own_functions(kernel: Kernel) -> bool:
+    """Whether a kernel is given by its radial functions, or a multiple of such."""
+    return isinstance(kernel, GeneralizedZonal) or (
+        isinstance(kernel, Scaled) and has_own_functions(kernel.kernel)
+    )
+
+
+def _own(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
+    """Return the functions given, all or as many as asked for: in each degree the largest first.
+
+    ⟨h_l(r), h_l(s)⟩ is a sum over components, in any order.
+    """
+    sample = np.ones(1) if r is None and method.allocation == "equal" else _required(r)
+    sample = sample[:: -(-len(sample) // ROWS)]
+    last = len(kernel.radial_functions) - 1
+    q = _capped(last if method.degree is None else min(method.degree, last), d)
+    squares = [(kernel.radial(l, sample) ** 2).mean(axis=0) for l in range(q + 1)]
+    places = [np.argsort(-square, kind="stable") for square in squares]
+    components = np.concatenate([np.arange(len(place)) for place in places])
+    degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
+    ordered = np.concatenate([e[place] for e, place in zip(squares, places, strict=True)])
+    functions = OwnFunctions(kernel, d, degrees, np.concatenate(places))
+    found = Radials(functions, components, np.bincount(components, weights=ordered))
+    return found if method.order is None else found.first(method.order)
 
 
 # --- optimal radial functions -------------------------------------------------------------------

@@ -17,6 +17,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import LabelEstimator, decided, learned
+from bochner.models._gradients import Differentiable
 from bochner.models._parameters import estimator
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
@@ -36,7 +37,7 @@ from bochner.sums.executor import LOCAL, Executor
 SAME = ("kernel", "method", "n_features", "metric", "random_state", "precision")
 
 
-class ConvexClassifier(LabelEstimator, ConvexEstimator):
+class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
     C: float | str

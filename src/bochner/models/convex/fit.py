@@ -72,6 +72,10 @@ class ConvexFit:
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
 
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of φ(x) β at them."""
+        return self.chosen.gradients(self.solution.coef, blocks)
+
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
         """Return φ(X) β + b of all rows, in the precision of the features."""
         theta, chosen = self.solution.theta, self.chosen

@@ -16,6 +16,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._gradients import Differentiable
 from bochner.models._parameters import estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
@@ -37,7 +38,7 @@ _LOSSES = {
 }
 
 
-class ConvexRegressor(TargetEstimator, ConvexEstimator):
+class ConvexRegressor(Differentiable, TargetEstimator, ConvexEstimator):
     """A regressor by a convex loss."""
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
@@ -256,6 +257,16 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         if isinstance(self.loss_, LOG_LINK):
             return np.exp(np.minimum(f, 700.0))
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
+
+    def _gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        for X, G in self._fitted.gradients(blocks):
+            f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
+            if isinstance(self.loss_, LOG_LINK):
+                yield X, self._predicted(f)[:, None, :] * G
+            elif _several_levels(self.loss_):
+                yield X, np.take_along_axis(G, np.argsort(f, axis=1)[:, None, :], axis=2)
+            else:
+                yield X, G
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the share of the best constant's loss that the model explains, 1 at best.

@@ -1,7 +1,7 @@
 """A Gaussian process: choose, sum, solve; and what its intervals are made of."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -155,6 +155,10 @@ class GaussianProcessFit:
         """Return the mean and variance of f at rows."""
         Z = self.chosen.double(X)
         return self.law.posterior.mean(Z), self.law.variance(X, Z)
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of the mean there."""
+        return self.chosen.gradients(self.law.posterior.coef, blocks)
 
     def calibration(self) -> Conformal | CrossConformal:
         """Return the scores that calibrated intervals are made of; found once, and kept.

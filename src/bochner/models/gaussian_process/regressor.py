@@ -20,6 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._gradients import Differentiable
 from bochner.models._parameters import estimator
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
@@ -53,7 +54,7 @@ MAPPED = ("mean", "std")
 
 
 @estimator
-class GaussianProcessRegressor(PenalisedByAlpha, TargetEstimator):
+class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator):
     """Gaussian process regression through features, in one pass over the rows.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as

@@ -27,6 +27,7 @@ from bochner.models._base import (
     decided,
     learned,
 )
+from bochner.models._gradients import Differentiable
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.grid import NO_FEATURES, on_grid
@@ -69,7 +70,7 @@ def _featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
     return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
 
 
-class RidgeEstimator(PenalisedByAlpha, KernelEstimator):
+class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     """An estimator whose ``fit_`` is a :class:`RidgeFit` or an :class:`ExactFit`."""
 
     method: Any

@@ -35,6 +35,7 @@ from bochner.selection.choose import choose, learned_metric
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import (
     TILE,
@@ -303,6 +304,20 @@ class ExactFit:
                 total += kernel(X, self.X[here]) @ dual[here]
             yield block.X, total
 
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and gradients of predictions, by tiles."""
+        dual = self.solution.coef
+        tiles = [slice(start, start + TILE) for start in range(0, len(dual), TILE)]
+        for block in blocks.with_rows(TILE):
+            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
+            total = np.zeros((*X.shape, dual.shape[1]))
+            for here in tiles:
+                S = to_numpy(self.X[here])
+                for t, c in enumerate(dual[here].T):
+                    C = np.broadcast_to(c, (len(X), len(S)))
+                    total[:, :, t] += self.chosen.kernel.pullback(X, S, C)
+            yield block.X, total
+
 
 # --- fitting -------------------------------------------------------------------------------------
 
@@ -344,7 +359,7 @@ def _fit_directly(
     rows, seed = gather(blocks), spec.features.seed
     priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
     sample, X = RowSample(rows.X, rows.y, rows.w, priority), rows.X
-    curves = choose_curves(sample, seed) if spec.features.bends else None
+    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
     if curves is not None:
         X = curves.inputs(X)
         sample = replace(sample, X=X)

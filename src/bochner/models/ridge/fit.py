@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
@@ -53,6 +53,10 @@ class RidgeFit:
         linear = self.chosen.linear(self.solution.coef)
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of predictions there."""
+        return self.chosen.gradients(self.solution.coef, blocks)
 
     @cached_property
     def certificate(self) -> Certificate:

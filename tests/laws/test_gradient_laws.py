@@ -1,0 +1,352 @@
+"""Gradients in rows: in closed form, and by central differences of the values."""
+
+import numpy as np
+import pytest
+from gallery import HERMITE, KERNELS, N_COLUMNS, rows, table
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from tolerance import ROUNDINGS
+
+from bochner import (
+    SVC,
+    SVR,
+    Blocks,
+    GaussianProcessRegressor,
+    KernelRegressor,
+    KernelRidge,
+    KernelRidgeClassifier,
+    LogisticRegression,
+    draw,
+)
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features import (
+    IID,
+    Compressed,
+    Fourier,
+    HermiteMercer,
+    MercerHarmonic,
+    Nystrom,
+    Projected,
+    Structured,
+)
+from bochner.features.fourier.fourier import FourierMap
+from bochner.features.fourier.placements import Grid
+from bochner.features.nystrom.nystrom import JITTER, NystromMap
+from bochner.kernels import (
+    Cauchy,
+    Columns,
+    Custom,
+    DotProduct,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Linear,
+    LogDerivatives,
+    Matern,
+    Periodic,
+    SkewedChi2,
+    Warped,
+)
+
+STEP = 1e-3
+"""h of central differences: rows and lengthscales are of size one."""
+
+WITHOUT = (
+    *("Exponential(lengthscale=2.0)", "Exponential(lengthscale=1.0)", "power=0.7", "power=1.6"),
+    *("smoothness=0.5", "smoothness=0.8", "Laplace", "Zonal", "Angular", "ArcCosine", "NNGP"),
+    *("NeuralTangent", "Normalised", "Modulated", "Warped", "Custom", "FourierSeries"),
+    "Polynomials",
+)
+"""Words in the names of kernels without a gradient everywhere, or without one in closed form."""
+
+ROUGH = [k for k in KERNELS if any(word in repr(k) for word in WITHOUT)]
+SMOOTH = [
+    *(k for k in KERNELS if k not in ROUGH),
+    Columns(SkewedChi2(skew=9.0), (2, 0)),
+    DotProduct(LogDerivatives(lambda n: n * np.log(0.1))),
+    DotProduct((2.0,)),
+]
+
+FREQUENCIES = [
+    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), Fourier()),
+    (Gaussian(), Fourier(form="phase")),
+    (Matern(smoothness=1.5), Fourier(Structured())),
+    (Matern(smoothness=2.5), Fourier(Structured(), form="phase")),
+    (Gaussian(), Fourier(Grid())),
+    (Laplace(lengthscale=3.0), Fourier(IID())),
+    (Exponential() + 0.5 * Linear() + 2.0, Fourier()),
+    (Columns(Exponential(), (0,)) * Linear(), Fourier()),
+]
+"""Cosines are smooth, whatever their kernel is."""
+OF_KERNELS = [(k, Nystrom()) for k in SMOOTH]
+OTHERS = [
+    *((k, m) for k, m in HERMITE if type(k).__name__ in ("Gaussian", "Mahalanobis")),
+    (Gaussian(), Compressed(HermiteMercer())),
+    (Matern(smoothness=1.5), Compressed(Nystrom(), width=2)),
+    (Gaussian(lengthscale=(1.0, 2.0, 3.0)), Projected(HermiteMercer(), 2)),
+    (Gaussian(), Projected(Fourier(), 2, how="jl")),
+]
+MAPS = FREQUENCIES + OF_KERNELS + OTHERS
+NAMES = [f"{kernel}-{method}" for kernel, method in MAPS]
+
+
+def differences(f, X, step=STEP):
+    """Central differences of f: (n, d) → (n, t), extrapolated, and how far off they may be.
+
+    The error of D(h) is c h² + O(h⁴), that of (4 D(h/2) − D(h))/3 below |D(h/2) − D(h)|; where f
+    has two derivatives only, c h, and below it too.
+    """
+    halves = []
+    for h in (step, step / 2):
+        moves = h * np.eye(X.shape[1])
+        halves.append(np.stack([(f(X + e) - f(X - e)) / (2 * h) for e in moves], axis=1))
+    return (4 * halves[1] - halves[0]) / 3, np.abs(halves[1] - halves[0])
+
+
+def rounding(values, amplified=1.0):
+    """What roundings of values of this size, amplified so much, are in a difference of them."""
+    return ROUNDINGS * np.finfo(float).eps * values * amplified / STEP
+
+
+def amplification(phi):
+    """How much L⁻¹ of Nyström features can amplify roundings of kernel values: τ^(−½) at most."""
+    holds = "Nystrom" in repr(phi) or isinstance(phi, NystromMap)
+    return JITTER[np.dtype(float)] ** -0.5 if holds else 1.0
+
+
+def drawn(kernel, method, n_features=16):
+    return draw(kernel, method, n_features=n_features, X=rows(60, seed=5), random_state=1)
+
+
+def assert_gradient(actual, f, X, size, amplified=1.0):
+    expected, slack = differences(f, X)
+    allowed = slack + rounding(size, amplified)
+    assert np.all(np.abs(actual - expected) <= allowed), np.abs(actual - expected).max()
+    assert np.abs(expected).max() == 0 or np.median(allowed) < 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("kernel", "method"), MAPS, ids=NAMES)
+def test_gradients_of_features_are_central_differences(kernel, method):
+    phi, X = drawn(kernel, method), rows(12, seed=2)
+    coef = np.random.default_rng(3).standard_normal((phi.n_features, 2))
+    coef /= np.linalg.norm(coef, axis=0)
+    size = np.linalg.norm(phi(X), axis=1).max() + np.abs(kernel(X)).max()
+    G = phi.gradient(X, coef)
+    assert G.shape == (12, N_COLUMNS, 2)
+    assert_gradient(G, lambda X: phi(X) @ coef, X, size, amplification(phi))
+    # Of one function, and row by row: to the rounding of sums in another order.
+    tiny = rounding(size, amplification(phi)) * STEP
+    assert np.abs(phi.gradient(X, coef[:, 0]) - G[:, :, 0]).max() <= tiny
+    alone = np.concatenate([phi.gradient(X[i : i + 1], coef) for i in range(len(X))])
+    assert np.abs(alone - G).max() <= tiny
+
+
+@pytest.mark.parametrize("kernel", SMOOTH, ids=str)
+def test_gradients_of_kernels_are_central_differences(kernel):
+    X, Y = rows(9, seed=2), rows(7, seed=3)
+    Y[0] = X[1]  # equal rows: profiles must be smooth there
+    C = np.random.default_rng(4).standard_normal((9, 7))
+    value = lambda X: (C * kernel(X, Y)).sum(axis=1)[:, None]
+    size = np.abs(C * kernel(X, Y)).sum(axis=1).max()
+    assert_gradient(kernel.pullback(X, Y, C)[:, :, None], value, X, size)
+
+
+@pytest.mark.parametrize("kernel", ROUGH, ids=str)
+def test_kernels_without_a_gradient_say_which_have_one(kernel):
+    X = np.abs(rows(4))
+    with pytest.raises(UnsupportedKernel, match="Gradients in rows"):
+        kernel.pullback(X, X[:3], np.ones((4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "what"),
+    [
+        (Laplace(), r"closed form here for Laplace\(.*Kernels that have one: Gaussian, Matern"),
+        (Exponential(), r"smooth where rows are equal; got Exponential\(.*Take Gaussian"),
+        (Custom(lambda X, Y: X @ Y.T), r"closed form here for Custom\("),
+        (Warped(np.abs, Gaussian()), "has a function of your own. Transform the rows first"),
+    ],
+    ids=["Laplace", "Exponential", "Custom", "Warped"],
+)
+def test_refused_gradients_of_kernels_say_why(kernel, what):
+    phi = drawn(kernel, Nystrom())
+    with pytest.raises(UnsupportedKernel, match=what):
+        phi.gradient(rows(3), np.ones(phi.n_features))
+
+
+def test_refused_gradients_of_features_say_why():
+    phi = drawn(Gaussian(), MercerHarmonic())
+    with pytest.raises(
+        UnsupportedKernel, match=r"for MercerHarmonicMap\. Features that have one: F"
+    ):
+        phi.gradient(rows(3), np.ones(phi.n_features))
+    phi = drawn(Gaussian(), Fourier())
+    for coef in (np.ones(15), np.ones((16, 2, 1)), [1.0]):
+        with pytest.raises(
+            InvalidInput, match=r"coef must have shape \(D,\) or \(D, t\) .* D = 16"
+        ):
+            phi.gradient(rows(3), coef)
+    with pytest.raises(InvalidInput, match=r"must have the 3 columns the map was drawn for; got 2"):
+        phi.gradient(rows(3)[:, :2], np.ones(16))
+
+
+class Wrong(FourierMap):
+    """Fourier features whose gradient has a sign wrong."""
+
+    def pullback(self, X, C):
+        m = self.frequencies.shape[1]
+        Z = self.features(X)
+        return (Z[:, :m] * C[:, m:] + Z[:, m:] * C[:, :m]) @ self.frequencies.T
+
+
+def test_a_sign_that_is_wrong_is_seen():
+    phi, X, coef = drawn(Gaussian(), Fourier()), rows(12, seed=2), np.full(16, 0.25)
+    wrong = Wrong(phi.kernel, phi.frequencies, phi.amplitude)
+    value = lambda X: (phi(X) @ coef)[:, None]
+    assert_gradient(phi.gradient(X, coef)[:, :, None], value, X, 1.0)
+    with pytest.raises(AssertionError):
+        assert_gradient(wrong.gradient(X, coef)[:, :, None], value, X, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "method"),
+    [
+        (Gaussian(), Fourier()),
+        (Gaussian(), Fourier(form="phase")),
+        (Columns(Cauchy(), (1,)) * Columns(Matern(2.5), (0, 2)), Nystrom()),
+        (Linear() * Periodic(4.0) + 1.0, Nystrom()),
+        (Gaussian(), HermiteMercer()),
+    ],
+    ids=str,
+)
+def test_gradients_stay_in_the_library_and_precision_of_the_rows(kernel, method):
+    import array_api_strict as strict  # noqa: PLC0415
+
+    phi, X = drawn(kernel, method), rows(12, seed=2)
+    coef = np.random.default_rng(3).standard_normal((phi.n_features, 2))
+    G, strictly = phi.gradient(X, coef), phi.gradient(strict.asarray(X), coef)
+    assert type(strictly).__module__.startswith("array_api_strict")
+    size = ROUNDINGS * np.finfo(float).eps * np.abs(coef).sum() * amplification(phi)
+    assert np.abs(np.asarray(strictly) - G).max() <= size
+    assert phi.gradient(X.astype(np.float32), coef).dtype == np.float32
+    dense = phi.gradient(csr_matrix(X), coef)
+    assert np.abs(dense - G).max() <= size
+
+
+# --- Learners ------------------------------------------------------------------------------------
+
+COMMON = {"kernel": Gaussian(0.8), "n_features": 24, "precision": "float64", "random_state": 0}
+FOURIER, NYSTROM = {"method": "orthogonal", **COMMON}, {"method": "nystrom", **COMMON}
+EXACT = {**COMMON, "method": "exact", "alpha": 0.1}
+REGRESSORS = {
+    "ridge": KernelRidge(**FOURIER),
+    "ridge on landmarks": KernelRidge(**NYSTROM),
+    "ridge in columns": KernelRidge(**{**COMMON, "method": HermiteMercer()}),
+    "ridge, a learned metric": KernelRidge(**{**FOURIER, "metric": "learned"}),
+    "exact": KernelRidge(**EXACT),
+    "process": GaussianProcessRegressor(**NYSTROM),
+    "svr": SVR(C=1.0, epsilon=0.1, **FOURIER),
+    "regressor": KernelRegressor(alpha=0.1, **NYSTROM),
+    "huber": KernelRegressor(loss="huber", alpha=0.1, **FOURIER),
+    "counts": KernelRegressor(loss="poisson", alpha=0.1, **FOURIER),
+}
+CLASSIFIERS = {
+    "ridge": KernelRidgeClassifier(**FOURIER),
+    "exact": KernelRidgeClassifier(**EXACT),
+    "svc": SVC(C=1.0, **NYSTROM),
+    "crammer and singer": SVC(C=1.0, multi_class="crammer_singer", **FOURIER),
+    "logistic": LogisticRegression(C=1.0, **FOURIER),
+}
+
+
+def assert_gradient_of(model, predict, X):
+    """Against central differences of what is predicted; sums of coefficients bound roundings."""
+    G, values = model.gradient(X), predict(X)
+    assert G.shape == (len(X), X.shape[1], *values.shape[1:])
+    assert G.dtype == np.float64
+    flat = lambda X: predict(X).reshape(len(X), -1)
+    size = np.abs(values).max() + sizes_of(model)
+    assert_gradient(G.reshape(*G.shape[:2], -1), flat, X, size)
+
+
+def sizes_of(model):
+    """Σ|β| for features of size one; of landmarks, of kernel values' coefficients L⁻ᵀβ."""
+    process = isinstance(model, GaussianProcessRegressor)
+    coef = model.predictive_.posterior.coef if process else model.solution_.coef
+    if model.method != "exact" and isinstance(model.map_, NystromMap):
+        coef = model.map_.root(np.dtype(float)) @ coef
+    return np.abs(coef).sum(axis=0).max()
+
+
+@pytest.mark.parametrize("targets", [None, 2])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_gradients_of_regressors_are_central_differences(name, targets):
+    X, y = table(n=150, t=targets)
+    model = clone(REGRESSORS[name]).fit(X, np.abs(y))
+    assert_gradient_of(model, model.predict, X[:9] + 0.01)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_gradients_of_classifiers_are_those_of_decision_values(name, classes):
+    X, y = table(n=150)
+    y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+    model = clone(CLASSIFIERS[name]).fit(X, y)
+    assert_gradient_of(model, model.decision_function, X[:9] + 0.01)
+
+
+def test_gradients_of_quantiles_follow_the_order_of_the_quantiles():
+    X, y = table(n=60, noise=1.0)
+    model = KernelRegressor(loss="quantile", quantiles=(0.4, 0.5, 0.6), alpha=1e-6, **FOURIER)
+    model.fit(X, y)
+    grid = np.random.default_rng(1).uniform(-4, 4, (40, 2))
+    raw = np.concatenate([f for _, f in model.fit_.predictions(Blocks.from_arrays(grid))])
+    apart = np.abs(np.diff(np.sort(raw, axis=1))).min(axis=1) > 0.01
+    crossing = (np.diff(raw, axis=1) < 0).any(axis=1) & apart
+    assert crossing.any()
+    assert_gradient_of(model, model.predict, grid[apart])
+
+
+@pytest.mark.parametrize("name", ["ridge", "ridge on landmarks", "exact", "process"])
+def test_gradients_do_not_depend_on_blocks(name):
+    X, y = table(n=150)
+    model = clone(REGRESSORS[name]).fit(X, y)
+    rows = np.tile(X, (30, 1))  # more than one block of 4,096 rows
+    G, one = model.gradient(rows), model.gradient(X)
+    allowed = rounding(1.0 + sizes_of(model)) * STEP
+    assert np.abs(G - np.tile(one, (30, 1))).max() <= allowed
+    pieces = np.concatenate([model.gradient(part) for part in np.array_split(X, 7)])
+    assert np.abs(pieces - one).max() <= allowed
+
+
+def test_gradients_of_single_precision_are_near_those_of_double():
+    """The function is that of the rounded features: 1e-7 of them, times their coefficients."""
+    X, y = table(n=300)
+    model = KernelRidge(**{**NYSTROM, "precision": "float32", "alpha": 1.0}).fit(X, y)
+    C = model.map_.root(np.dtype(np.float32)).astype(float) @ model.coef_
+    expected, _ = differences(lambda X: (model.kernel_(X, model.map_.landmarks) @ C)[:, None], X)
+    allowed = rounding(np.abs(C).sum()) + 1e-5 * np.abs(expected).max()
+    assert np.abs(model.gradient(X) - expected[:, :, 0]).max() <= allowed
+
+
+def test_gradients_of_tables_sparse_rows_and_other_libraries():
+    import array_api_strict as strict  # noqa: PLC0415
+
+    X, y = table(n=150)
+    model = KernelRidge(**FOURIER).fit(X, y)
+    G = model.gradient(X)
+    assert type(model.gradient(strict.asarray(X))).__module__.startswith("array_api_strict")
+    assert np.array_equal(np.asarray(model.gradient(strict.asarray(X))), G)
+    assert np.array_equal(model.gradient(csr_matrix(X)), G)
+
+
+def test_a_learner_whose_features_have_no_gradient_says_which_have():
+    X, y = table(n=150)
+    model = KernelRidge(**{**COMMON, "method": MercerHarmonic()}).fit(X, y)
+    with pytest.raises(UnsupportedKernel, match=r"Features that have one: Fourier, Nystrom"):
+        model.gradient(X)
+    with pytest.raises(NotFittedError):
+        KernelRidge().gradient(X)
+    with pytest.raises(ValueError, match="X has 1 features, but KernelRidge is expecting 2"):
+        model.gradient(X[:, :1])
