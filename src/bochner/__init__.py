@@ -154,6 +154,7 @@ __all__ = [
     "draw",
     "engines",
     "errors",
+    "export",
     "kernels",
     "landmarks",
     "load",
@@ -231,7 +232,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"engines", "errors", "kernels", "landmarks"}:
+    if name in {"engines", "errors", "export", "kernels", "landmarks"}:
         return import_module(f"bochner.{name}")
     if name not in __all__:
         from bochner._core.names import missing as _missing  # noqa: PLC0415

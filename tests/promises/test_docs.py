@@ -15,12 +15,25 @@ from pathlib import Path
 import pytest
 
 import bochner
-from bochner import certificates, datasets, engines, errors, kernels, landmarks, models, planner
+from bochner import (
+    certificates,
+    datasets,
+    engines,
+    errors,
+    export,
+    kernels,
+    landmarks,
+    models,
+    planner,
+)
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 PICTURE = re.compile(r"auto_examples/images/sphx_glr_(\w+)_(\d{3})\.png")
+
+#: Modules that are handed out whole.
+MODULES = ("engines", "errors", "export", "kernels", "landmarks")
 
 #: What Sphinx makes while it builds.
 MADE = ("_build", "api/generated", "auto_examples")
@@ -125,13 +138,10 @@ def value(name):
 
 
 def test_the_reference_lists_every_public_name_and_each_once():
-    names = [
-        name
-        for name in bochner.__all__
-        if name not in ("engines", "errors", "kernels", "landmarks")
-    ]
+    names = [name for name in bochner.__all__ if name not in MODULES]
     wanted = [value(f"bochner.{name}") for name in names]
-    for part in (kernels, landmarks, errors, datasets, certificates, models, planner, engines):
+    parts = (kernels, landmarks, errors, engines, export)
+    for part in (*parts, datasets, certificates, models, planner):
         wanted += [getattr(part, name) for name in part.__all__]
     shown = [id(value(name)) for name in listed()]
     assert len(shown) == len(set(shown))

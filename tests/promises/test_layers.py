@@ -35,6 +35,7 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "datasets": "errors",
     "persist": f"{_MIDDLE} landmarks models planner __version__",
     "engines": f"{_MIDDLE} models persist __version__",
+    "export": f"{_MIDDLE} models persist __version__",
     "report": f"{_MIDDLE} landmarks models planner persist datasets __version__",
     "cli": f"{_MIDDLE} models planner persist datasets engines report __version__",
 }
@@ -50,10 +51,13 @@ OPTIONAL = {
     "jaxtyping",
     "matplotlib",
     "narwhals",
+    "onnx",
+    "onnxruntime",
     "pandas",
     "polars",
     "pyarrow",
     "rich",
+    "skops",
     "torch",
     "xarray",
 }
@@ -66,7 +70,7 @@ ROWS += [
     {"datasets", "persist"},
     {"engines"},
 ]
-ROWS += [{"report"}, {"cli"}]
+ROWS += [{"export", "report"}, {"cli"}]
 
 
 def files():

@@ -42,6 +42,13 @@ def device(X: Any) -> Any:
     return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
+def is_eager(X: Any) -> bool:
+    """Whether values of X can be looked at: libraries that only write down what to do say so."""
+    if is_numpy(X) or is_sparse(X):
+        return True
+    return array_namespace(X).__array_namespace_info__().capabilities()["boolean indexing"]
+
+
 def to_numpy(X: Any) -> np.ndarray:
     """Return X as a NumPy array, copied from its device if need be; do not write into it."""
     if isinstance(X, np.ndarray):

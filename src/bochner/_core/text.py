@@ -1,6 +1,7 @@
-"""Results for people: columns of text, and axes to draw on."""
+"""Results for people: columns of text, outcomes as sentences, and axes to draw on."""
 
 from collections.abc import Collection, Sequence
+from enum import Enum
 from typing import Any
 
 from bochner.errors import MissingDependency
@@ -30,3 +31,15 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
             'pip install "bochner[report]"; what it draws is in the attributes.'
         ) from missing
     return Figure(figsize=size, layout="constrained").subplots(1, across)
+
+
+class Sentence(Enum):
+    """How something went, and what to do: each value is the sentence."""
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes it again, for formats that build objects from their parts."""
+        return type(self), (self.value,)

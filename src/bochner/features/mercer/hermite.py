@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
+from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, is_sparse, moved, taken
 from bochner._core.blas import eigh
 from bochner._core.checks import check_fields, optional, positive
 from bochner._core.native import Programme, harmonics
@@ -344,8 +344,8 @@ class HermiteMap(Products):
         U = xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE)  # squares must not overflow
         mehler, counts = self._constants, self._counts
         exponent = self._exponent(U)
-        near = len(counts) <= FEW and (X.shape[0] == 0 or float(xp.min(exponent)) > -NEAR)
-        if not near:
+        few = len(counts) <= FEW and is_eager(X)
+        if not (few and (X.shape[0] == 0 or float(xp.min(exponent)) > -NEAR)):
             return self._far_table(in_double(U)[1])
         step, ratio = as_column(mehler.step[:J], like=U), as_column(mehler.ratio[:J], like=U)
         start = xp.concat([xp.exp(exponent)[None, :], xp.ones_like(U[1:J, :])], axis=0)

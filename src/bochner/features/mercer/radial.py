@@ -9,7 +9,7 @@ import numpy as np
 from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, moved, to_numpy
+from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
@@ -284,13 +284,19 @@ class RadialFunctions:
         )
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        """Return g_1(r), ..., g_B(r) in the library and precision of r."""
+        """Return g_1(r), ..., g_B(r) in the library and precision of r.
+
+        Of libraries whose values cannot be looked at NaN beyond the interpolant's limit: the radial
+        kernels themselves are evaluated by NumPy.
+        """
         if not len(self.interpolant):
             return moved(self.exactly(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
         share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
         G = _chebyshev_sum(share, self.interpolant)
+        if not is_eager(r):
+            return xp.where(inside[:, None], G, xp.full_like(G, xp.nan))
         if bool(xp.all(inside)):
             return G
         radii = to_numpy(r).astype(np.float64)

@@ -1,12 +1,12 @@
 """Algorithms as values, and what they find: a value, an outcome whose text is the remedy."""
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
+from bochner._core.text import Sentence
 
 # --- algorithms ----------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ Algorithm = Newton | Smoothed
 # --- what they find ------------------------------------------------------------------------------
 
 
-class Convergence(Enum):
+class Convergence(Sentence):
     """How the minimisation ended, and what to do; ``str(outcome)`` is the sentence."""
 
     CONVERGED = "Converged: the objective is within tol of its minimum, relative."
@@ -100,10 +100,6 @@ class Convergence(Enum):
     def good(self) -> bool:
         """Whether nothing needs to be done."""
         return self in (Convergence.CONVERGED, Convergence.ROUNDED)
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return self.value
 
 
 class Step(NamedTuple):

@@ -18,7 +18,6 @@ of ZᵀZ.
 """
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 
 import numpy as np
@@ -28,11 +27,12 @@ from scipy.optimize import brentq
 from bochner._core.blas import cholesky, mirror, one_thread
 from bochner._core.checks import nonnegative, positive
 from bochner._core.shapes import Array, Float
+from bochner._core.text import Sentence
 from bochner.errors import InvalidInput
 from bochner.solvers.ridge.eigen import Eigen, floor, penalties
 
 
-class EvidenceOutcome(Enum):
+class EvidenceOutcome(Sentence):
     """How the choice of noise and amplitude went; ``str(outcome)`` is the sentence."""
 
     SOLVED = "Solved: the evidence has its maximum inside the range of noise that was searched."
@@ -62,10 +62,6 @@ class EvidenceOutcome(Enum):
     def good(self) -> bool:
         """Whether nothing needs to be done."""
         return self in (EvidenceOutcome.SOLVED, EvidenceOutcome.CONSTANT_TARGET)
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return self.value
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,14 @@
 """What a solver returns: a value, an outcome whose text is the remedy, and its path."""
 
 from dataclasses import dataclass, fields
-from enum import Enum
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
+from bochner._core.text import Sentence
 
 
-class Outcome(Enum):
+class Outcome(Sentence):
     """How it went, and what to do; ``str(outcome)`` is the sentence."""
 
     SOLVED = "Solved: the chosen alpha lies inside the path and rounding is far below it."
@@ -54,10 +54,6 @@ class Outcome(Enum):
             Outcome.LEAST_NORM,
             Outcome.CONSTANT_TARGET,
         )
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return self.value
 
 
 # What differences between errors mean nothing. Rounding of float64 products, which differs between

@@ -1,0 +1,497 @@
+"""Arrays that write down what is done with them: the array API standard as nodes of ONNX.
+
+Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array in the
+place of rows they leave their formula behind as a graph, for any number of rows. What looks at
+values, as a choice between two formulas, has no graph and is refused; that values are finite is
+taken for granted.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from bochner.export.graph import Graph, Unwritable
+
+FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+
+
+class Rows(int):
+    """So many times the number of rows: of one while a graph is written, of any when it runs."""
+
+    def __mul__(self, other: int) -> "Rows":
+        return Rows(int(self) * int(other))
+
+    __rmul__ = __mul__
+
+
+#: The number of rows.
+ANY = Rows(1)
+
+
+def _free(shape: Sequence[int]) -> bool:
+    return any(isinstance(size, Rows) for size in shape)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of an elementwise result."""
+    columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
+    sizes = [Rows(max(c)) if _free(c) else next((s for s in c if s != 1), 1) for c in columns]
+    return tuple(sizes[::-1])
+
+
+def _unknown(*_: Any, **__: Any) -> Any:
+    raise Unwritable("a decision by values of the rows")
+
+
+def _elsewhere(*_: Any, **__: Any) -> Any:
+    raise Unwritable("a step that is made in NumPy alone")
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What a node of a graph gives, as an array of the array API standard."""
+
+    graph: Graph
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype = FLOAT
+
+    device = None
+
+    def __array_namespace__(self, api_version: Any = None) -> "Functions":
+        return Functions(self.graph)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def T(self) -> "Traced":
+        return Functions(self.graph).permute_dims(self, (1, 0))
+
+    # NumPy's own functions are taken for those of the same name.
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = {"power": "pow", "absolute": "abs", "true_divide": "divide"}.get(
+            ufunc.__name__, ufunc.__name__
+        )
+        if method != "__call__" or options:
+            raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
+        return getattr(Functions(self.graph), name)(*inputs)
+
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise Unwritable(f"numpy.{function.__name__}")
+
+    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
+    __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
+
+    def __neg__(self) -> "Traced":
+        return self._functions.subtract(0.0, self)
+
+    def __abs__(self) -> "Traced":
+        return self._functions.abs(self)
+
+    def __add__(self, other: Any) -> "Traced":
+        return self._functions.add(self, other)
+
+    def __sub__(self, other: Any) -> "Traced":
+        return self._functions.subtract(self, other)
+
+    def __mul__(self, other: Any) -> "Traced":
+        return self._functions.multiply(self, other)
+
+    def __truediv__(self, other: Any) -> "Traced":
+        return self._functions.divide(self, other)
+
+    def __pow__(self, other: Any) -> "Traced":
+        return self._functions.pow(self, other)
+
+    def __matmul__(self, other: Any) -> "Traced":
+        return self._functions.matmul(self, other)
+
+    def __rsub__(self, other: Any) -> "Traced":
+        return self._functions.subtract(other, self)
+
+    def __rtruediv__(self, other: Any) -> "Traced":
+        return self._functions.divide(other, self)
+
+    def __rmatmul__(self, other: Any) -> "Traced":
+        return self._functions.matmul(other, self)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __or__(self, other: Any) -> "Traced":
+        return self._functions.logical_or(self, other)
+
+    def __and__(self, other: Any) -> "Traced":
+        return self._functions.logical_and(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return True if other is math.inf or other is np.inf else self._functions.less(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._functions.greater(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._functions.less_equal(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._functions.greater_equal(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._functions.equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __getitem__(self, key: Any) -> "Traced":
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            rest = self.ndim - sum(k is not None for k in keys) + 1
+            keys[at : at + 1] = [slice(None)] * rest
+        keys += [slice(None)] * (self.ndim - sum(k is not None for k in keys))
+        return _indexed(self, keys)
+
+    @property
+    def _functions(self) -> "Functions":
+        return Functions(self.graph)
+
+
+def _indexed(A: Traced, keys: list[Any]) -> Traced:
+    """Return slices, single entries (which lose their axis) and new axes of A."""
+    cuts: list[tuple[int, int, int, int]] = []
+    dropped: list[int] = []
+    added: list[int] = []
+    sizes: list[int] = []
+    axis = 0
+    for k in keys:
+        if k is None:
+            added.append(len(sizes))
+            sizes.append(1)
+            continue
+        size = A.shape[axis]
+        if not isinstance(k, slice | int | np.integer) or (_free([size]) and k != slice(None)):
+            raise Unwritable("to choose rows or entries by their values")
+        if isinstance(k, slice):
+            start, stop, step = k.indices(size)
+            length = len(range(start, stop, step))
+            if k != slice(None):
+                cuts.append((axis, start, stop if stop >= 0 else -(2**31), step))
+            sizes.append(size if k == slice(None) else length)
+        else:
+            cuts.append((axis, int(k) % size, int(k) % size + 1, 1))
+            dropped.append(axis)
+        axis += 1
+    return _reshaped(A, cuts, dropped, added, tuple(sizes))
+
+
+def _reshaped(
+    A: Traced,
+    cuts: list[tuple[int, int, int, int]],
+    dropped: list[int],
+    added: list[int],
+    shape: tuple[int, ...],
+) -> Traced:
+    graph, name = A.graph, A.name
+    if cuts:
+        axes, starts, stops, steps = (np.array(part, np.int64) for part in zip(*cuts, strict=True))
+        name = graph.node(
+            "Slice", name, *(graph.constant(part) for part in (starts, stops, axes, steps))
+        )
+    if dropped:
+        name = graph.node("Squeeze", name, graph.constant(np.array(dropped, np.int64)))
+    if added:
+        name = graph.node("Unsqueeze", name, graph.constant(np.array(added, np.int64)))
+    return Traced(graph, name, shape, A.dtype)
+
+
+def _unary(op: str) -> Callable[["Functions", Any], Any]:
+    def function(self: "Functions", a: Any) -> Traced:
+        a = self.asarray(a)
+        return Traced(self.graph, self.graph.node(op, a.name), a.shape, a.dtype)
+
+    return function
+
+
+def _binary(op: str, gives: np.dtype | None = None) -> Callable[["Functions", Any, Any], Any]:
+    def function(self: "Functions", a: Any, b: Any) -> Traced:
+        a, b = self._alike(a, b)
+        name = self.graph.node(op, a.name, b.name)
+        return Traced(self.graph, name, _broadcast(a.shape, b.shape), gives or a.dtype)
+
+    return function
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    def function(
+        self: "Functions",
+        a: Traced,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        dtype: Any = None,  # noqa: ARG001  all is float64
+    ) -> Traced:
+        given = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
+        axes = sorted(i % a.ndim for i in given)
+        if _free([a.shape[i] for i in axes]):
+            raise Unwritable("a number of all rows together")
+        kept = [1 if i in axes else s for i, s in enumerate(a.shape)]
+        shape = kept if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
+        where = self.graph.constant(np.array(axes, np.int64))
+        name = self.graph.node(op, a.name, where, keepdims=int(keepdims))
+        return Traced(self.graph, name, tuple(shape), a.dtype)
+
+    return function
+
+
+class _Capabilities:
+    """What the standard lets a library leave out: all that looks at values."""
+
+    def capabilities(self) -> dict[str, bool]:
+        return {"boolean indexing": False, "data-dependent shapes": False}
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions of the array API standard, as the nodes of one graph.
+
+    onnxruntime has no cosine, arctangent or log(1 + x) of float64: they are made of others.
+    """
+
+    graph: Graph
+
+    __name__ = "bochner.export.arrays"  # by which libraries are told apart
+    float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
+    int64, bool, nan = WHOLE, BOOL, math.nan
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise Unwritable(f"the function {name}, which it has no node for")
+
+    def __array_namespace_info__(self) -> _Capabilities:
+        return _Capabilities()
+
+    # --- making arrays ---------------------------------------------------------------------------
+
+    def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Traced:  # noqa: ARG002
+        """Return a constant; traced arrays as they are."""
+        if isinstance(values, Traced):
+            return values
+        A = np.asarray(values, dtype)
+        A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE}.get(A.dtype.kind, A.dtype))
+        return Traced(self.graph, self.graph.constant(A), A.shape, A.dtype)
+
+    def kept(self, values: np.ndarray) -> Traced:
+        """Return a constant of the type that it is: labels."""
+        return Traced(self.graph, self.graph.constant(values), values.shape, values.dtype)
+
+    def full(
+        self,
+        shape: Any,
+        value: Any,
+        dtype: Any = None,  # noqa: ARG002
+        device: Any = None,  # noqa: ARG002
+    ) -> Traced:
+        """Return one number in every place, of any number of rows."""
+        shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+        if not _free(shape):
+            return self.asarray(np.full(shape, float(value)))
+        return self.spread(self.asarray(float(value)), shape)
+
+    def spread(self, a: Traced, shape: tuple[int, ...]) -> Traced:
+        """Return ``a`` repeated to a shape with the number of rows in it."""
+        if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
+            raise Unwritable("numbers that are the same for several copies of the rows")
+        sizes = [self._rows if _free([s]) else self.graph.constant([s]) for s in shape]
+        wanted = self.graph.node("Concat", *sizes, axis=0)
+        return Traced(self.graph, self.graph.node("Expand", a.name, wanted), shape, a.dtype)
+
+    @property
+    def _rows(self) -> str:
+        """The number of rows that come in, as a vector."""
+        return self.graph.node("Shape", "X", start=0, end=1)
+
+    def zeros(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
+        return self.full(shape, 0.0, dtype, device)
+
+    def ones(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
+        return self.full(shape, 1.0, dtype, device)
+
+    def ones_like(self, a: Traced) -> Traced:
+        return self.full(a.shape, 1.0)
+
+    def zeros_like(self, a: Traced) -> Traced:
+        return self.full(a.shape, 0.0)
+
+    def full_like(self, a: Traced, value: Any) -> Traced:
+        return self.full(a.shape, value)
+
+    def eye(self, n: int, dtype: Any = None, device: Any = None) -> Traced:
+        return self.asarray(np.eye(n), dtype, device)
+
+    def astype(self, a: Traced, dtype: Any, copy: Any = False) -> Traced:  # noqa: ARG002
+        """Return ``a`` as numbers of this type."""
+        dtype = np.dtype(dtype)
+        if a.dtype == dtype:
+            return a
+        name = self.graph.node("Cast", a.name, to=self.graph.element(dtype))
+        return Traced(self.graph, name, a.shape, dtype)
+
+    def isdtype(self, dtype: Any, kind: Any) -> Any:
+        """Whether a type is of a kind: real numbers are the only ones here."""
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        return {"f": "real floating", "i": "integral", "b": "bool"}[dtype.kind] in kinds
+
+    # --- elementwise -----------------------------------------------------------------------------
+
+    exp, sqrt, abs, sin, log = map(_unary, ("Exp", "Sqrt", "Abs", "Sin", "Log"))
+    sign, round, floor = map(_unary, ("Sign", "Round", "Floor"))
+    add, subtract, multiply, divide = map(_binary, ("Add", "Sub", "Mul", "Div"))
+    maximum, minimum, pow = map(_binary, ("Max", "Min", "Pow"))
+    less, greater, equal = (_binary(op, BOOL) for op in ("Less", "Greater", "Equal"))
+    less_equal, greater_equal = (_binary(op, BOOL) for op in ("LessOrEqual", "GreaterOrEqual"))
+
+    logical_or, logical_and = map(_binary, ("Or", "And"))
+
+    def square(self, a: Any) -> Traced:
+        return self.multiply(a, a)
+
+    def cos(self, a: Any) -> Traced:
+        return self.sin(self.add(a, math.pi / 2))
+
+    def log1p(self, a: Traced) -> Traced:
+        """Return log(1 + a) without the rounding of 1 + a: Kahan's."""
+        whole = a + 1.0
+        added = whole - 1.0
+        none = added == 0.0
+        return self.where(none, a, self.log(whole) * a / self.where(none, 1.0, added))
+
+    def atan2(self, y: Traced, x: Traced) -> Traced:
+        """Return the angle of (x, y), x ≥ 0: that in float32, and one Newton step.
+
+        What a float32 angle leaves, below 1e-6, is its tangent to 1e-18.
+        """
+        rough = self.astype(y / x, np.float32)
+        name = self.graph.node("Atan", rough.name)
+        a = self.astype(Traced(self.graph, name, rough.shape, rough.dtype), FLOAT)
+        sin, cos = self.sin(a), self.cos(a)
+        return a + (y * cos - x * sin) / (x * cos + y * sin)
+
+    def asin(self, a: Traced) -> Traced:
+        return self.atan2(a, self.sqrt(1.0 - a * a))
+
+    def remainder(self, a: Traced, b: Any) -> Traced:
+        """Return what is left of a ≥ 0 after whole times b > 0, exactly."""
+        a, b = self._alike(a, b)
+        name = self.graph.node("Mod", a.name, b.name, fmod=1)
+        return Traced(self.graph, name, _broadcast(a.shape, b.shape), a.dtype)
+
+    def clip(self, a: Traced, min: Any = None, max: Any = None) -> Traced:
+        a = a if min is None else self.maximum(a, min)
+        return a if max is None else self.minimum(a, max)
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        if not isinstance(condition, Traced):  # of finite numbers
+            return a if condition else b
+        a, b = self._alike(a, b)
+        name = self.graph.node("Where", condition.name, a.name, b.name)
+        return Traced(self.graph, name, _broadcast(condition.shape, a.shape, b.shape), a.dtype)
+
+    def isfinite(self, a: Any) -> Any:  # noqa: ARG002
+        """Return that all are, for which rows of finite numbers are asked for."""
+        return True
+
+    def all(self, condition: Any) -> Any:
+        return _unknown() if isinstance(condition, Traced) else condition
+
+    any = all
+
+    # --- products and sums -----------------------------------------------------------------------
+
+    def matmul(self, a: Any, b: Any) -> Traced:
+        a, b = self._alike(a, b)
+        name = self.graph.node("MatMul", a.name, b.name)
+        if b.ndim == 1:
+            return Traced(self.graph, name, a.shape[:-1], a.dtype)
+        most = _broadcast(a.shape[:-2], b.shape[:-2])
+        return Traced(self.graph, name, (*most, a.shape[-2], b.shape[-1]), a.dtype)
+
+    sum, max, min = map(_reduction, ("ReduceSum", "ReduceMax", "ReduceMin"))
+
+    def prod(self, a: Traced, axis: int) -> Traced:
+        axis %= a.ndim
+        parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
+        return reduce(self.multiply, (a[part] for part in parts))
+
+    def argmax(self, a: Traced) -> Traced:
+        """Return the place of the largest number of each row, the first of equal ones."""
+        name = self.graph.node("ArgMax", a.name, axis=1, keepdims=0)
+        return Traced(self.graph, name, a.shape[:1], WHOLE)
+
+    def argmin(self, a: Traced) -> Traced:
+        """Return the place of the smallest number of each row, the first of equal ones."""
+        name = self.graph.node("ArgMin", a.name, axis=1, keepdims=0)
+        return Traced(self.graph, name, a.shape[:1], WHOLE)
+
+    def sort(self, a: Traced) -> Traced:
+        """Return each row in rising order."""
+        count = self.graph.constant(np.array([a.shape[1]], np.int64))
+        name = self.graph.node("TopK", a.name, count, also=1, axis=1, largest=0)
+        return Traced(self.graph, name, a.shape, a.dtype)
+
+    # --- shapes ----------------------------------------------------------------------------------
+
+    def permute_dims(self, a: Traced, axes: Sequence[int]) -> Traced:
+        name = self.graph.node("Transpose", a.name, perm=list(axes))
+        return Traced(self.graph, name, tuple(a.shape[i] for i in axes), a.dtype)
+
+    def reshape(self, a: Traced, shape: Sequence[int]) -> Traced:
+        """Return the same numbers in another shape; rows stay rows."""
+        shape = tuple(shape) if _free(a.shape) else tuple(int(s) for s in shape)
+        if _free(a.shape) and not _free(shape):
+            shape = tuple(ANY if s == -1 else s for s in shape)
+        sizes = np.array([-1 if _free([s]) else s for s in shape], np.int64)
+        name = self.graph.node("Reshape", a.name, self.graph.constant(sizes))
+        return Traced(self.graph, name, shape, a.dtype)
+
+    def concat(self, arrays: Sequence[Any], axis: int = 0) -> Traced:
+        """Return arrays side by side, numbers of no row repeated for each."""
+        parts = [self.asarray(a) for a in arrays]
+        axis %= parts[0].ndim
+        whole = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
+        if _free(whole):
+            sized = [(*whole[:axis], p.shape[axis], *whole[axis + 1 :]) for p in parts]
+            parts = [
+                p if _free(p.shape) else self.spread(p, s)
+                for p, s in zip(parts, sized, strict=True)
+            ]
+        total = sum((p.shape[axis] for p in parts), 0)
+        if _free([p.shape[axis] for p in parts]):
+            raise Unwritable("rows below other rows")
+        name = self.graph.node("Concat", *(p.name for p in parts), axis=axis)
+        shape = (*whole[:axis], total, *whole[axis + 1 :])
+        return Traced(self.graph, name, shape, parts[0].dtype)
+
+    def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:
+        axis %= arrays[0].ndim + 1
+        return self.concat([a[(*[slice(None)] * axis, None)] for a in arrays], axis)
+
+    def take(self, a: Any, places: Any, axis: int) -> Traced:
+        a, places = self.asarray(a), self.asarray(places)
+        if _free([a.shape[axis]]):
+            raise Unwritable("to choose rows by their number")
+        name = self.graph.node("Gather", a.name, places.name, axis=axis)
+        shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
+        return Traced(self.graph, name, shape, a.dtype)
+
+    def _alike(self, a: Any, b: Any) -> tuple[Traced, Traced]:
+        """Return both as arrays of one type."""
+        a, b = self.asarray(a), self.asarray(b)
+        if a.dtype == b.dtype:
+            return a, b
+        return self.astype(a, FLOAT), self.astype(b, FLOAT)

@@ -1,0 +1,157 @@
+"""Fitted learners and maps as ONNX files: their formulas, for runtimes that know no Python."""
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bochner._core.checks import one_of
+from bochner.data.schema import Inputs, Schema, listed
+from bochner.data.writers import atomic
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.export.arrays import ANY, FLOAT, Functions, Rows, Traced
+from bochner.export.graph import OPSET, Graph, Unwritable
+from bochner.export.outputs import Outputs, outputs
+from bochner.features.map import FeatureMap
+from bochner.models._base import KernelEstimator
+
+
+def to_onnx(
+    model: Any, path: str | PathLike[str] | None = None, *, precision: str = "float32"
+) -> Any:
+    """Write a fitted learner, or a feature map, as a graph of ONNX.
+
+    Parameters
+    ----------
+    model : estimator or FeatureMap
+        Fitted to columns of numbers.
+    path : path, optional
+        Usually named ``*.onnx``; a file that is there is replaced. Default: no file is written.
+    precision : {"float32", "float64"}, default "float32"
+        Of the rows that come in and of the numbers that go out. All between is float64, because
+        coefficients of smooth kernels are large and cancel. Take "float64" for rows that float32
+        blurs, such as times in seconds.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Operators of version 18 (onnxruntime 1.14 or later). One input, ``X`` of shape
+        (rows, columns), for any number of rows. Outputs by what the model gives:
+
+        ===================================  ===================================================
+        regressors                           ``prediction``; of a Gaussian process ``deviation``
+        classifiers, :class:`OneClassSVM`    ``label``, ``decision``, and ``probability`` where
+                                             ``predict_proba`` is there
+        :class:`KernelPCA`, :class:`KernelCCA`  ``scores`` (of X)
+        :class:`KernelKMeans`                ``cluster``, ``distances``
+        :class:`KernelFeatures`, maps        ``features``
+        ===================================  ===================================================
+
+    Raises
+    ------
+    UnsupportedKernel
+        The kernel or the map is made by steps that ONNX has no nodes for.
+    InvalidInput
+        The model was fitted to a table whose columns are encoded first; encode them before the
+        graph, and fit to numbers.
+    InvalidType
+        Not a learner or map of bochner.
+    MissingDependency
+        The package onnx is not installed.
+
+    Notes
+    -----
+    The outputs are those of the model for rows in float64, up to the rounding of ``precision``.
+    Where the fit rounded features to float32 ("auto" with many rows), what that rounding adds to
+    the model's own predictions is missing from the graph's.
+
+    Kernels are evaluated from differences of rows, column by column, as exactly as here: graphs of
+    landmarks in hundreds of columns are long and slow. Rows must be finite, which is not checked. A
+    ``MercerHarmonic`` map is NaN for rows a quarter farther from the centre than any row it was
+    drawn from. Like a model file the graph holds rows of the training data where the map does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> model = bo.KernelRidge(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> graph = bo.export.to_onnx(model)
+    >>> [one.name for one in graph.graph.output]
+    ['prediction']
+    """
+    one_of(precision, "to_onnx", "precision", ("float32", "float64"))
+    fit, columns = _formula(model)
+    graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
+    raw = Traced(graph, "X", (ANY, columns), dtype)
+    xp = Functions(graph)
+    try:
+        found = outputs(fit, xp.astype(raw, FLOAT))
+    except Unwritable as reason:
+        raise UnsupportedKernel(
+            f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
+            f"{_what(model)!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
+            "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
+        ) from reason
+    text = (
+        f"{who} of bochner. X: rows of {columns} finite numbers. Computed in float64; "
+        f"operators of version {OPSET}."
+    )
+    made = _made(graph, xp, found, dtype, who, text, columns)
+    if path is not None:
+        with atomic(path) as file:
+            file.write(made.SerializeToString())
+    return made
+
+
+def _formula(model: Any) -> tuple[Any, int]:
+    """Return what the outputs are formulas of, and the number of columns."""
+    if isinstance(model, FeatureMap):
+        return model, model.n_inputs
+    if not isinstance(model, KernelEstimator):
+        kind = "estimator" if isinstance(model, BaseEstimator) else "value"
+        raise InvalidType(
+            "to_onnx: model must be a fitted estimator or a feature map of bochner; got the "
+            f"{kind} {type(model).__module__}.{type(model).__qualname__}."
+        )
+    check_is_fitted(model)
+    inputs: Inputs = model.fit_.inputs
+    _require_numbers(inputs)
+    return model.fit_, inputs.n_columns
+
+
+def _require_numbers(inputs: Inputs) -> None:
+    """Refuse columns that are not the numbers that the model sees."""
+    schema = inputs.schema
+    if schema is not None and schema.features_only() != Schema(schema.columns):
+        raise InvalidInput(
+            "to_onnx: the model must be fitted to columns of numbers, because a graph takes one "
+            f"matrix; got a table whose columns ({listed(schema.columns)}) are encoded first. "
+            "Encode them before the fit, e.g. with scikit-learn's OneHotEncoder."
+        )
+
+
+def _what(model: Any) -> Any:
+    return model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
+
+
+def _made(
+    graph: Graph,
+    xp: Functions,
+    found: Outputs,
+    dtype: np.dtype,
+    who: str,
+    text: str,
+    columns: int,
+) -> Any:
+    """Return the graph with these outputs."""
+    shapes = {}
+    for name, value in found.items():
+        given = xp.astype(value, dtype) if value.dtype == FLOAT else value
+        if not isinstance(given.shape[0], Rows):
+            given = xp.spread(given, (ANY, *given.shape[1:]))
+        graph.named(name, given.name)
+        shapes[name] = (given.dtype, ["rows", *map(int, given.shape[1:])])
+    return graph.model(who, text, {"X": (dtype, ["rows", columns])}, shapes)

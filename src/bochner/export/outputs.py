@@ -1,0 +1,251 @@
+"""What fitted learners give for rows, as formulas of traced arrays."""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Array
+from bochner.data.schema import Inputs
+from bochner.export.arrays import FLOAT, Functions, Traced
+from bochner.export.graph import Unwritable
+from bochner.features.fourier.fourier import require_real
+from bochner.features.map import FeatureMap
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.models.convex.calibration import KNOTS, Calibration
+from bochner.models.convex.fit import ConvexFit
+from bochner.models.gaussian_process.fit import GaussianProcessFit
+from bochner.models.gaussian_process.posterior import Predictive
+from bochner.models.ridge.exact import ExactFit
+from bochner.models.ridge.fit import RidgeFit
+from bochner.models.sgd.fit import SgdFit
+from bochner.models.sgd.steps import FeatureStrategy
+from bochner.models.unsupervised.cca import CcaFit
+from bochner.models.unsupervised.kmeans import KMeansFit
+from bochner.models.unsupervised.pca import PcaFit
+from bochner.models.unsupervised.transform import FeaturesFit
+from bochner.selection.chosen import Chosen
+from bochner.solvers.convex.class_losses import Logistic, Multinomial
+from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Loss, Quantile
+
+Outputs = dict[str, Traced]
+
+
+@singledispatch
+def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: ARG001  the rules use it
+    """Return what is given for rows X, by name."""
+    raise Unwritable(f"what a {type(fit).__name__} predicts")
+
+
+# --- features ------------------------------------------------------------------------------------
+
+
+@outputs.register
+def _(fit: FeatureMap, X: Traced) -> Outputs:
+    require_real(fit, "to_onnx")
+    return {"features": fit.features(X)}
+
+
+@outputs.register
+def _(fit: FeaturesFit, X: Traced) -> Outputs:
+    return outputs(fit.chosen.map, X)
+
+
+@outputs.register
+def _(fit: PcaFit, X: Traced) -> Outputs:
+    centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
+    return {"scores": centred @ fit.eigenvectors}
+
+
+@outputs.register
+def _(fit: CcaFit, X: Traced) -> Outputs:
+    return {"scores": (_of_fit(fit.chosen, X) - fit.x_mean) @ fit.directions.a}
+
+
+@outputs.register
+def _(fit: KMeansFit, X: Traced) -> Outputs:
+    xp, Z, C = Functions(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
+    gaps = np.einsum("ij,ij->i", C, C) - 2.0 * (Z @ C.T)
+    squares = gaps + xp.sum(Z * Z, axis=1, keepdims=True)
+    return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
+
+
+def _features(phi: FeatureMap, precision: str, X: Traced) -> Traced:
+    """Return φ(X); of landmarks by the root of the precision that the fit was made in."""
+    if isinstance(phi, NystromMap):
+        return phi.values(X) @ _root(phi, precision)
+    return phi.features(X)
+
+
+def _of_fit(chosen: Chosen, X: Traced) -> Traced:
+    return _features(chosen.map, chosen.precision, X)
+
+
+def _root(phi: NystromMap, precision: str) -> Array:
+    return phi.root(np.dtype(precision)).astype(FLOAT)
+
+
+def _linear(chosen: Chosen, X: Traced, coef: Array, intercept: Array) -> Traced:
+    """Return φ(X) β + b, by one product where features are kernel values times a triangle."""
+    phi = chosen.map
+    if isinstance(phi, NystromMap):
+        return phi.values(X) @ (_root(phi, chosen.precision) @ coef) + intercept
+    return phi.features(X) @ coef + intercept
+
+
+# --- predictions ---------------------------------------------------------------------------------
+
+
+@outputs.register
+def _(fit: RidgeFit, X: Traced) -> Outputs:
+    solution = fit.solution
+    f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+    return _targets(f, fit.target_shape, fit.inputs)
+
+
+@outputs.register
+def _(fit: ExactFit, X: Traced) -> Outputs:
+    xp = Functions(X.graph)
+    K = fit.chosen.kernel.evaluate(X, xp.asarray(_dense(fit.X)))
+    f = K @ fit.solution.coef + fit.solution.intercept
+    return _targets(f, fit.target_shape, fit.inputs)
+
+
+@outputs.register
+def _(fit: SgdFit, X: Traced) -> Outputs:
+    xp, strategy = Functions(X.graph), fit.chosen.strategy
+    if isinstance(strategy, FeatureStrategy):
+        Z = _features(strategy.map, strategy.precision, X)
+    else:
+        Z = strategy.kernel.evaluate(X, xp.asarray(_dense(strategy.support)))
+    coef, intercept = fit.walk.result
+    found = _targets(Z @ coef + intercept, fit.target_shape, fit.inputs)
+    if fit.spec.loss == "log_loss":
+        found["probability"] = _shares(xp, _sigmoid(xp, found["decision"]))
+    if fit.spec.loss == "modified_huber":
+        found["probability"] = _shares(xp, (xp.clip(found["decision"], -1.0, 1.0) + 1.0) / 2.0)
+    return found
+
+
+@outputs.register
+def _(fit: ConvexFit, X: Traced) -> Outputs:
+    xp, solution = Functions(X.graph), fit.solution
+    f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+    if isinstance(fit.loss, BelowZero):
+        inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
+        return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
+    if fit.inputs.classes is None:
+        return _targets(_predicted(xp, fit.loss, f), fit.target_shape, fit.inputs)
+    found = _targets(f, (), fit.inputs)
+    p = _probabilities(xp, fit.loss, fit.calibration, f)
+    return found if p is None else found | {"probability": p}
+
+
+def _predicted(xp: Functions, loss: Loss, f: Traced) -> Traced:
+    """Return predictions of a regression from φ(X) β + b: means behind a logarithm, quantiles."""
+    if isinstance(loss, LOG_LINK):
+        return xp.exp(xp.minimum(f, 700.0))
+    several = isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
+    return xp.sort(f) if several else f
+
+
+def _dense(X: Any) -> Array:
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
+    """Return predictions of numbers, or labels and the decision values that they are read off."""
+    xp, classes = Functions(f.graph), inputs.classes
+    if classes is None:
+        return {"prediction": f if shape else f[:, 0]}
+    binary = f.shape[1] == 1
+    codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
+    labels = np.asarray(classes)
+    labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
+    return {"label": xp.take(xp.kept(labels), codes, 0), "decision": f[:, 0] if binary else f}
+
+
+# --- probabilities -------------------------------------------------------------------------------
+
+
+def _probabilities(
+    xp: Functions, loss: Loss, calibration: Calibration | None, f: Traced
+) -> Traced | None:
+    """Return probabilities of classes, where the loss or a calibration gives any."""
+    if calibration is not None:
+        scores = _calibrated(xp, calibration, f)
+        return _pair(xp, scores) if f.shape[1] == 1 else _softmax(xp, scores)
+    if isinstance(loss, Multinomial):
+        return _softmax(xp, f)
+    if isinstance(loss, Logistic):
+        return _pair(xp, f) if f.shape[1] == 1 else _shares(xp, _sigmoid(xp, f))
+    return None
+
+
+def _calibrated(xp: Functions, calibration: Calibration, f: Traced) -> Traced:
+    low, _, high = KNOTS
+    a = calibration.slopes.tolist()
+    below, above = xp.minimum(f - low, 0.0), xp.maximum(f - high, 0.0)
+    return a[0] * below + a[1] * xp.clip(f, low, 0.0) + a[2] * xp.clip(f, 0.0, high) + a[3] * above
+
+
+def _sigmoid(xp: Functions, f: Traced) -> Traced:
+    return 1.0 / (1.0 + xp.exp(-f))
+
+
+def _pair(xp: Functions, f: Traced) -> Traced:
+    return xp.concat([_sigmoid(xp, -f), _sigmoid(xp, f)], axis=1)
+
+
+def _softmax(xp: Functions, f: Traced) -> Traced:
+    return _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
+
+
+def _shares(xp: Functions, p: Traced) -> Traced:
+    """Return p and what is left of one, or p of several classes over their sum."""
+    if p.ndim == 1:
+        return xp.stack([1.0 - p, p], axis=1)
+    total = xp.sum(p, axis=1, keepdims=True)
+    none = total == 0.0
+    return xp.where(none, 1.0 / p.shape[1], p / xp.where(none, 1.0, total))
+
+
+# --- Gaussian processes --------------------------------------------------------------------------
+
+
+@outputs.register
+def _(fit: GaussianProcessFit, X: Traced) -> Outputs:
+    xp, law = Functions(X.graph), fit.law
+    Z = _of_fit(fit.chosen, X)
+    mean = Z @ law.posterior.coef + law.posterior.intercept
+    deviation = xp.sqrt(_variance(xp, law, X, Z))
+    pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
+    return dict(zip(("prediction", "deviation"), pair, strict=True))
+
+
+def _variance(xp: Functions, law: Predictive, X: Traced, Z: Traced) -> Traced:
+    """Return Var f(x) as :class:`Predictive` has it."""
+    k = law.left_out.kernel.diagonal(X)[:, None]
+    inside = Z if law.left_out.landmarks is None else law.left_out.landmarks.features(X)
+    e = xp.maximum(k - xp.sum(inside * inside, axis=1, keepdims=True), 0.0)
+    share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
+    amplitude, floor = law.posterior.evidence.amplitude, law.posterior.floor
+    damped = e if np.all(law.exponents == 1) else k * xp.pow(share, law.exponents)
+    total = floor * _leverage(xp, law, Z) + amplitude * damped
+    if law.left_out.landmarks is None:
+        return total
+    return xp.minimum(total, amplitude * k + floor * law.posterior.spread)
+
+
+def _leverage(xp: Functions, law: Predictive, Z: Traced) -> Traced:
+    posterior = law.posterior
+    alpha = posterior.evidence.alpha
+    centred = Z - posterior.feature_mean
+    A = centred @ posterior.vectors
+    leverage = (A * A) @ (1.0 / (posterior.values[:, None] + alpha)) + posterior.spread
+    if posterior.vectors.shape[0] == posterior.vectors.shape[1]:
+        return leverage
+    outside = xp.sum(centred * centred, axis=1, keepdims=True) - xp.sum(
+        A * A, axis=1, keepdims=True
+    )
+    return leverage + xp.maximum(outside, 0.0) / alpha

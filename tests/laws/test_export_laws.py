@@ -1,0 +1,296 @@
+"""What a graph of ONNX gives is what the learner or map gives, or the graph is refused."""
+
+import sys
+from contextlib import suppress
+
+import gallery
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import bochner as bo
+from bochner.errors import (
+    BochnerError,
+    InvalidInput,
+    InvalidType,
+    MissingDependency,
+    UnsupportedKernel,
+)
+from bochner.features.mercer.radial import RadialFunctions
+from bochner.features.rules import draw
+from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Polynomial
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+#: float32 numbers differ from float64 ones by 2⁻²⁴; what is left is for sums in another order.
+SINGLE = 1e-5
+DOUBLE = 1e-9
+X, NEW = gallery.rows(60), gallery.rows(7, seed=3)[:6]
+#: Rows within reach of every map, in float32.
+NEAR = NEW * np.minimum(1.0, 2.0 / np.linalg.norm(NEW, axis=1, keepdims=True))
+NEAR = NEAR.astype(np.float32).astype(np.float64)
+
+
+def run(model, rows, path=None, precision="float32"):
+    """What onnxruntime gives for rows, by name."""
+    graph = bo.export.to_onnx(model, path, precision=precision)
+    source = graph.SerializeToString() if path is None else str(path)
+    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    values = session.run(None, {"X": rows.astype(precision)})
+    return dict(zip([o.name for o in session.get_outputs()], values, strict=True))
+
+
+def alike(got, wanted, tolerance):
+    wanted = np.asarray(wanted)
+    assert got.shape == wanted.shape
+    return np.abs(got - wanted).max(initial=0) <= tolerance * max(np.abs(wanted).max(), 1e-30)
+
+
+# ---- maps
+
+PAIRS = [*gallery.KINDS, *gallery.NETWORKS[::3], *gallery.DEEP, *gallery.BASES, *gallery.HERMITE]
+PAIRS += [*gallery.COMPRESSED, *gallery.SINES, *gallery.PROJECTED, *gallery.GEGENBAUER[::2]]
+PAIRS += [*gallery.MERCER, *gallery.SKETCHED[::4], *gallery.SKETCHED[-4:]]
+
+
+def drawn(pairs):
+    """The maps of the pairs that can be drawn at this width."""
+    for kernel, method in pairs:
+        with suppress(BochnerError):
+            yield draw(kernel, method, n_features=24, X=X, random_state=0)
+
+
+def reason(phi):
+    """Why a map has no graph, None of one that has."""
+    name, kernel = type(phi).__name__, repr(phi.kernel)
+    if any(word in kernel for word in ("Chi2", "Intersection", "JensenShannon")):
+        return "a decision by values of the rows"  # which must not be below zero
+    bessel = "smoothness=0.8" in kernel or "smoothness=3.7" in kernel or "Generalized" in kernel
+    radial = getattr(phi, "radial", None)
+    exact = isinstance(radial, RadialFunctions) and not len(radial.interpolant)
+    if name in ("PolySketchMap", "TensorSketchMap") or exact or (name == "NystromMap" and bessel):
+        return "a step that is made in NumPy alone"
+    return None
+
+
+def test_the_graph_of_a_map_gives_its_features_or_is_refused():
+    found = {True: 0, False: 0}
+    for phi in drawn(PAIRS):
+        why = reason(phi)
+        found[why is None] += 1
+        if why is None:
+            assert alike(run(phi, NEAR)["features"], phi(NEAR), SINGLE), phi.kernel
+            continue
+        with pytest.raises(UnsupportedKernel, match=f"to_onnx: a graph needs .* needs {why}, in "):
+            bo.export.to_onnx(phi)
+    assert found[True] > 200
+    assert found[False] > 20
+
+
+FEW = [
+    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), "fourier"),
+    (Laplace(lengthscale=2.0), "nystrom"),
+    (Matern(smoothness=2.5), "nystrom"),
+    (Gaussian(), "hermite"),
+    (Polynomial(degree=2), "nystrom"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "method"), FEW, ids=repr)
+def test_in_float64_the_graph_has_the_digits_of_the_map(kernel, method):
+    phi = draw(kernel, method, n_features=24, X=X, random_state=0)
+    got = run(phi, X, precision="float64")["features"]
+    assert got.dtype == np.float64
+    assert alike(got, phi(X), DOUBLE)
+
+
+def test_structured_frequencies_have_a_graph():
+    wide = np.random.default_rng(0).normal(size=(20, 150))
+    phi = draw(Gaussian(10.0), "structured", n_features=512, n_inputs=150, random_state=0)
+    assert type(phi).__name__ == "StructuredMap"
+    assert alike(run(phi, wide)["features"], phi(wide), SINGLE)
+
+
+def test_far_rows_of_a_hermite_map_are_zero():
+    phi = draw(Gaussian(), "hermite", n_features=24, X=X, random_state=0)
+    far = np.array([[1e3, 0.0, 0.0], [-60.0, 5.0, 0.0]])
+    assert np.abs(run(phi, far)["features"]).max() < 1e-6
+    assert np.abs(phi(far)).max() < 1e-6
+
+
+def test_rows_beyond_those_of_a_harmonic_map_are_not_numbers():
+    phi = draw(Gaussian(), "mercer", n_features=24, X=X, random_state=0)
+    got = run(phi, np.vstack([NEAR, [[9.0, 0.0, 0.0]]]))["features"]
+    assert np.isfinite(got[:-1]).all()
+    assert np.isnan(got[-1]).all()
+
+
+def test_a_map_of_complex_features_is_refused():
+    phi = draw(Gaussian(), bo.Fourier(form="complex"), n_features=8, n_inputs=3)
+    with pytest.raises(InvalidInput, match="to_onnx requires real features; got complex ones"):
+        bo.export.to_onnx(phi)
+
+
+# ---- learners
+
+Y = np.sin(X[:, 0]) + X[:, 1]
+TWO, THREE = Y > 0, np.digitize(Y, [-0.7, 0.7])
+WORDS = np.array(["low", "middle", "high"])[THREE]
+OPTIONS = dict(n_features=24, random_state=0)
+KERNELS = [Gaussian(1.5), Exponential(2.0), "laplace"]
+METHODS = ["iid", "nystrom", "auto"]
+
+
+def regressors(kernel, method):
+    how = dict(kernel=kernel, method=method, **OPTIONS)
+    targets = np.column_stack([Y, X[:, 2] ** 2])
+    yield bo.KernelRidge(**how).fit(X, Y)
+    yield bo.KernelRidge(**how, fit_intercept=False).fit(X, targets)
+    yield bo.SVR(**how).fit(X, Y)
+    yield bo.KernelRegressor(**how).fit(X, Y)
+    yield bo.KernelRegressor(**how, loss="poisson").fit(X, Y**2)
+    yield bo.KernelRegressor(**how, loss="quantile").fit(X, Y)
+
+
+def classifiers(kernel, method):
+    how = dict(kernel=kernel, method=method, **OPTIONS)
+    for labels in (TWO, WORDS):
+        yield bo.KernelRidgeClassifier(**how).fit(X, labels)
+        yield bo.SVC(**how, probability=True).fit(X, labels)
+        yield bo.LogisticRegression(**how).fit(X, labels)
+    yield bo.SVC(**how, multi_class="crammer_singer").fit(X, THREE)
+    yield bo.LogisticRegression(**how, multinomial=False).fit(X, THREE)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_the_graph_of_a_regressor_gives_its_predictions(kernel, method):
+    rows = X.astype("f4") * 1.0
+    for model in regressors(kernel, method):
+        assert alike(run(model, rows)["prediction"], model.predict(rows), SINGLE), model
+
+
+@pytest.mark.parametrize("method", ["fourier", "nystrom"])
+@pytest.mark.parametrize("kernel", KERNELS[:2], ids=repr)
+def test_the_graph_of_a_classifier_gives_labels_decisions_and_probabilities(kernel, method):
+    rows = X.astype("f4") * 1.0
+    for model in classifiers(kernel, method):
+        agrees_as_a_classifier(model, rows)
+
+
+def agrees_as_a_classifier(model, rows):
+    got = run(model, rows)
+    assert alike(got["decision"], model.decision_function(rows), SINGLE), model
+    assert got["label"].tolist() == model.predict(rows).tolist()
+    assert ("probability" in got) == hasattr(model, "predict_proba")
+    if "probability" in got:
+        assert alike(got["probability"], model.predict_proba(rows), SINGLE), model
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("targets", [Y, np.column_stack([Y, X[:, 2] ** 2])], ids=["one", "two"])
+def test_the_graph_of_a_gaussian_process_gives_mean_and_deviation(method, targets):
+    model = bo.GaussianProcessRegressor(Gaussian(1.5), method=method, **OPTIONS).fit(X, targets)
+    rows = np.vstack([X, 30.0 * NEW]).astype("f4") * 1.0
+    got, (mean, deviation) = run(model, rows), model.predict(rows, return_std=True)
+    assert alike(got["prediction"], mean, SINGLE)
+    assert alike(got["deviation"], deviation, SINGLE)
+
+
+LOSSES = ["log_loss", "modified_huber", "hinge"]
+
+
+@pytest.mark.parametrize("strategy", ["approximate_on_the_fly", "gram_cached"])
+def test_the_graph_of_a_descent_gives_what_it_has_come_to(strategy):
+    rows = X.astype("f4") * 1.0
+    how = dict(strategy=strategy, **OPTIONS)
+    regressor = bo.KernelSGDRegressor(Gaussian(1.5), **how).fit(X, Y)
+    assert alike(run(regressor, rows)["prediction"], regressor.predict(rows), SINGLE)
+    for loss, labels in ((loss, labels) for loss in LOSSES for labels in (TWO, WORDS)):
+        model = bo.KernelSGDClassifier(Gaussian(1.5), loss=loss, **how).fit(X, labels)
+        agrees_as_a_classifier(model, rows)
+
+
+def test_the_graph_of_an_exact_fit_is_of_the_kernel_itself():
+    model = bo.KernelRidge(Matern(1.5), method="exact", alpha=0.1, random_state=0).fit(X, Y)
+    assert alike(run(model, X)["prediction"], model.predict(X.astype("f4") * 1.0), SINGLE)
+
+
+def test_graphs_of_learners_without_targets_give_what_they_give():
+    rows = X.astype("f4") * 1.0
+    one = bo.OneClassSVM(Gaussian(1.5), **OPTIONS).fit(X)
+    got = run(one, rows)
+    assert alike(got["decision"], one.decision_function(rows), SINGLE)
+    assert got["label"].tolist() == one.predict(rows).tolist()
+    pca = bo.KernelPCA(3, kernel=Gaussian(1.5), **OPTIONS).fit(X)
+    assert alike(run(pca, rows)["scores"], pca.transform(rows), SINGLE)
+    means = bo.KernelKMeans(3, kernel=Gaussian(1.5), **OPTIONS).fit(X)
+    got = run(means, rows)
+    assert alike(got["distances"], means.transform(rows), SINGLE)
+    assert got["cluster"].tolist() == means.predict(rows).tolist()
+    features = bo.KernelFeatures(Gaussian(1.5), **OPTIONS).fit(X)
+    assert alike(run(features, NEAR)["features"], features.transform(NEAR), SINGLE)
+    cca = bo.KernelCCA(2, kernel=Gaussian(1.5), **OPTIONS).fit(X, X[:, :2] ** 2)
+    assert alike(run(cca, rows)["scores"], cca.transform(rows), SINGLE)
+
+
+# ---- the graph itself
+
+
+def fitted(**options):
+    return bo.KernelRidge(Gaussian(1.5), **options, **OPTIONS).fit(X, Y)
+
+
+def test_a_changed_weight_is_noticed():
+    model = fitted()
+    graph = bo.export.to_onnx(model)
+    weights = max(graph.graph.initializer, key=lambda one: len(one.raw_data))
+    values = onnx.numpy_helper.to_array(weights).copy()
+    values.flat[np.abs(values).argmax()] *= 1.001
+    weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    (got,) = session.run(None, {"X": X.astype("f4")})
+    assert not alike(got, model.predict(X.astype("f4") * 1.0), SINGLE)
+
+
+def test_the_batch_is_free_and_versions_are_stated(tmp_path):
+    model, path = fitted(), tmp_path / "model.onnx"
+    for n in (0, 1, 60):
+        assert run(model, X[:n], path)["prediction"].shape == (n,)
+    graph = onnx.load(path)
+    assert [(one.domain, one.version) for one in graph.opset_import] == [("", 18)]
+    assert graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "rows"
+    assert "operators of version 18" in graph.graph.doc_string
+    assert bo.export.to_onnx(model) == graph
+
+
+def test_what_is_not_a_fitted_model_of_numbers_is_refused():
+    with pytest.raises(InvalidType, match="to_onnx: model must be a fitted estimator or a feature"):
+        bo.export.to_onnx(Gaussian())
+    with pytest.raises(
+        InvalidInput, match=r"precision must be one of 'float32', 'float64'; got 'half'"
+    ):
+        bo.export.to_onnx(fitted(), precision="half")
+    with pytest.raises(NotFittedError, match="KernelRidge instance is not fitted"):
+        bo.export.to_onnx(bo.KernelRidge())
+
+
+def test_a_table_that_is_encoded_first_is_refused():
+    pandas = pytest.importorskip("pandas")
+    text = pandas.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "yes", "no")})
+    model = bo.KernelRidge(**OPTIONS).fit(text, Y)
+    message = (
+        "to_onnx: the model must be fitted to columns of numbers.*\\('a', 'b'\\) are encoded first"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        bo.export.to_onnx(model)
+    numbers = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    model = bo.KernelRidge(**OPTIONS).fit(numbers, Y)
+    assert alike(run(model, X[:, :2])["prediction"], model.predict(numbers), SINGLE)
+
+
+def test_without_onnx_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingDependency, match=r'pip install "bochner\[onnx\]"'):
+        bo.export.to_onnx(fitted())
