@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bochner.models.convex.regressors import SVR, KernelRegressor
     from bochner.models.displays import PathDisplay, SpectrumDisplay
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+    from bochner.models.inspection.importance import ImportanceDisplay, column_importance
     from bochner.models.merging import merge
     from bochner.models.prediction_displays import (
         CalibrationDisplay,
@@ -108,6 +109,7 @@ __all__ = [
     "HermiteMercer",
     "HistogramSampling",
     "Huber",
+    "ImportanceDisplay",
     "KernelCCA",
     "KernelFeatures",
     "KernelKMeans",
@@ -148,6 +150,7 @@ __all__ = [
     "certify_costs",
     "check_features",
     "check_kernel",
+    "column_importance",
     "compare",
     "compare_bounds",
     "double_descent",
@@ -193,11 +196,13 @@ _NAMES = {
         "LogisticRegression",
         "OneClassSVM",
         "CalibrationDisplay",
+        "ImportanceDisplay",
         "PathDisplay",
         "ResidualDisplay",
         "SpectrumDisplay",
         "Tuning",
         "WidthDisplay",
+        "column_importance",
         "double_descent",
         "merge",
         "tune",

@@ -159,6 +159,11 @@ def test_page_has_the_parts_that_apply(reports, pages, name):
     assert ("penalty" in sections) == (report.path is not None)
     assert ("spectrum" in sections) == (report.spectrum is not None)
     assert ("predictions" in sections) == (LEARNERS[name][2] is not None)
+    assert (
+        ("columns" in sections)
+        == (report.importance is not None)
+        == (LEARNERS[name][2] is not None)
+    )
     assert type(model).__name__ in pages[name]
 
 

@@ -8,6 +8,7 @@ from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.inspection.importance import ImportanceDisplay, column_importance
 from bochner.models.merging import merge
 from bochner.models.prediction_displays import (
     CalibrationDisplay,
@@ -33,6 +34,7 @@ __all__ = [
     "DoubleDescent",
     "ExactKernel",
     "GaussianProcessRegressor",
+    "ImportanceDisplay",
     "KernelCCA",
     "KernelFeatures",
     "KernelKMeans",
@@ -52,6 +54,7 @@ __all__ = [
     "StrategyPlan",
     "Tuning",
     "WidthDisplay",
+    "column_importance",
     "double_descent",
     "merge",
     "tune",

@@ -29,6 +29,7 @@ from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.inspection.importance import ImportanceDisplay, column_importance
 from bochner.models.prediction_displays import (
     RIDGE,
     SGD,
@@ -96,7 +97,8 @@ def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
     """Return what is known of a fitted learner; ``columns`` are names of what the kernel sees."""
     schema, kind, choice = model.schema_, kind_of(model), choice_of(model)
     # scikit-learn sets this attribute only where columns have names
-    names = getattr(model, "feature_names_in_", ()) if schema is None else schema.feature_names
+    given = getattr(model, "feature_names_in_", ())
+    names = tuple(given) if schema is None else schema.feature_names
     return FitFacts(
         learner=type(model).__name__,
         kind=kind,
@@ -206,6 +208,9 @@ def _chosen(model: KernelEstimator) -> Iterator[str]:
 
 REFERENCE = 256  # Random rows that kernel values are compared on
 
+#: Columns whose importance is measured at most, and rows times columns that are predicted for it.
+MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
+
 
 class Phase(NamedTuple):
     """Seconds, and the most memory that the process had used by the end; None where unknown."""
@@ -236,6 +241,8 @@ class ModelReport:
     path : PathDisplay or None
     spectrum : SpectrumDisplay or None
     widths : WidthDisplay or None
+    importance : ImportanceDisplay or None
+        How much each column moves the predictions, on at most 1024 rows of the sample.
     without : dict of str to str
         What there is not, and why.
     sample_rows : int
@@ -256,6 +263,7 @@ class ModelReport:
     path: PathDisplay | None
     spectrum: SpectrumDisplay | None
     widths: WidthDisplay | None
+    importance: ImportanceDisplay | None
     without: dict[str, str]
     sample_rows: int
     phases: tuple[Phase, ...]
@@ -287,6 +295,7 @@ class ModelReport:
             "path": _arrays(self.path),
             "spectrum": _arrays(self.spectrum),
             "widths": _arrays(self.widths),
+            "importance": _arrays(self.importance),
             "calibration": _arrays(self.quality.calibration),
             "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
             "without": self.without,
@@ -368,12 +377,14 @@ def report_model(
         quality = quality_of(model, sample, seen, leverage if same else None)
     with _phase(phases, "other widths"):
         tried, reason = _widths(model, sample, quality, widths, exact, seed)
+    with _phase(phases, "columns"):
+        importance, columns = _importance(model, sample, seed)
     path = None
     with suppress(InvalidInput):  # the learner tried no other penalty than its own
         path = PathDisplay.from_estimator(model)
     spectrum = _spectrum(model, eigen, sample, seen.n_rows)
     no_path = "" if path else "The learner tried no other penalty than its own."
-    without = {"widths": reason, "path": no_path}
+    without = {"widths": reason, "path": no_path, "importance": columns}
     return ModelReport(
         fit=fit_facts(model, blocks.n_columns, blocks.feature_names),
         seen=seen,
@@ -384,6 +395,7 @@ def report_model(
         path=path,
         spectrum=spectrum,
         widths=tried,
+        importance=importance,
         without={name: text for name, text in without.items() if text},
         sample_rows=len(sample.index),
         phases=tuple(phases),
@@ -486,6 +498,24 @@ def _widths(
         words = str(error).removeprefix("WidthDisplay: ")
         return None, words[0].upper() + words[1:]
     return found, ""
+
+
+def _importance(
+    model: KernelEstimator, sample: Sample, seed: int
+) -> tuple[ImportanceDisplay | None, str]:
+    """Return how much each column moves predictions: of many columns on fewer rows."""
+    if kind_of(model) not in ("regression", "classification"):
+        return None, "The learner predicts no target."
+    if len(sample.index) < 2:
+        return None, "Columns are exchanged between rows; there is one."
+    if model.n_features_in_ > MOST_COLUMNS:
+        return None, (
+            f"{model.n_features_in_:,} columns are too many to exchange one by one: "
+            'column_importance(model, X, by="gradient") ranks them.'
+        )
+    n_rows = max(FEWEST_ROWS, min(1024, CELLS // model.n_features_in_))
+    rows = Blocks.from_arrays(sample.X)
+    return column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import (
     CALIBRATIONS,
     CalibrationDisplay,
@@ -69,6 +70,7 @@ def model_page(r: Any) -> str:
         residuals=None if q.residuals is None else _residuals(q.residuals),
         confusion=None if q.confusion is None else _confusion(q.confusion, f.classes, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
+        importance=None if r.importance is None else _importance(r.importance),
         lists=[_list(r, one) for one in r.seen.lists],
         refit=float(took) if np.isfinite(took) else None,
         phases=_phases(r.phases),
@@ -171,6 +173,14 @@ def _spectrum(found: SpectrumDisplay) -> Shown:
     head = ["number", "eigenvalue", "of the trace beyond"]
     drawn = picture("Eigenvalues of G against their number", found.plot)
     return Shown("Spectrum of the features", drawn, head, rows, f"Of {found.n_rows:,} rows")
+
+
+def _importance(found: ImportanceDisplay) -> Shown:
+    """Return how much each column moves predictions, the most important ones first."""
+    head, rows, tail = found.table()
+    caption = f"Measured on {found.n_rows:,} rows" + (f"; {tail}" if tail else "")
+    drawn = picture("Importance of columns", found.plot)
+    return Shown("Importance of columns", drawn, head, rows, caption)
 
 
 def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What drives predictions: importance of columns, partial dependence, contributions to a row."""
