@@ -67,6 +67,29 @@ def test_predictions_are_those_of_the_model(folder, name, capsys):
         assert found.iloc[:, 0].tolist() == pytest.approx(model.predict(rows).tolist())
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_with_a_target_tells_an_honest_error(folder, name, capsys):
+    facts, _ = fitted(folder, name, capsys)
+    if name == "ridge":
+        assert facts["held_out"] is None
+        assert facts["rmse"] > 0
+    elif name in ("kmeans", "pca"):
+        assert facts["held_out"] is None
+    else:
+        found = facts["held_out"]
+        assert found["n_train"] + found["n_test"] == found["n_rows"] == N
+        keys = {"accuracy", "majority", "auc"} if name in LABELS else {"rmse", "r_squared"}
+        (errors,) = found["errors"].values()
+        assert keys <= set(errors) or name == "one-class"
+        assert ("log_loss" in errors) == (name == "logistic")
+
+
+def test_a_fit_that_is_not_judged_is_made_once(folder, capsys):
+    facts, _ = fitted(folder, "gp", capsys, "--no-judge")
+    assert facts["held_out"] is None
+    assert "judge" not in facts["seconds"]
+
+
 @pytest.mark.parametrize("name", LABELS)
 def test_labels_come_back_as_words_and_are_counted(folder, name, capsys):
     facts, model = fitted(folder, name, capsys)

@@ -146,6 +146,11 @@ def demo(**options: Any) -> None:
     help="Who reads the rows: this process, or the workers of a cluster.",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Of the cluster, as tcp://127.0.0.1:8786.")
+@click.option(
+    "--judge/--no-judge",
+    default=True,
+    help="Whether learners without leave-one-out errors are fitted again without some rows.",
+)
 @_separator
 @_json
 @_quiet

@@ -1,6 +1,7 @@
 """bochner fit: from a table of any length to a model file."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.persist.files import save
+from bochner.report.held_out import judge_held_out
 from bochner.report.kernel_words import kernel_words
 from bochner.report.model import CRITERIA
 from bochner.solvers.ridge.solution import Solution
@@ -51,6 +53,7 @@ def run_fit(
     checkpoint: str | None,
     engine: str,
     scheduler: str | None,
+    judge: bool,
     **choices: Any,
 ) -> None:
     """Fit, write the model, say what was found."""
@@ -75,6 +78,10 @@ def run_fit(
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
+    found, why = None, ""
+    if judge and not _has_error(fitted):
+        with terminal.phase("judge", "Fitting again without some rows, to judge"):
+            found, why = judge_held_out(fitted, blocks)
     held = None
     if isinstance(fitted, GaussianProcessRegressor):
         with terminal.phase("intervals", "Calibrating intervals"):
@@ -84,6 +91,7 @@ def run_fit(
     facts = {
         "model": model,
         **_facts(fitted, blocks),
+        "held_out": None if found is None else asdict(found),
         "certificate": numbers,
         "certificate_words": words,
         **({} if held is None else {"intervals": held}),
@@ -92,12 +100,18 @@ def run_fit(
     }
     lines = [
         *_lines(facts),
+        *([("error", why or str(found))] if why or found else []),
         ("certificate", words),
         *([] if held is None else [("intervals", held)]),
         terminal.timed,
         ("model", str(out)),
     ]
     terminal.show(facts, lines)
+
+
+def _has_error(model: KernelEstimator) -> bool:
+    """Whether the fit itself has the errors of rows that were left out."""
+    return isinstance(model, KernelRidge) and _error(model)[0] is not None
 
 
 def engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Engine:
@@ -221,7 +235,8 @@ def _lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
         words = f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"
         alpha = f"{facts['alpha']:.4g}, {CRITERIA[facts['alpha_by']]}"
-        return [*lines, ("alpha", alpha), ("outcome", facts["outcome_words"]), ("error", words)]
+        error = [] if facts["rmse"] is None else [("error", words)]
+        return [*lines, ("alpha", alpha), ("outcome", facts["outcome_words"]), *error]
     classes = facts["classes"] and ", ".join(map(str, facts["classes"]))
     found = {"classes": classes, "penalty": facts["penalty"], "passes": facts["passes"]}
     lines += [(name, str(value)) for name, value in found.items() if value is not None]

@@ -101,7 +101,8 @@ def run_check(
 
 def _words(found: dict[str, Any]) -> str:
     if "accuracy" in found:
-        return f"{100 * found['accuracy']:.2f} % of the labels are right"
+        right = f"{100 * found['accuracy']:.2f} % of the labels are right"
+        return f"{right}, where the most frequent label has {100 * found['majority']:.2f} %"
     return f"RMSE {number(found['rmse'])}, R² {number(found['r_squared'])}"
 
 

@@ -436,15 +436,18 @@ def quality_of(
 def errors_of(model: KernelEstimator, seen: Seen) -> dict[str, dict[str, float]]:
     """Return the errors of each target on all rows; none without targets or a single prediction."""
     if seen.confusion is not None:
-        return {_names(model, 1)[0]: {"accuracy": _accuracy(seen.confusion)}}
+        weights = seen.confusion.sum(axis=1)
+        shares = {"accuracy": _accuracy(seen.confusion), "majority": weights.max() / weights.sum()}
+        return {target_names(model, 1)[0]: {name: float(v) for name, v in shares.items()}}
     if seen.sums is None:
         return {}
     t, spread = len(seen.sums.power) // 2, seen.sums.power / seen.sums.weight
     squared = spread[:t] + seen.sums.target_mean[:t] ** 2
-    return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(_names(model, t))}
+    return {name: _pair(squared[j], spread[t + j]) for j, name in enumerate(target_names(model, t))}
 
 
-def _names(model: KernelEstimator, t: int) -> tuple[str, ...]:
+def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
+    """Return the names of so many targets, where they have any."""
     names = () if model.schema_ is None else model.schema_.target_names or ()
     if len(names) == t:
         return names

@@ -1,0 +1,199 @@
+"""The error of a learner on rows held out: of the same learner, fitted again without them.
+
+All that the learner leaves open is chosen again, from the rows of that fit alone. Of the columns of
+a table each row has the mean targets of other rows, as in every fit.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.metrics import log_loss, roc_auc_score
+
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import Sample
+from bochner.errors import DataWarning, InvalidInput, SolutionWarning
+from bochner.models._base import KernelEstimator
+from bochner.models.convex.one_class import OneClassSVM
+from bochner.models.convex.regressors import KernelRegressor
+from bochner.models.prediction_displays import SGD
+from bochner.report.quality import target_names, unweighted
+from bochner.report.render import number
+
+#: Rows that are looked at, at most, and how many of them to one that is held out.
+ROWS, TO_ONE = 8192, 5
+
+#: Names of measures, and how a share is written.
+WORDS = {
+    "rmse": "RMSE {}",
+    "r_squared": "R² {}",
+    "explained": "share of the loss explained {}",
+    "accuracy": "accuracy {}",
+    "majority": "where the most frequent label has {}",
+    "log_loss": "log loss {}",
+    "auc": "AUC {}",
+    "outside": "share outside {}",
+    "nu": "where nu is {}",
+}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Errors of a learner on rows that its fit has not seen.
+
+    Attributes
+    ----------
+    errors : dict of str to dict of str to float
+        By target, then by measure: "rmse" and "r_squared" of quantities, "explained" of other
+        losses; "accuracy", "majority" (the share of the most frequent label), "log_loss" where
+        there are probabilities, and "auc" of labels; "outside" and "nu" of one class.
+    n_train, n_test : int
+        Rows of the fit, and rows that were held out.
+    n_rows : int
+        Rows of the whole fit.
+    """
+
+    errors: dict[str, dict[str, float]]
+    n_train: int
+    n_test: int
+    n_rows: int
+
+    def __str__(self) -> str:
+        """Return the errors in words, and of which fit they are."""
+        named = len(self.errors) > 1
+        parts = [
+            (f"{name}: " if named else "")
+            + ", ".join(WORDS[key].format(number(value)) for key, value in found.items())
+            for name, found in self.errors.items()
+        ]
+        whose = f"held out: {self.n_test:,} rows, of a fit to {self.n_train:,} others"
+        return f"{'; '.join(parts)} ({whose})"
+
+
+def judge_held_out(
+    model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS
+) -> tuple[HeldOut | None, str]:
+    """Return the errors of a learner like this on rows held out; if none, why.
+
+    Parameters
+    ----------
+    model : fitted learner
+        Its parameters are those of the other fit; penalties that are numbers are scaled by rows.
+    blocks : Blocks
+        The rows of its fit, with targets.
+    n_sample : int, default 8192
+        Rows, drawn at random, of which every fifth is held out; of labels every fifth of each.
+
+    Notes
+    -----
+    One pass or three over the rows, and a fit to four fifths of the sample.
+    """
+    if not (is_classifier(model) or is_regressor(model) or isinstance(model, OneClassSVM)):
+        return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
+    if is_classifier(model):
+        rows = unweighted(model)._class_blocks(blocks)[0]
+    else:
+        rows = model._training_blocks(blocks)[0]
+    sample = rows.sample(n_sample, model.seed_)
+    sample = sample if is_sparse(sample.X) else sample._replace(X=to_numpy(sample.X))
+    y = None if sample.y is None else to_numpy(sample.y)
+    train, test = _split(len(sample.index), y if is_classifier(model) else None, model.seed_)
+    if not len(test):
+        return None, f"none: {len(train)} rows are too few to hold some out."
+    n = count_rows(blocks)
+    try:
+        other = _fitted_to(model, sample, train, n)
+    except (InvalidInput, ValueError) as error:
+        return None, f"none: a fit to {len(train)} rows is refused: {error}"
+    w = None if sample.w is None else to_numpy(sample.w)[test]
+    found = _errors(other, sample.X[test], None if y is None else y[test], w, model)
+    return HeldOut(found, len(train), len(test), n), ""
+
+
+def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
+    """Return rows to fit and rows to hold out: of each label at least one is kept."""
+    order = stream(seed, "held out").permutation(n)
+    if codes is not None:
+        order = order[np.argsort(codes[order], kind="stable")]
+    out = np.arange(n) % TO_ONE == TO_ONE - 1
+    if codes is not None:
+        sorted_codes = codes[order]
+        out[1:] &= sorted_codes[1:] == sorted_codes[:-1]
+    return np.sort(order[~out]), np.sort(order[out])
+
+
+def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> Any:
+    one, share = clone(model), len(train) / n
+    one.set_params(**_scaled(model, share), random_state=model.seed_)
+    w = None if sample.w is None else to_numpy(sample.w)[train]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SolutionWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        if sample.y is None:
+            return one.fit(sample.X[train], sample_weight=w)
+        y = to_numpy(sample.y)[train]
+        labels = model.classes_[y.astype(np.intp)] if is_classifier(model) else y
+        return one.fit(sample.X[train], labels, sample_weight=w)
+
+
+def _scaled(model: KernelEstimator, share: float) -> dict[str, float]:
+    """Return penalties that weigh fewer rows as those that are numbers weigh all."""
+    asked, scaled = model.get_params(deep=False), {}
+    for name, factor in (("alpha", share), ("C", 1 / share)):
+        value = asked.get(name)
+        number_given = isinstance(value, int | float) and not isinstance(value, bool)
+        if number_given and not isinstance(model, SGD):
+            scaled[name] = float(value) * factor
+    return scaled
+
+
+# --- measures ------------------------------------------------------------------------------------
+
+
+def _errors(
+    one: Any, X: Array, y: Array | None, w: Array | None, model: KernelEstimator
+) -> dict[str, dict[str, float]]:
+    w = np.ones(X.shape[0]) if w is None or not w.sum() > 0 else w.astype(np.float64)
+    if y is None:
+        outside = float(np.average(to_numpy(one.predict(X)) < 0, weights=w))
+        return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
+    if is_classifier(model):
+        labels = model.classes_[y.astype(np.intp)]
+        return {target_names(model, 1)[0]: dict(_labelled(one, X, labels, w))}
+    if isinstance(model, KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
+        return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
+    f = to_numpy(one.predict(X)).astype(np.float64)
+    y, f = y.reshape(len(y), -1).astype(np.float64), f.reshape(len(f), -1)
+    squared = np.average((y - f) ** 2, axis=0, weights=w)
+    variance = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
+    names = target_names(model, y.shape[1])
+    return {name: _pair(*pair) for name, *pair in zip(names, squared, variance, strict=True)}
+
+
+def _pair(squared: float, variance: float) -> dict[str, float]:
+    share = 1 - squared / variance if variance > 0 else float("nan")
+    return {"rmse": float(squared) ** 0.5, "r_squared": float(share)}
+
+
+def _labelled(
+    one: Any, X: Array, labels: Array, w: Float[Array, " m"]
+) -> Iterator[tuple[str, float]]:
+    """Give what is known of labels: shares, log loss, and the area under the curve."""
+    classes = one.classes_
+    yield "accuracy", float(np.average(one.predict(X) == labels, weights=w))
+    yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
+    if hasattr(one, "predict_proba"):
+        p = to_numpy(one.predict_proba(X)).astype(np.float64)
+        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
+    f = to_numpy(one.decision_function(X)).astype(np.float64)
+    f = np.column_stack([-f, f]) if f.ndim == 1 else f
+    both = [k for k, c in enumerate(classes) if 0 < w[labels == c].sum() < w.sum()]
+    if both:
+        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
+        yield "auc", float(np.mean(areas))
