@@ -1,7 +1,7 @@
 """The certificate's numbers against dense linear algebra, its sentences, and what it refuses."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -280,6 +280,14 @@ def test_words_and_numbers_for_people_and_machines():
     assert "follows the spectrum" not in text
     assert "follows the spectrum" in str(certify(landmarks(X), X, alpha=1.0, n_sample=100))
     assert "because ε reaches 1" in str(certify(waves(pairs=3), X, alpha=0.1, n_sample=100))
+
+
+def test_a_factor_that_nobody_could_use_is_called_no_useful_bound():
+    c = certify(waves(pairs=2000), rows(2000), alpha=200.0, n_sample=400, random_state=0)
+    assert "times what theory guarantees" in str(replace(c, epsilon_interval=(0.1, 0.89)))
+    useless = str(replace(c, epsilon_interval=(0.1, 0.99999)))
+    assert "That is no useful bound on how much worse" in useless
+    assert "times what theory" not in useless
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,19 @@
 """Results for people: columns of text, outcomes as sentences, and axes to draw on."""
 
+import re
 from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any
 
 from bochner.errors import MissingDependency
+
+#: Numbers with more digits than people read.
+LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
+
+
+def rounded(text: str) -> str:
+    """Return code with its long numbers cut to four digits, to be read and not to be run."""
+    return LONG.sub(lambda found: f"{float(found[0]):.4g}", text)
 
 
 def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:

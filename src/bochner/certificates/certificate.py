@@ -379,11 +379,20 @@ def _caveat(c: Any) -> str:
     return ""
 
 
+#: A factor from which a bound on the error says nothing that anyone could use.
+USELESS = 10.0
+
+
 def _meaning(c: Any) -> str:
+    if c.risk_factor is not None and c.risk_factor >= USELESS:
+        return (
+            "That is no useful bound on how much worse than the exact kernel the fit can be; the "
+            "fit may still be good."
+        )
     if c.risk_factor is not None:
         return (
             "So the expected squared error of the fit on its rows is at most "
-            f"{c.risk_factor:.4g} times what theory guarantees for the exact kernel, plus "
+            f"{c.risk_factor:.3g} times what theory guarantees for the exact kernel, plus "
             f"{100 * c.risk_noise:.2g} % of the noise variance."
         )
     if c.alpha_measured > c.alpha:

@@ -81,6 +81,7 @@ FOR_DEVELOPERS = {
     "radial": "isotropic monomials radial_kernels",
     "spectral": "Fixed GaussianMixture InverseChi2 One",
     "stationary_families": "HarmonicLaw Stable",
+    "words": "in_words",
     "zonal": "Angle directions gegenbauers",
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bochner import __version__
+from bochner._core.text import rounded
 from bochner.errors import MissingDependency
 
 #: Colours of the page by name, in the light and in the dark; pictures are drawn in the light ones.
@@ -28,7 +29,6 @@ COLOURS = {
     "c2": ("#5e4aa5", "#b3a2f2"),
 }
 
-LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")  # Numbers with more digits than people read
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -77,11 +77,6 @@ def number(value: Any, digits: int = 4) -> str:
         short = mantissa.rstrip("0").rstrip(".")
         text = f"{short}\u00a0×\u00a010{str(int(power)).translate(SUPERSCRIPT)}"
     return text.replace("-", "−")
-
-
-def rounded(text: str) -> str:
-    """Return code with its long numbers cut to four digits, to be read and not to be run."""
-    return LONG.sub(lambda found: f"{float(found[0]):.4g}", text)
 
 
 def seconds(value: float) -> str:

@@ -11,6 +11,7 @@ from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
+from bochner.kernels.words import in_words
 from bochner.selection.descent import Note, TimeBudget
 from bochner.selection.rows import Scale
 from bochner.selection.trials import Trial
@@ -157,14 +158,14 @@ class Tuning:
     def __str__(self) -> str:
         """Return the stages as a table, what was compared, and the kernel found."""
         if not self.path:
-            return f"{self.kernel!r}: nothing else was tried"
+            return f"{in_words(self.kernel)}: nothing else was tried"
         lines = [("stage", "steps", "first", "best", "seconds")]
         for name, steps in self.stages.items():
             first, last = steps[0].value, steps[-1]
             numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
             lines.append((name, str(len(steps)), *numbers))
         compared = "".join(f"{comparison}\n" for comparison in self.compared)
-        return f"{columns(lines)}\n{compared}{self.kernel!r}, alpha = {self.share:.2g} n"
+        return f"{columns(lines)}\n{compared}{in_words(self.kernel)}, alpha = {self.share:.2g} n"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.

@@ -1,0 +1,101 @@
+"""Kernels in words: of many lengthscales those that matter, ranked; all others counted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner._core.text import rounded
+from bochner.kernels.algebra import Columns, Mahalanobis
+from bochner.kernels.kernel import Kernel, Product, Scaled, Sum
+from bochner.kernels.monotone import Monotone
+from bochner.kernels.stationary import Stationary
+
+#: Lengthscales, and names of columns, that are written out.
+SHOWN = 6
+
+Names = Sequence[str] | None
+Spread = Float[Array, " d"] | None
+
+
+def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
+    """Return a kernel for people to read: short, whatever its columns; ``repr`` makes it again.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    names : sequence of str, optional
+        Of the columns that the kernel sees; default "column 0" and so on.
+    spread : (d,), optional
+        Standard deviations of these columns: lengthscales are then written in them.
+    """
+    if isinstance(kernel, Sum | Product):
+        sign = "+" if isinstance(kernel, Sum) else "×"
+        parts = (_within(part, names, spread) for part in (kernel.left, kernel.right))
+        return f" {sign} ".join(parts)
+    if isinstance(kernel, Scaled):
+        return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
+    if isinstance(kernel, Columns):
+        chosen = [*kernel.columns]
+        known = _named(names, max(chosen) + 1)
+        inner = [known[j] for j in chosen]
+        widths = None if spread is None else spread[chosen]
+        return f"{_within(kernel.kernel, inner, widths)} of {listed(inner)}"
+    if isinstance(kernel, Monotone):
+        bent = listed([_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns])
+        return f"{in_words(kernel.kernel, names)}; {bent} transformed"
+    return _leaf(kernel, names, spread)
+
+
+def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
+    """Return a part of another kernel, in brackets where it is not a single word."""
+    text = in_words(kernel, names, spread)
+    plain = text == rounded(repr(kernel)) and not isinstance(kernel, Sum)
+    return text if plain or isinstance(kernel, Scaled) else f"({text})"
+
+
+def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
+    """Return a kernel that has no others within, or is another in a metric."""
+    if isinstance(kernel, Mahalanobis):
+        scales = _along_columns(kernel)
+        return rounded(repr(kernel)) if scales is None else _ranked(kernel, scales, names, spread)
+    scales = kernel.get_params().get("lengthscale") if isinstance(kernel, Stationary) else None
+    if not isinstance(scales, tuple) or len(scales) <= SHOWN:
+        return rounded(repr(kernel))
+    return _ranked(kernel, np.asarray(scales, np.float64), names, spread)
+
+
+def _along_columns(kernel: Mahalanobis) -> Float[Array, " d"] | None:
+    """Return the lengthscale along each column, ℓ/√A_jj; None of kernels that have none."""
+    if not isinstance(kernel.kernel, Stationary):
+        return None
+    inner = kernel.kernel.get_params().get("lengthscale")
+    if not isinstance(inner, float):
+        return None
+    weight = np.sqrt(np.diag(np.asarray(kernel.matrix)))
+    return inner / np.maximum(weight, np.finfo(np.float64).tiny)
+
+
+def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Spread) -> str:
+    known, turned = _named(names, len(scales)), isinstance(kernel, Mahalanobis)
+    apart = None if spread is None or len(spread) != len(scales) else spread
+    scales = scales if apart is None else scales / np.where(apart > 0, apart, 1.0)
+    first = np.argsort(scales, kind="stable")
+    word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
+    what = "a metric with lengthscales along" if turned else "lengthscales of"
+    units = "" if apart is None else " in standard deviations,"
+    shown = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
+    rest = scales[first[SHOWN:]]
+    tail = f"; {len(rest)} others from {rest[0]:.3g} to {rest[-1]:.3g}" if len(rest) else ""
+    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {shown}{tail}"
+
+
+def _named(names: Names, d: int) -> list[str]:
+    known = names is not None and len(names) >= d
+    return list(map(str, names or ())) if known else [f"column {j}" for j in range(d)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence, the first few of many."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
