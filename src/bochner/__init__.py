@@ -54,6 +54,11 @@ if TYPE_CHECKING:
     from bochner.models.convex.regressors import SVR, KernelRegressor
     from bochner.models.displays import PathDisplay, SpectrumDisplay
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+    from bochner.models.inspection.contributions import ContributionDisplay, contributions
+    from bochner.models.inspection.dependence import (
+        PartialDependenceDisplay,
+        partial_dependence,
+    )
     from bochner.models.inspection.importance import ImportanceDisplay, column_importance
     from bochner.models.merging import merge
     from bochner.models.prediction_displays import (
@@ -94,6 +99,7 @@ __all__ = [
     "Certificate",
     "Comparison",
     "Compressed",
+    "ContributionDisplay",
     "CostCertificate",
     "CustomLoss",
     "DoubleDescent",
@@ -130,6 +136,7 @@ __all__ = [
     "Nystrom",
     "OneClassSVM",
     "Orthogonal",
+    "PartialDependenceDisplay",
     "PathDisplay",
     "Plan",
     "PolySketch",
@@ -153,6 +160,7 @@ __all__ = [
     "column_importance",
     "compare",
     "compare_bounds",
+    "contributions",
     "double_descent",
     "draw",
     "engines",
@@ -162,6 +170,7 @@ __all__ = [
     "landmarks",
     "load",
     "merge",
+    "partial_dependence",
     "plan",
     "report_model",
     "required_features",
@@ -196,13 +205,17 @@ _NAMES = {
         "LogisticRegression",
         "OneClassSVM",
         "CalibrationDisplay",
+        "ContributionDisplay",
         "ImportanceDisplay",
+        "PartialDependenceDisplay",
         "PathDisplay",
         "ResidualDisplay",
         "SpectrumDisplay",
         "Tuning",
         "WidthDisplay",
         "column_importance",
+        "contributions",
+        "partial_dependence",
         "double_descent",
         "merge",
         "tune",

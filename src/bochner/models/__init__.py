@@ -8,6 +8,11 @@ from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.inspection.contributions import ContributionDisplay, contributions
+from bochner.models.inspection.dependence import (
+    PartialDependenceDisplay,
+    partial_dependence,
+)
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
 from bochner.models.merging import merge
 from bochner.models.prediction_displays import (
@@ -31,6 +36,7 @@ __all__ = [
     "SVC",
     "SVR",
     "CalibrationDisplay",
+    "ContributionDisplay",
     "DoubleDescent",
     "ExactKernel",
     "GaussianProcessRegressor",
@@ -46,6 +52,7 @@ __all__ = [
     "KernelSGDRegressor",
     "LogisticRegression",
     "OneClassSVM",
+    "PartialDependenceDisplay",
     "PathDisplay",
     "ResidualDisplay",
     "SgdTask",
@@ -55,8 +62,10 @@ __all__ = [
     "Tuning",
     "WidthDisplay",
     "column_importance",
+    "contributions",
     "double_descent",
     "merge",
+    "partial_dependence",
     "tune",
 ]
 

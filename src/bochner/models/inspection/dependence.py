@@ -1,0 +1,271 @@
+"""Partial dependence: what a model predicts on average, as one column or two take given values.
+
+    f̄(z) = (1/m) Σ_i f(x_i with column j set to z)                    [Friedman (2001), equation 53]
+
+over rows x_i that are looked at. Two columns interact where f̄(z, u) is no sum of functions of one;
+the share that is left of it is the statistic of Friedman and Popescu (2008), equation 44,
+
+    H² = Σ (f̄(z, u) − f̄_j(z) − f̄_k(u))² / Σ f̄(z, u)²,    all f̄ about their means,
+
+here over all pairs of values of a grid, and f̄_j and f̄_k are means of f̄ over the grid.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from bochner._core.checks import integer
+from bochner._core.random import Seed
+from bochner._core.shapes import Array, Float
+from bochner._core.text import axes_for
+from bochner.data.encoders import NumberColumn, OneHot, Ordered
+from bochner.errors import InvalidInput
+from bochner.models._base import KernelEstimator
+from bochner.models.inspection.columns import Column, Inspected
+
+#: Shares of the rows that a grid leaves out at both ends.
+ENDS = (0.05, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Values that a column takes: as users know them, and as the columns of X that they become.
+
+    Attributes
+    ----------
+    shown : (g,) float, or (g,) of str
+    encoded : (g, p)
+    """
+
+    shown: Any
+    encoded: Float[Array, "g p"]
+
+    @property
+    def are_levels(self) -> bool:
+        """Whether they are categories, and not numbers."""
+        return isinstance(self.shown, tuple)
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+
+def values_of(column: Column, X: Float[Array, "m d"], n_grid: int) -> Values:
+    """Return the values of a column to look at: all levels, all of few numbers, else quantiles."""
+    encoder, parts = column.encoder, X[:, list(column.places)]
+    if isinstance(encoder, OneHot):
+        missing = ("missing",) * encoder.indicator
+        eye = np.eye(len(encoder.of) + len(missing))
+        return Values((*encoder.of, *missing), eye)
+    if isinstance(encoder, Ordered):
+        cells = np.arange(len(encoder.of), dtype=np.float64)
+        return Values(encoder.of, encoder.encode(cells))
+    if isinstance(encoder, NumberColumn) and len(column.places) <= 2:
+        known = parts[parts[:, 1] == 0, 0] if encoder.indicator else parts[:, 0]
+        grid = _grid(known if len(known) else parts[:, 0], n_grid)
+        return Values(grid, encoder.encode(grid))
+    # several columns that vary together, as the parts of a date: rows in the order of the first
+    if len(column.places) == 1:
+        grid = _grid(parts[:, 0], n_grid)
+        return Values(grid, grid[:, None])
+    order = np.argsort(parts[:, 0], kind="stable")
+    at = order[np.unique(np.linspace(0, len(order) - 1, n_grid).astype(int))]
+    return Values(parts[at, 0].astype(np.float64), parts[at])
+
+
+def _grid(x: Float[Array, " m"], n_grid: int) -> Float[Array, " g"]:
+    different = np.unique(x.astype(np.float64))
+    if len(different) <= n_grid:
+        return different
+    low, high = np.quantile(different if len(different) < 20 else x, ENDS)
+    if low == high:
+        low, high = different[0], different[-1]
+    return np.linspace(low, high, n_grid)
+
+
+@dataclass(frozen=True, eq=False)
+class PartialDependenceDisplay:
+    """Mean predictions as one column or two take given values.
+
+    Attributes
+    ----------
+    columns : (1,) or (2,) of str
+    grid_values : tuple of (g,)
+        Of each column: numbers in its own units, or a tuple of levels. Of a date the first of the
+        columns that it became: days.
+    average : (t, g) or (t, g, h)
+        f̄ of each prediction.
+    error : same shape
+        Its standard error over the rows, about the mean of all of them.
+    individual : (t, m, g), or None for two columns
+        f of each row: what the average is of.
+    outputs : (t,) of str
+        Targets, or classes.
+    unit : str
+    interaction : (t,) or None
+        Of two columns, Friedman and Popescu's H = √H²: 0 where they only add, 1 where neither
+        has an effect of its own.
+    """
+
+    columns: tuple[str, ...]
+    grid_values: tuple[Any, ...]
+    average: Array
+    error: Array
+    individual: Array | None
+    outputs: tuple[str, ...]
+    unit: str
+    interaction: Float[Array, " t"] | None = None
+
+    @staticmethod
+    def from_estimator(
+        model: KernelEstimator, X: Any, columns: Any, **options: Any
+    ) -> "PartialDependenceDisplay":
+        """Return :func:`partial_dependence` of a fitted learner."""
+        return partial_dependence(model, X, columns, **options)
+
+    def plot(self, ax: Any = None, *, output: int = 0, rows: int = 0) -> Any:
+        """Draw a line, bars of levels, or a map of two columns; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        output : int, default 0
+            Which prediction.
+        rows : int, default 0
+            Rows whose own lines are drawn beside the average.
+        """
+        ax = axes_for("PartialDependenceDisplay", ax)
+        name = self.unit if len(self.outputs) == 1 else f"{self.unit} of {self.outputs[output]}"
+        label = name.replace("$", r"\$")
+        if len(self.columns) == 2:
+            return self._map(ax, output, label)
+        grid, f = self.grid_values[0], self.average[output]
+        ax.set(xlabel=self.columns[0].replace("$", r"\$"), ylabel=f"mean {label}")
+        if isinstance(grid, tuple):
+            ax.errorbar(range(len(grid)), f, 2 * self.error[output], fmt="o", capsize=3)
+            ax.set_xticks(range(len(grid)), grid)
+            return ax
+        if rows and self.individual is not None:
+            ax.plot(grid, self.individual[output][:rows].T, color="gray", alpha=0.3, linewidth=0.6)
+        ax.plot(grid, f)
+        spread = 2 * self.error[output]
+        ax.fill_between(grid, f - spread, f + spread, alpha=0.2)
+        return ax
+
+    def _map(self, ax: Any, output: int, label: str) -> Any:
+        places = [np.arange(len(g)) if isinstance(g, tuple) else g for g in self.grid_values]
+        drawn = ax.pcolormesh(*places, self.average[output].T, shading="nearest")
+        ax.figure.colorbar(drawn, ax=ax, label=f"mean {label}")
+        for axis, grid in zip((ax.xaxis, ax.yaxis), self.grid_values, strict=True):
+            if isinstance(grid, tuple):
+                axis.set_ticks(range(len(grid)), grid)
+        ax.set(xlabel=self.columns[0], ylabel=self.columns[1])
+        return ax
+
+
+def partial_dependence(
+    model: KernelEstimator,
+    X: Any,
+    columns: Any,
+    *,
+    grid_resolution: int = 50,
+    n_rows: int = 512,
+    random_state: Seed = 0,
+) -> PartialDependenceDisplay:
+    """Return what a fitted learner predicts on average as one column or two take given values.
+
+    Parameters
+    ----------
+    model : fitted regressor or classifier
+    X : (n, d), table or Blocks
+        Rows as ``predict`` takes them: what the other columns are averaged over.
+    columns : str, int, or two of them
+        Names, or numbers from 0, of the user's columns.
+    grid_resolution : int, default 50
+        Values of a column of numbers: equally spaced from its 5 % to its 95 % quantile, or all
+        values if there are no more. Categories have all their levels. Of two columns each has
+        √grid_resolution · 2 at most.
+    n_rows : int, default 512
+        Rows that are averaged over, drawn at random. Each counts once.
+    random_state : int, Generator, RandomState or None, default 0
+
+    Returns
+    -------
+    PartialDependenceDisplay
+        Predictions in units of the target; decision values of a classifier.
+
+    Raises
+    ------
+    NotFittedError
+        The model is not fitted.
+    InvalidInput
+        The learner predicts no target; a column is unknown; there are more than two.
+
+    Notes
+    -----
+    Time: a prediction of ``n_rows`` rows for each value, or pair of values. Like
+    :func:`column_importance` by exchange it looks at rows that may not exist where columns vary
+    together.
+
+    Sources: Friedman (2001), *Greedy function approximation: a gradient boosting machine*,
+    section 8.2; Friedman and Popescu (2008), *Predictive learning via rule ensembles*, equation 44,
+    for interactions, over the pairs of values of the grid and not over rows.
+
+    Examples
+    --------
+    >>> import numpy as np, bochner as bo
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 1])
+    >>> found = bo.partial_dependence(model, X, 0)
+    >>> slope = np.polyfit(found.grid_values[0], found.average[0], 1)[0]
+    >>> round(slope, 2)
+    3.0
+    """
+    who = "partial_dependence"
+    most = integer(grid_resolution, who, "grid_resolution", 2)
+    seen = Inspected.of(who, model, X, n_rows, random_state)
+    asked = list(columns) if isinstance(columns, list | tuple) else [columns]
+    places = [seen.index(who, one) for one in asked]
+    if len(places) not in (1, 2) or len(set(places)) < len(places):
+        raise InvalidInput(
+            f"{who}: columns must be one column or two different ones; got {asked!r}."
+        )
+    chosen = [seen.columns[j] for j in places]
+    most = most if len(chosen) == 1 else max(2, int(2 * most**0.5))
+    values = [values_of(column, seen.X, most) for column in chosen]
+    f = _on_grid(seen, chosen, values)  # (g, m, t), or (g, h, m, t)
+    average = np.moveaxis(f.mean(axis=-2), -1, 0)
+    centred = f - f.mean(axis=tuple(range(f.ndim - 2)), keepdims=True)
+    error = np.moveaxis(centred.std(axis=-2), -1, 0) / f.shape[-2] ** 0.5
+    one = len(chosen) == 1
+    return PartialDependenceDisplay(
+        tuple(column.name for column in chosen),
+        tuple(v.shown for v in values),
+        average,
+        error,
+        np.moveaxis(f, (2, 1, 0), (0, 1, 2)) if one else None,
+        seen.outputs,
+        seen.unit,
+        None if one else _interaction(average),
+    )
+
+
+def _on_grid(seen: Inspected, chosen: list[Column], values: list[Values]) -> Float[Array, "*g m t"]:
+    """Return predictions of all rows with the columns set to each value, or pair of values."""
+    found = []
+    for at in product(*(range(len(v)) for v in values)):
+        X = seen.X.copy()
+        for column, one, i in zip(chosen, values, at, strict=True):
+            X[:, list(column.places)] = one.encoded[i]
+        found.append(seen.predict(X))
+    return np.array(found).reshape(*(len(v) for v in values), *found[0].shape)
+
+
+def _interaction(average: Float[Array, "t g h"]) -> Float[Array, " t"]:
+    """Return √H² over the pairs of values: what no sum of functions of one column gives."""
+    about = average - average.mean(axis=(1, 2), keepdims=True)
+    rest = about - about.mean(axis=1, keepdims=True) - about.mean(axis=2, keepdims=True)
+    whole = (about**2).sum(axis=(1, 2))
+    share = np.divide((rest**2).sum(axis=(1, 2)), whole, out=np.zeros_like(whole), where=whole > 0)
+    return np.sqrt(share)
