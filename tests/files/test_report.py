@@ -186,6 +186,32 @@ def test_tables_show_the_numbers_of_the_report(reports, pages):
     assert report.certificate_words in "".join(read(pages["ridge"]).text)
 
 
+def test_columns_are_measured_as_by_the_functions_and_shown(rows, reports, pages):
+    model, report = reports["ridge"]
+    sample = Blocks.from_arrays(rows[0]).sample(SHOWN, 0).X
+    found = bo.column_importance(model, sample)
+    np.testing.assert_allclose(report.importance.importance, found.importance)
+    first = found.columns[found.order[0]]
+    shown = bo.partial_dependence(
+        model, sample, int(found.order[0]), grid_resolution=25, n_rows=256
+    )
+    assert report.dependence[0].columns == (first,)
+    np.testing.assert_allclose(report.dependence[0].average, shown.average)
+    assert f"Mean prediction against {first}" in pages["ridge"]
+    assert found.table()[1][0] in read(pages["ridge"]).cells
+    assert len(report.to_dict()["dependence"]) == 2
+
+
+def test_many_columns_are_ranked_another_way_and_said_to_be():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 513))
+    model = bo.KernelRidge(Gaussian(30.0), n_features=8, random_state=0).fit(X, X[:, 0])
+    report = report_model(model, X, X[:, 0], widths=[8], exact=False)
+    assert report.importance is None
+    assert report.dependence == ()
+    assert 'column_importance(model, X, by="gradient")' in unescape(report.to_html())
+
+
 def test_text_from_outside_is_escaped(rows):
     X, targets = rows
     table = pd.DataFrame(X, columns=["<script>alert(1)</script>", "a & b"])

@@ -18,6 +18,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.writers import write_table
 from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
+from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import has_features
 from bochner.models.unsupervised.transform import KernelFeatures
 from bochner.persist.files import load
@@ -141,11 +142,19 @@ def run_report(
     lines = [
         ("rows", f"{found.seen.n_rows:,}{whose[found.rows_of_fit]}"),
         *((f"error, {name}", _error(one)) for name, one in found.quality.errors.items()),
+        *([("driven by", _drivers(found.importance))] if found.importance else []),
         ("certificate", found.certificate_words),
         terminal.timed,
         ("page", str(page)),
     ]
     terminal.show(found.to_dict() | {"seconds": terminal.seconds, "page": str(page)}, lines)
+
+
+def _drivers(found: ImportanceDisplay) -> str:
+    """Name the columns that predictions depend on most, with their shares of the deviation."""
+    lines = found.table(3)[1]
+    share = -1 if len(found.outputs) == 1 else 1
+    return ", ".join(f"{line[0]} {line[share]}" for line in lines)
 
 
 def _error(found: dict[str, Any]) -> str:

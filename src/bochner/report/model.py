@@ -29,6 +29,7 @@ from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
 from bochner.models.prediction_displays import (
     RIDGE,
@@ -211,6 +212,9 @@ REFERENCE = 256  # Random rows that kernel values are compared on
 #: Columns whose importance is measured at most, and rows times columns that are predicted for it.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
+#: Columns whose partial dependence is shown.
+DEPENDED = 2
+
 
 class Phase(NamedTuple):
     """Seconds, and the most memory that the process had used by the end; None where unknown."""
@@ -243,6 +247,8 @@ class ModelReport:
     widths : WidthDisplay or None
     importance : ImportanceDisplay or None
         How much each column moves the predictions, on at most 1024 rows of the sample.
+    dependence : tuple of PartialDependenceDisplay
+        Mean predictions as each of the most important columns takes other values.
     without : dict of str to str
         What there is not, and why.
     sample_rows : int
@@ -264,6 +270,7 @@ class ModelReport:
     spectrum: SpectrumDisplay | None
     widths: WidthDisplay | None
     importance: ImportanceDisplay | None
+    dependence: tuple[PartialDependenceDisplay, ...]
     without: dict[str, str]
     sample_rows: int
     phases: tuple[Phase, ...]
@@ -296,6 +303,7 @@ class ModelReport:
             "spectrum": _arrays(self.spectrum),
             "widths": _arrays(self.widths),
             "importance": _arrays(self.importance),
+            "dependence": [_arrays(found) for found in self.dependence],
             "calibration": _arrays(self.quality.calibration),
             "lists": {one.title: [row.number for row in one.rows] for one in self.seen.lists},
             "without": self.without,
@@ -379,6 +387,7 @@ def report_model(
         tried, reason = _widths(model, sample, quality, widths, exact, seed)
     with _phase(phases, "columns"):
         importance, columns = _importance(model, sample, seed)
+        dependence = _dependence(model, sample, importance, seed)
     path = None
     with suppress(InvalidInput):  # the learner tried no other penalty than its own
         path = PathDisplay.from_estimator(model)
@@ -396,6 +405,7 @@ def report_model(
         spectrum=spectrum,
         widths=tried,
         importance=importance,
+        dependence=dependence,
         without={name: text for name, text in without.items() if text},
         sample_rows=len(sample.index),
         phases=tuple(phases),
@@ -516,6 +526,18 @@ def _importance(
     n_rows = max(FEWEST_ROWS, min(1024, CELLS // model.n_features_in_))
     rows = Blocks.from_arrays(sample.X)
     return column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
+
+
+def _dependence(
+    model: KernelEstimator, sample: Sample, importance: ImportanceDisplay | None, seed: int
+) -> tuple[PartialDependenceDisplay, ...]:
+    """Return how the most important columns matter, those that matter at all."""
+    if importance is None:
+        return ()
+    first = [j for j in importance.order[:DEPENDED] if importance.share[j] > 0]
+    asked: dict[str, Any] = {"grid_resolution": 25, "n_rows": 256, "random_state": seed}
+    rows = Blocks.from_arrays(sample.X)
+    return tuple(partial_dependence(model, rows, int(j), **asked) for j in first)
 
 
 @contextmanager

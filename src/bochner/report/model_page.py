@@ -8,6 +8,7 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.inspection.dependence import PartialDependenceDisplay
 from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import (
     CALIBRATIONS,
@@ -71,6 +72,7 @@ def model_page(r: Any) -> str:
         confusion=None if q.confusion is None else _confusion(q.confusion, f.classes, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
+        dependence=[_dependence(found) for found in r.dependence],
         lists=[_list(r, one) for one in r.seen.lists],
         refit=float(took) if np.isfinite(took) else None,
         phases=_phases(r.phases),
@@ -181,6 +183,15 @@ def _importance(found: ImportanceDisplay) -> Shown:
     caption = f"Measured on {found.n_rows:,} rows" + (f"; {tail}" if tail else "")
     drawn = picture("Importance of columns", found.plot)
     return Shown("Importance of columns", drawn, head, rows, caption)
+
+
+def _dependence(found: PartialDependenceDisplay) -> dict[str, Any]:
+    """Return the mean prediction as one column takes other values; of the last of many classes."""
+    name, last = found.columns[0], len(found.outputs) - 1
+    of = f" of {found.outputs[last]}" if last else ""
+    title = f"Mean {found.unit}{of} against {name}"
+    drawn = picture(title, lambda ax: found.plot(ax, output=last))
+    return {"title": title, "picture": drawn}
 
 
 def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:

@@ -25,6 +25,9 @@ from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models.inspection.columns import Column, Inspected
 
+#: Letters of levels that have room beside one another.
+LETTERS = 40
+
 #: Shares of the rows that a grid leaves out at both ends.
 ENDS = (0.05, 0.95)
 
@@ -144,7 +147,8 @@ class PartialDependenceDisplay:
         ax.set(xlabel=self.columns[0].replace("$", r"\$"), ylabel=f"mean {label}")
         if isinstance(grid, tuple):
             ax.errorbar(range(len(grid)), f, 2 * self.error[output], fmt="o", capsize=3)
-            ax.set_xticks(range(len(grid)), grid)
+            room = max(map(len, grid)) * len(grid) < LETTERS
+            ax.set_xticks(range(len(grid)), grid, rotation=0 if room else 90)
             return ax
         if rows and self.individual is not None:
             ax.plot(grid, self.individual[output][:rows].T, color="gray", alpha=0.3, linewidth=0.6)
