@@ -10,6 +10,8 @@ Names are loaded when first used, so that importing the package, and its command
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bochner._core.homes import ENGINES as _ENGINES
+
 if TYPE_CHECKING:
     from bochner.certificates.bounds.table import compare_bounds
     from bochner.certificates.certificate import Certificate, certify
@@ -246,6 +248,9 @@ _NAMES = {
     "bochner.selection.width": ("required_features",),
     "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
 }
+_ENGINES.update(
+    dask="bochner.engines.dask", ray="bochner.engines.ray", pyspark="bochner.engines.spark"
+)
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 

@@ -1,6 +1,7 @@
 """A-priori bounds: their constants by a second route, both ways, what they refuse, the table."""
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -12,12 +13,15 @@ from scipy.stats import poisson
 import bochner as bo
 from bochner import compare_bounds
 from bochner.certificates import (
+    BallSpectral,
     Bernstein,
     Cut,
+    DirectionsNorm,
     Hoeffding,
     OperatorNorm,
     ProjectionCost,
     RahimiRecht,
+    SketchNorm,
     Spectral,
     ZonalSpectral,
     covering_constant,
@@ -28,6 +32,8 @@ from bochner.certificates import (
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.features import Request, draw_map, stream
 from bochner.kernels import (
+    Angular,
+    ArcCosine,
     Cauchy,
     Columns,
     Custom,
@@ -39,6 +45,7 @@ from bochner.kernels import (
     Matern,
     NeuralTangent,
     Polynomial,
+    radial_kernels,
 )
 
 
@@ -104,6 +111,22 @@ def spectral(b, e, D):
     return 16 * b.effective_dimension * mpmath.exp(-m * e**2 / (2 * b.leverage * (1 + 2 * e / 3)))
 
 
+def directions_norm(b, e, D):
+    size, m = b.intrinsic_dimension, D - b.n_exact
+    return 8 * size * mpmath.exp(-m * e**2 / (2 * size * b.size * (1 + 2 * e / 3)))
+
+
+def sketch_norm(b, e, D):
+    return (2 + mpmath.mpf(3) ** b.degree) * b.intrinsic_dimension**2 / (D * e**2)
+
+
+def rahimi_recht_2007(b, e, D):
+    """Claim 1, as printed: 2⁸ (σ diam/ε)² exp(−Dε²/(4(d + 2)))."""
+    m = D / mpmath.mpf(2) if b.form == "pair" else D
+    reach = b.spread * b.diameter / e
+    return 256 * reach**2 * mpmath.exp(-m * e**2 / (4 * (b.n_columns + 2)))
+
+
 PRINTED = [
     (Hoeffding(1000), hoeffding),
     (Hoeffding(1000, "phase"), hoeffding),
@@ -115,12 +138,18 @@ PRINTED = [
     (OperatorNorm(7.0, "phase"), operator_norm),
     (Spectral(100.0, 20.0), spectral),
     (Spectral(40.0, 20.0, 3), spectral),
+    (DirectionsNorm(7.0, 1.5), directions_norm),
+    (DirectionsNorm(3.0, 0.5, 4), directions_norm),
+    (SketchNorm(1.5, 3), sketch_norm),
+    (RahimiRecht(2.0, 3.0, 4, "pair", 1.0, True), rahimi_recht_2007),
+    (RahimiRecht(2.0, 3.0, 4, "phase", 1.0, True), rahimi_recht_2007),
 ]
 
 
 def per_draw(bound):
     form = getattr(bound, "form", None)
-    return bound.features_per_draw if form is None else {"pair": 2, "phase": 1}[form]
+    drawn = getattr(bound, "features_per_draw", 1)
+    return drawn if form is None else {"pair": 2, "phase": 1}[form]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +197,11 @@ def test_closed_forms_of_the_notes():
     assert OperatorNorm(7.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
     a = 2 * 100 * math.log(16 * 20 / 0.05) / 500
     assert Spectral(100.0, 20.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
+    spectral, trace = Spectral(50.0, 10.0), 2 * 8 * math.log(2 / 0.025) / 500
+    trace = trace / 6 + math.sqrt(trace * trace / 36 + trace)
+    cost = ProjectionCost(spectral, 8.0).error(1000)
+    assert cost == pytest.approx(11 * max(spectral.error(1000, 0.975), trace))
+    assert ProjectionCost(spectral, 1e3).error(1000) > cost  # where the trace is the larger
     log = (2 * 4 / 6) * math.log(2 * 2 * 3 / 0.2) + math.log(covering_constant(4) / 0.05)
     assert RahimiRecht(2.0, 3.0, 4).width(0.2) == 2 * math.ceil(8 * 6 / 0.04 * log / 2)
 
@@ -262,6 +296,54 @@ def test_costs_are_kept_to_eleven_times_the_spectral_and_the_trace_error():
     assert 0.5 < worst <= 11
 
 
+@pytest.mark.parametrize(
+    ("kernel", "method", "tight"),
+    [
+        (Angular(), bo.Sign(bo.IID()), True),
+        (ArcCosine(0), bo.ReLU(0, bo.IID(), split=True), True),
+        (ArcCosine(1), bo.ReLU(1, bo.IID(), split=True), True),
+        (ArcCosine(1), bo.ReLU(1, bo.IID(), split=False), False),
+        (ArcCosine(2), bo.ReLU(2, bo.IID(), split=True), False),
+        (ArcCosine(2), bo.ReLU(2, bo.IID(), split=False), False),
+    ],
+    ids=repr,
+)
+def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, tight):
+    """Σ z(x_j)² of 4,000 directions, and for |u·x| of the direction that has the most."""
+    X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
+    bound = DirectionsNorm.of(kernel, X, method)
+    values = np.linalg.eigvalsh(kernel(X))
+    assert bound.intrinsic_dimension == pytest.approx(values.sum() / values[-1])
+    exact = {0: 1, 1: 3, 2: 6}[method.order] if getattr(method, "split", False) else 0
+    assert bound.n_exact == exact
+    phi = bo.draw(kernel, method, n_features=4000 + exact, X=X, random_state=0)
+    if tight and exact == 3:
+        top = np.linalg.svd(X)[2][0]
+        phi = replace(phi, directions=np.repeat(top[:, None], 4000, axis=1))
+    sizes = 4000 * (phi(X)[:, exact:] ** 2).sum(axis=0) / values.sum()
+    assert sizes.max() <= bound.size * (1 + 1e-9)
+    assert sizes.max() >= bound.size * (1 - 1e-9 if tight else 0.2)
+    E = phi(X) @ phi(X).T - kernel(X)
+    if not (tight and exact == 3):
+        assert np.abs(np.linalg.eigvalsh(E)).max() <= bound.error(phi.n_features) * values[-1]
+
+
+def test_sketches_of_a_polynomial_are_within_chebyshev():
+    X, kernel = sphere(30), Polynomial(degree=2)
+    bound, K = SketchNorm.of(kernel, X), kernel(X)
+    values = np.linalg.eigvalsh(K)
+    assert (bound.intrinsic_dimension, bound.degree) == pytest.approx(
+        (values.sum() / values[-1], 2)
+    )
+    errors = []
+    for seed in range(200):
+        Z = bo.draw(kernel, bo.TensorSketch(), n_features=63, n_inputs=3, random_state=seed)(X)
+        errors.append(np.linalg.norm(Z @ Z.T - K) / values[-1])
+    assert np.mean(np.array(errors) > bound.error(63, 0.9)) <= 0.1
+    # The mean square is what Chebyshev's inequality is of, below its bound by less than tenfold.
+    assert 0.1 < np.mean(np.square(errors)) / (bound.error(63, 0.9) ** 2 * 0.1) < 1
+
+
 # ---- generalised zonal kernels
 
 
@@ -337,6 +419,87 @@ def test_lemma_7_by_hand():
     assert direction_leverage(squares, 3, 2.0, componentwise=False) == pytest.approx(printed)
 
 
+# ---- theorems 11 and 12
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("radius", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("error", [0.02, 0.5, 0.9])
+def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius, error):
+    """n·tail ≤ (ε/10) λ by the law of a Poisson variable, and not by less than it must."""
+    n, alpha, scale, growth = 5000, 0.3, 2.0, 1.0 if gaussian else 1.5
+    bound = BallSpectral(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
+    q, s, m = bound.sizes(error)
+    mean = growth * radius**2
+    left = scale * n * poisson.sf(q, mean) * (1.0 if gaussian else math.exp(mean))
+    assert left <= 0.1 * error * alpha
+    lost = math.log(scale * n / (0.1 * error * alpha))
+    assert q + 1 == math.ceil(max(math.e**2 * mean, lost - gaussian * mean))
+    harmonics = sum(
+        math.comb(l + 3, 3) - (math.comb(l + 1, 3) if l > 1 else 0) for l in range(q + 1)
+    )
+    tau, e = mpmath.mpf(s * harmonics), mpmath.mpf("0.9") * error
+    chance = lambda draws: 160 * mpmath.exp(-draws * e**2 / (2 * tau * (1 + 2 * e / 3)))
+    assert (s, bound.width(error)) == (q // 2 + 1, s * m)
+    assert chance(m) <= 0.05 < chance(m - 1)
+
+
+def test_the_error_of_a_ball_is_the_least_whose_sizes_fit():
+    """Degrees come in steps, and with them errors."""
+    bound = BallSpectral(0.7, 2, 100, 1.0, 10.0)
+    errors = [bound.error(width) for width in (96, 960, 9600, 96000)]
+    assert errors == sorted(errors, reverse=True)
+    for width, error in zip((96, 960, 9600, 96000), errors, strict=True):
+        assert (
+            bound.width(error) <= width < bound.width(error * (1 - 1e-9)) + bound.sizes(1.0).order
+        )
+        assert bound.error(width, 0.999) >= error
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (Gaussian(0.5), (2.0, 1.0, 1.0, True)),
+        (3.0 * Gaussian(2.0), (0.5, 3.0, 1.0, True)),
+        (2.0 * DotExponential(0.5), (1.0, 2.0, 0.5, False)),
+        (Polynomial(degree=3, offset=2.0), (1.0, 8.0, 12.0, False)),
+        (Linear(), (1.0, 1.0, 1.0, False)),
+    ],
+    ids=repr,
+)
+def test_the_ball_and_the_growth_are_read_off_kernel_and_rows(kernel, expected):
+    X = sphere(50, radius=1.0)
+    bound = BallSpectral.of(kernel, X, alpha=0.5)
+    found = bound.radius, bound.scale, bound.growth
+    assert found == pytest.approx(expected[:3])
+    assert (bound.gaussian, bound.n_rows, bound.n_columns) == (expected[3], 50, 3)
+    values = np.linalg.eigvalsh(kernel(X))
+    assert bound.effective_dimension == pytest.approx((values / (values + 0.5)).sum())
+    if not bound.gaussian:  # assumption 1
+        n = np.arange(12)
+        logs = kernel_series(kernel).log_derivative(n)
+        assert np.all(logs <= math.log(bound.scale) + n * math.log(bound.growth) + 1e-9)
+
+
+def kernel_series(kernel):
+    return radial_kernels(kernel, 3).power_series
+
+
+def test_features_of_the_sizes_of_theorem_12_are_as_near_as_it_says():
+    X = sphere(60, radius=0.4)
+    bound = BallSpectral.of(Gaussian(), X, alpha=2.0)
+    q, s, m = sizes = bound.sizes(0.9)
+    method = bo.Gegenbauer(order=s, degree=q)
+    phi = bo.draw(Gaussian(), method, n_features=sizes.n_features, X=X, random_state=0)
+    assert (phi.degree, phi.n_features) == (q, s * m)
+    lam, K, Z = 2 * np.eye(60), Gaussian()(X), phi(X)
+    assert np.abs(eigh(Z @ Z.T + lam, K + lam, eigvals_only=True) - 1).max() < 0.9
+    tau = draw_leverages(Z, eigen(Gaussian(), X, "test"), 2.0, s)
+    harmonics = (q + 1) ** 2  # all of R³ up to degree q
+    assert tau.max() <= s * harmonics
+    assert ZonalSpectral.of(Gaussian(), X, alpha=2.0).width(0.9) < bound.width(0.9)
+
+
 # ---- refusals
 
 
@@ -385,6 +548,29 @@ def test_lemma_7_by_hand():
             "n_features must be 2 or above, one direction",
         ),
         (
+            lambda: BallSpectral.of(Matern(1.5), sphere(), alpha=1.0),
+            UnsupportedKernel,
+            "BallSpectral requires the Gaussian, DotExponential, or a kernel of ⟨x, y⟩ of finite",
+        ),
+        (
+            lambda: BallSpectral(10.0, 9, 100, 1.0, 10.0).width(0.5),
+            InvalidInput,
+            "degree 738 in 9 columns has more than 1e\\+15 functions, which a ball of radius 10",
+        ),
+        (
+            lambda: BallSpectral(1.0, 3, 100, 1.0, 10.0).error(3),
+            InvalidInput,
+            "n_features must be 4 or above, one direction; got 3",
+        ),
+        (
+            lambda: DirectionsNorm.of(Angular(), sphere(), bo.ReLU(1)),
+            UnsupportedKernel,
+            r"DirectionsNorm requires Angular\(\) with Sign\(\), or ArcCosine\(order\) with ReLU",
+        ),
+        (lambda: SketchNorm.of(Linear(), sphere()), UnsupportedKernel, "requires a Polynomial"),
+        (lambda: SketchNorm(2.0, 3).width(1e-9), InvalidInput, "Ask for a larger error"),
+        (lambda: BallSpectral(-1.0, 3, 9, 1.0, 2.0), InvalidInput, "radius must be a positive"),
+        (
             lambda: OperatorNorm.of(Custom(lambda X, Y: -(X @ Y.T)), sphere()),
             UnsupportedKernel,
             "requires a kernel of x − y",
@@ -424,20 +610,21 @@ def table():
 def test_the_table_compares_every_bound_with_what_draws_show(table):
     names = [row.name for row in table.rows]
     assert names[:3] == ["Hoeffding", "Bernstein", "Rahimi-Recht"]
-    assert names[-1] == "Gegenbauer, lemma 7"
+    assert names[-2:] == ["Gegenbauer, lemma 7", "Gegenbauer, theorem 12"]
     assert table.n_features == 300
     for row in table.rows:
         assert 0 < row.found < row.promised
         assert row.promised == row.bound.error(300)
         assert row.asked == row.bound.width(row.found) > 300
-    assert [row.name for row in table.rows if not row.proved] == ["leverage measured"]
+    unproved = [row.name for row in table.rows if not row.proved]
+    assert unproved == ["Rahimi-Recht, as printed", "leverage measured"]
 
 
 def test_the_table_prints(table):
     text = str(table)
     assert "95 % bounds, and the largest error of 4 draws" in text
     assert len({len(line) for line in text.splitlines()[1:-1]}) == 1
-    assert text.endswith("* of measured leverage: not proved")
+    assert text.endswith("* not proved")
 
 
 def test_the_table_scales_alpha_to_the_rows_it_measures():
@@ -445,6 +632,19 @@ def test_the_table_scales_alpha_to_the_rows_it_measures():
     few = compare_bounds(Laplace(2.0), X, alpha=4.0, n_features=64, n_draws=1, n_sample=60)
     assert (few.n_rows, few.alpha) == (60, 2.0)
     assert "Rahimi-Recht" not in [row.name for row in few.rows]
+
+
+def test_kernels_of_angles_and_powers_have_rows_of_their_own():
+    X = sphere(40)
+    names = {
+        kernel: compare_bounds(kernel, X, alpha=2.0, n_features=64, n_draws=2).rows[0].name
+        for kernel in (Angular(), ArcCosine(1), Polynomial(2))
+    }
+    assert list(names.values()) == [
+        "matrix Bernstein, signs",
+        "matrix Bernstein, ReLU",
+        "Chebyshev, TensorSketch",
+    ]
 
 
 def test_found_errors_are_those_of_the_same_draws_by_hand(table):

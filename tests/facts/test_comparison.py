@@ -61,6 +61,25 @@ def test_formulas_expect_the_mean_error_over_seeds(method, kernel, d):
     assert off_by(method, kernel, X, 24, expected) < ALARM
 
 
+@pytest.mark.parametrize("form", ["pair", "phase"])
+def test_formulas_expect_the_error_that_quadrature_over_all_draws_gives(form):
+    """One column, k = exp(−δ²/2): the variance of a draw, by Gauss-Hermite nodes and even phases."""
+    X = np.linspace(-2.0, 2.0, 9)[:, None]
+    w, share = np.polynomial.hermite_e.hermegauss(80)
+    share, b = share / share.sum(), np.arange(64) * np.pi / 32
+    if form == "pair":
+        draws = np.cos((X - X.T)[..., None] * w)
+        second = draws**2 @ share
+    else:
+        waves = np.cos(X[:, :, None] * w[:, None] + b)
+        second = np.einsum("iwb,jwb,w->ij", 4 * waves**2, waves**2, share) / len(b)
+    K = Gaussian()(X)
+    draws = 24 // (2 if form == "pair" else 1)
+    variance = (second - K**2) / draws
+    expected = expected_error(Fourier(IID(), form), Gaussian(), X, 24)
+    assert expected == pytest.approx(np.sqrt(variance.sum()) / np.linalg.norm(K), rel=1e-9)
+
+
 @pytest.mark.statistical
 def test_planted_fault_the_formula_of_the_other_form_or_placement_is_seen():
     X = rows(30, 3)
@@ -141,6 +160,16 @@ def test_compare_tries_every_method_of_the_library_once():
     public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
     known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
     assert kinds == known - bases
+
+
+def test_a_grid_is_tried_in_up_to_three_columns():
+    assert bo.FourierGrid() in all_methods(3)
+    assert bo.FourierGrid() not in all_methods(4)
+    X = np.random.default_rng(0).uniform(0, 1, (800, 1))
+    table = bo.compare(Matern(1.5, 0.3), X, n_features=64, random_state=0)
+    errors = {type(row.method).__name__: row.error for row in table.rows}
+    independent = next(row.error for row in table.rows if row.method == Fourier(IID()))
+    assert errors["FourierGrid"] < 0.1 * independent
 
 
 def test_compare_is_the_same_for_the_same_seed():

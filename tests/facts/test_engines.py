@@ -2,12 +2,10 @@
 
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import pytest
 import bochner as bo
 from bochner.errors import BochnerError, EngineError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.sums.rows import SampleOf
+from bochner.sums import SampleOf
 
 rng = np.random.default_rng(0)
 N = 140_000  # three parts
@@ -29,48 +27,6 @@ HERE = bo.engines.Local(memory=0)
 
 def blocks(y=Y, w=None):
     return bo.Blocks.from_arrays(X, y, w)
-
-
-@pytest.fixture(scope="session")
-def dask_client():
-    """Two processes of Dask, whose own warnings and log are not ours."""
-    distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(
-            2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-        )
-        client = distributed.Client(cluster)
-        yield client
-        client.close()
-        cluster.close()
-
-
-@pytest.fixture(scope="session")
-def ray_here():
-    """Two processes of Ray."""
-    ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
-        yield ray
-        ray.shutdown()
-
-
-@pytest.fixture(scope="session")
-def spark_session():
-    """Two processes of Spark, which needs Java."""
-    sql = pytest.importorskip("pyspark.sql")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java 17: install a JRE, and have java on the path")
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        build = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-        session = build.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
 
 
 @pytest.fixture(params=["dask", "ray", "spark"])
@@ -171,6 +127,29 @@ def test_a_worker_that_is_killed_changes_no_bits(dask_client):
     killer.join()
     np.testing.assert_array_equal(bits(there), bits(whole))
     dask_client.wait_for_workers(2, timeout=60)
+
+
+# ---- watching
+
+
+def test_tasks_have_names_rows_are_counted_and_passes_are_logged(dask_client, caplog, monkeypatch):
+    """The dashboard groups tasks by what their keys begin with."""
+    key_split = pytest.importorskip("dask.utils").key_split
+    rows, crews, names, submit = [], [], set(), dask_client.submit
+
+    def noted(*args, key, **options):
+        names.add(key_split(key))
+        return submit(*args, key=key, **options)
+
+    monkeypatch.setattr(dask_client, "submit", noted)
+    watched = blocks().watch(rows.append, crews.append)
+    model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
+    with caplog.at_level(logging.INFO, logger="bochner"):
+        model.fit_blocks(watched, where=bo.engines.Dask(dask_client))
+    assert sum(rows) % N == 0
+    assert set(crews) == {2}
+    assert f"{N} rows by 2 workers" in caplog.text
+    assert names == {"bochner-share", "bochner-rows", "bochner-merge"}
 
 
 # ---- refusals

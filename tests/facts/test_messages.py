@@ -71,6 +71,8 @@ def test_labels_of_mixed_kinds_are_refused(cls, other, match):
 @pytest.mark.parametrize("cls", LEARNERS)
 @pytest.mark.parametrize("method", [None, "fourier"])
 def test_weights_that_are_all_zero_are_refused(cls, method):
+    if cls is bo.KernelFeatures and method is not None:
+        method = "nystrom"  # those of a given kernel by Fourier features read no row
     y = (Y > 0).astype(float)
     options = {"n_features": 16} | ({} if method is None else {"method": method})
     model = cls(**options) if method is None else cls(kernel=Gaussian(), **options)

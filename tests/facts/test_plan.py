@@ -172,6 +172,20 @@ def test_the_table_marks_the_choice_and_says_why(found):
     assert json.dumps(found.facts())
 
 
+def test_a_plan_tells_truncation_from_noise():
+    X, y = rows(d=3)
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    methods = [bo.Gegenbauer(degree=1), bo.Gegenbauer(degree=20), "iid"]
+    found = bo.plan(X, y, Gaussian(), methods=methods, widths=[64, 128], random_state=0)
+    shares = {fit.method: fit.left_out for fit in found.fits}
+    cut, whole = (shares[method] for method in methods[:2])
+    # Of e^{⟨x, y⟩ − 1} on the sphere degrees 0 and 1 are sinh 1/e and 3 (cosh 1 − sinh 1)/e.
+    assert cut == pytest.approx(1 - (np.sinh(1) + 3 * (np.cosh(1) - np.sinh(1))) / np.e)
+    assert whole == shares[bo.Fourier(bo.IID())] == 0
+    assert "leave out 16 % of the kernel: truncation, not noise: raise the degree" in str(found)
+    assert str(found).count("truncation") == 1
+
+
 def test_usual_widths_end_at_all_rows():
     short = dict(kernel=Gaussian(0.03), widths=None)
     widths = {fit.n_features for fit in planned(methods=["nystrom"], **short).fits}

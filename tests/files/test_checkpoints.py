@@ -1,6 +1,8 @@
 """A killed fit goes on from its checkpoint, with the bits of one that was never killed."""
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,11 +13,10 @@ import pytest
 
 import bochner as bo
 from bochner.cli import main
-from bochner.engines.checkpoint import packed, unpacked
+from bochner.engines.checkpoint import packed, unpacked  # inside: sums as files hold them
 from bochner.errors import DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
-from bochner.sums import tree
-from bochner.sums.moments import Accumulator
+from bochner.sums import Accumulator
 
 rng = np.random.default_rng(0)
 N = 600
@@ -31,7 +32,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Blocks of 16 rows, parts of 64: several levels of the tree; records as often as asked."""
-    monkeypatch.setattr(tree, "PART_ROWS", 64)
+    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 64)
     monkeypatch.setattr("bochner.models._rows.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.selection.chosen.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
@@ -169,6 +170,40 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
     assert killed
     whole, again = (np.load(tmp_path / f"{name}.npy") for name in ("whole", "killed"))
     np.testing.assert_array_equal(again, whole)
+
+
+def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_path, caplog):
+    """Amid a block the sum would be half made; the next fit goes on after it."""
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
+    seen = []
+
+    def interrupted(rows):
+        seen.append(rows)
+        if sum(seen) == 320:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    blocks = lambda: bo.Blocks.from_arrays(X, Y, block_rows=16)
+    model = ridge()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_blocks(blocks().watch(interrupted), where=where)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with caplog.at_level(logging.INFO, logger="bochner"):
+        model.fit_blocks(blocks(), where=where)
+    assert re.search(r"Local\(.*\): pass \d from row 320 on", caplog.text)
+    assert re.search(r"pass \d, 600 rows, .* s", caplog.text)
+    assert "KernelRidge fitted to" in caplog.text
+    np.testing.assert_array_equal(model.coef_, ridge().fit_blocks(blocks()).coef_)
+
+
+def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
+    def interrupted(rows):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
+    with pytest.raises(KeyboardInterrupt):
+        ridge().fit_blocks(bo.Blocks.from_arrays(X, Y).watch(interrupted), where=where)
+    assert not (tmp_path / "run.ckpt" / "now.safetensors").exists()
 
 
 # ---- refusals
@@ -332,7 +367,8 @@ def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bo.Blocks, "walk", die)
     monkeypatch.setattr(bo.engines.Local, "every", 1e-9, raising=False)
     recorded = [*fit, "--out", "again.bochner", "--quiet", "--checkpoint", "run.ckpt"]
-    assert ended(recorded) != 0
+    assert ended(recorded) == 130
+    assert "Stopped; the same command goes on from 'run.ckpt'." in capsys.readouterr().err
     monkeypatch.setattr(bo.Blocks, "walk", walk)
     assert ended(recorded) == 0
     whole, again = (bo.load(tmp_path / f"{name}.bochner") for name in ("whole", "again"))
@@ -343,8 +379,7 @@ def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--engine", "dask"], "--engine dask and --scheduler ADDRESS go together"),
-        (["--scheduler", "tcp://127.0.0.1:1"], "--engine dask and --scheduler ADDRESS go together"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler ADDRESS is of a cluster"),
         (
             ["--engine", "ray", "--checkpoint", "run.ckpt"],
             "--checkpoint is of a fit in this process",

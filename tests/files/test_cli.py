@@ -97,10 +97,14 @@ def test_fit_writes_the_model_that_python_would_fit(folder, tmp_path):
 
 def test_fit_says_what_it_did(folder, tmp_path, capsys):
     out, err = said(
-        capsys, 0, "fit", folder / "train.parquet", *to("y", tmp_path / "m", "--features", "16")
+        capsys,
+        0,
+        "fit",
+        folder / "train.parquet",
+        *to("y", tmp_path / "m", "--features", "16", "--kernel", "gaussian"),
     )
     assert "rows 300 columns 4 (of 3 in the table) target y kernel Gaussian(lengthscale=" in out
-    assert "lengthscale chosen from the data" in out
+    assert "chosen from the data" in out
     assert re.search(r"method \w+\(.*relative error", out)
     assert re.search(r"alpha [\d.e-]+, chosen by leave-one-out error outcome", out)
     assert re.search(r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+", out)
@@ -216,7 +220,7 @@ def test_types_of_columns_are_taken_from_the_command(tmp_path, capsys):
     _, said_so = said(capsys, 1, *command, "--types", "b=number")
     assert "must hold numbers to its end; got '?' in line 7" in said_so
     out, _ = said(capsys, 0, *command, "--types", "b=category", "--types", "a=category", "--json")
-    assert json.loads(out)["columns"] == 63
+    assert json.loads(out)["columns"] == 4  # of a three of 0 and 1, of b means of the target
     _, said_so = said(capsys, 2, *command, "--types", "b=float")
     assert "must be as a=number,b=category; got 'b=float'" in said_so
 
@@ -495,7 +499,6 @@ def test_a_place_that_may_not_be_written_is_refused_before_the_work(folder, caps
         (("check", "kernel", "one.csv"), "fitted learner, as bochner fit writes; it holds a Gau"),
         (("predict", "unfitted", "one.csv", "--out", "p.csv"), "it holds one that is not fitted."),
         (("check", "m.bochner", "missing.csv"), "'b'"),
-        (("check", "m.bochner", "blue.csv"), "blue"),
     ],
 )  # fmt: skip
 def test_bad_data_or_models_end_with_1_and_one_sentence(
@@ -505,7 +508,6 @@ def test_bad_data_or_models_end_with_1_and_one_sentence(
     bo.save(Gaussian(), "kernel")
     bo.save(bo.KernelRidge(), "unfitted")
     Path("missing.csv").write_text("a,c\n1,red\n2,green\n")
-    Path("blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
     assert run([str(a) for a in arguments]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("Error: ")
@@ -521,6 +523,27 @@ def test_debug_shows_where(folder, monkeypatch):
         run(["fit", "nowhere.csv", *to("y", folder / "x")])
 
 
+def test_a_category_that_the_fit_has_not_seen_is_a_note(folder, tmp_path, capsys):
+    (tmp_path / "blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
+    _, err = said(capsys, 0, "check", folder / "m.bochner", tmp_path / "blue.csv")
+    assert re.search(r"Note: .*column 'c' has categories that the fit has not seen.*'blue'", err)
+
+
+def test_defaults_are_those_of_the_library(folder, tmp_path, capsys):
+    rows, there = folder / "train.parquet", tmp_path / "m"
+    out, _ = said(capsys, 0, "fit", rows, "--target", "y", "--out", there)
+    assert "The exact kernel of 300 rows" in out
+    assert re.search(r"error leave-one-out RMSE 0\.\d+, R² 0\.\d+", out)
+    assert "certificate none: the fit has the kernel itself, and nothing to certify." in out
+    blocks = bo.Blocks.from_files(folder / "train.parquet", target="y")
+    model = bo.KernelRidge(random_state=0).fit_blocks(blocks)
+    assert bo.load(there).kernel_ == model.kernel_
+    for command in ("check", "report"):
+        written = ["--out", tmp_path / "r.html"] if command == "report" else []
+        out, _ = said(capsys, 0, command, there, rows, *written)
+        assert "nothing to certify" in out
+
+
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
@@ -533,7 +556,7 @@ def test_debug_shows_where(folder, monkeypatch):
 def test_whatever_happens_in_a_fit_is_one_sentence(
     folder, tmp_path, capsys, monkeypatch, error, code, sentence
 ):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(bo.KernelRidge, "fit_blocks", fail)
@@ -624,6 +647,18 @@ def test_progress_counts_on_where_the_number_of_rows_is_not_known(tmp_path):
     assert re.search(r"Reading .* 600 rows [\d,]+ rows/s", text)
     assert " of " not in text[: text.index("600 rows")]
     assert re.search(r"Reading, pass 2 .* 300 of 900 rows", text)
+
+
+def test_progress_says_how_many_workers_read():
+    stream = io.StringIO()
+    blocks = bo.Blocks.from_arrays(np.zeros((1000, 2)), block_rows=250)
+    with bar_for(Console(file=stream, force_terminal=True, width=120)) as bar:
+        passes = Passes(bar, blocks)
+        blocks.watch(passes, passes.worked_by).worked_by(2)
+        passes(500)
+        bar.refresh()
+    text = re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue())
+    assert re.search(r"500 of 1,000 rows [\d,]+ rows/s by 2 workers", text)
 
 
 def test_progress_is_for_terminals_only(folder, tmp_path, capsys, monkeypatch):

@@ -37,7 +37,7 @@ def test_row_groups_and_batches_do_not_show(tmp_path):
 def test_other_columns_are_not_read(tmp_path):
     path = write(tmp_path / "x.parquet", a=[1.0, 2.0], when=pa.array([1, 2], pa.timestamp("s")))
     with pytest.raises(InvalidInput, match=r"'when' must .* got dates or times"):
-        Blocks.from_files(path)
+        next(iter(Blocks.from_files(path)))
     np.testing.assert_array_equal(next(iter(Blocks.from_files(path, columns=["a"]))).X, [[1], [2]])
 
 

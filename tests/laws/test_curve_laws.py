@@ -5,11 +5,10 @@ import pytest
 import scipy.sparse
 
 import bochner as bo
-from bochner.data.sample import RowSample
+from bochner.data import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian, Monotone
-from bochner.selection.curves import choose_curves
-from bochner.selection.search import error_near_median
+from bochner.selection import choose_curves, error_near_median
 
 RNG = np.random.default_rng(0)
 SKEWED = np.column_stack([RNG.lognormal(0, 2, 600), RNG.normal(size=600)])
@@ -46,7 +45,7 @@ def test_rows_are_left_as_they_are_where_that_is_as_good():
 def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
     f = np.sin(2 * np.log(SKEWED[:, 0]))
     y = f > 0 if cls is bo.KernelRidgeClassifier else f
-    plain, model = cls(columns="as_given", **FAST), cls(**FAST)
+    plain, model = (cls("gaussian", columns=c, **FAST) for c in ("as_given", "auto"))
     plain.fit(SKEWED[:400], y[:400])
     model.fit(SKEWED[:400], y[:400])
     assert isinstance(model.kernel_, Monotone)

@@ -32,6 +32,7 @@ from bochner.features import (
     FourierPhaseMap,
     Grid,
     Nystrom,
+    NystromMap,
     Orthogonal,
     Projected,
     Structured,
@@ -269,9 +270,11 @@ def test_layout_does_not_matter_and_arguments_are_unchanged(pair):
 @every_kind
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_block_size_does_not_matter(pair, dtype):
-    """To rounding: BLAS sums in another order for other shapes."""
+    """To rounding: BLAS sums in another order for other shapes, and L⁻ᵀ amplifies that of C."""
     phi, X = drawn(pair), rows(50).astype(dtype)
     factor = 1 if pair[1] in FOURIER else 1e4 if dtype == "float64" else 200
+    if isinstance(phi, NystromMap):
+        factor = max(factor, np.abs(phi.root(np.dtype(dtype))).sum(axis=0).max())
     for size in (1, 7, 32):
         assert_close(in_blocks(phi, X, size), phi(X), dtype, factor=factor)
 

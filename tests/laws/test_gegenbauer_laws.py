@@ -192,6 +192,27 @@ def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method)
         assert model.fit(X, np.sin(2 * X[:, 0])).score(X, np.sin(2 * X[:, 0])) > 0.9999
 
 
+def test_the_default_order_has_the_least_bias_and_noise():
+    """Bias of the cut kernel, and noise (s/D) k_s(x, x) k_s(y, y), summed up order by order."""
+    X, D = np.random.default_rng(0).standard_normal((60, 3)), 480
+    maps = [
+        draw(Gaussian(), Gegenbauer(order=s, degree=30), n_features=D, X=X, random_state=0)
+        for s in range(1, 17)
+    ]
+    cut = [cut_kernel(phi, X) for phi in maps]
+    bias = [np.mean((K - cut[-1]) ** 2) for K in cut]
+    noise = [s / D * np.mean(np.diag(K)) ** 2 for s, K in enumerate(cut, 1)]
+    phi = draw(Gaussian(), Gegenbauer(degree=30), n_features=D, X=X, random_state=0)
+    assert len(phi.counts) == 1 + np.argmin(np.add(bias, noise))
+
+    def error(order):  # what draws show
+        method = Gegenbauer(order=order, degree=30)
+        maps = (draw(Gaussian(), method, n_features=D, X=X, random_state=s) for s in range(8))
+        return np.mean([np.linalg.norm((Z := phi(X)) @ Z.T - Gaussian()(X)) ** 2 for phi in maps])
+
+    assert 1.5 * error(len(phi.counts)) < min(error(1), error(16))
+
+
 def test_defaults_that_leave_out_much_say_so():
     X = np.random.default_rng(0).standard_normal((100, 5))
     with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
@@ -218,6 +239,20 @@ def test_the_default_fits_a_sphere_as_well_as_a_high_degree():
 
     assert score(Gegenbauer()) > score(Gegenbauer(degree=40)) - 0.02
     assert score(Gegenbauer()) > score(Gegenbauer(degree=4)) + 0.1
+
+
+@pytest.mark.parametrize("lengthscale", [1.0, 0.5, 0.25])
+def test_the_default_beats_fourier_features_on_the_sphere(lengthscale):
+    """By .02 to .04 of R² with 1024 features and 18,000 cells; with 512 and 5,000 by as much."""
+    data = load_earth()
+    chosen = np.random.default_rng(1).permutation(len(data.X))[:7000]
+    X, y = data.X[chosen], data.y[chosen]
+
+    def score(method):
+        model = bo.KernelRidge(Gaussian(lengthscale), method=method, n_features=512, random_state=0)
+        return model.fit(X[:5000], y[:5000]).score(X[5000:], y[5000:])
+
+    assert score(Gegenbauer()) > score(bo.Fourier(bo.IID())) + 0.01
 
 
 SEEDS = 120

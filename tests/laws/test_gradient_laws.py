@@ -24,17 +24,18 @@ from bochner import (
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,
+    JITTER,
     Compressed,
     Fourier,
+    FourierMap,
+    Grid,
     HermiteMercer,
     MercerHarmonic,
     Nystrom,
+    NystromMap,
     Projected,
     Structured,
 )
-from bochner.features.fourier.fourier import FourierMap
-from bochner.features.fourier.placements import Grid
-from bochner.features.nystrom.nystrom import JITTER, NystromMap
 from bochner.kernels import (
     Cauchy,
     Columns,

@@ -44,7 +44,8 @@ def test_the_metric_finds_the_direction_that_matters(name, tmp_path):
 
 
 def test_a_kernel_of_ones_own_is_the_start():
-    start = bo.KernelRidge(Gaussian(1.0), metric="learned", **COMMON).fit(X[:300], Y[:300])
+    given = COMMON | {"kernel": Gaussian(1.0)}
+    start = bo.KernelRidge(metric="learned", **given).fit(X[:300], Y[:300])
     assert repr(start.kernel_).startswith("Mahalanobis(")
     assert not hasattr(fitted("ridge", None), "metric_")
 

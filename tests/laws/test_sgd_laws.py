@@ -388,6 +388,14 @@ def test_costs_grow_as_the_counts_say(rows):
     assert wide["approximate_cached"].bytes < 2.1 * short["approximate_cached"].bytes
     assert short["kernel_on_the_fly"].bytes < short["gram_cached"].bytes / 50
 
+    # (T − n/2) n k + T s against n² k + T s: the first pass needs half of the kernel's values.
+    gaps = []
+    for epochs in (1, 2, 3):
+        found = cost(epochs, 10**4)
+        gaps.append(found["kernel_on_the_fly"].seconds - found["gram_cached"].seconds)
+    assert gaps[1] > 0
+    assert gaps == pytest.approx([-gaps[1], gaps[1], 3 * gaps[1]])
+
 
 # ---- exact features
 

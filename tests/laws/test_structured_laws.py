@@ -5,15 +5,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from inside import HAVE_NATIVE
+from inside import HAVE_NATIVE, native
 from scipy.special import hyp1f1
 from scipy.stats import t as student
 from tolerance import assert_close, bar
 
 import bochner as bo
-
-# inside: chains of transforms without the waves on them
-from bochner._core.native import turns
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import (
     IID,
@@ -176,7 +173,7 @@ def projections(count, d, u, steps=3):
     chains = chains_of(Structured(), measure, count * d, np.random.default_rng(0))
     diagonals = chains.diagonals[:, 3 - steps :].copy()
     diagonals[:, -1] = d ** (-steps / 2)
-    return turns(u[None], chains._replace(diagonals=diagonals)).reshape(count, d)
+    return native.turns(u[None], chains._replace(diagonals=diagonals)).reshape(count, d)
 
 
 def deviation(a, r, radius, comparisons):

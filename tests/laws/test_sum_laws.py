@@ -13,7 +13,7 @@ import bochner as bo
 from bochner.kernels import Gaussian
 from bochner.models import CorrelationsOf, DiagonalOf, SumOnFeatures
 from bochner.solvers import CentroidsOf
-from bochner.sums import FoldsOf, InProcess, MomentsOf, SampleOf, Together, tree
+from bochner.sums import BRANCHES, FoldsOf, InProcess, MomentsOf, SampleOf, Together
 
 rng = np.random.default_rng(0)
 N, D = 300, 16
@@ -112,7 +112,7 @@ class Words:
 def tree_of(parts):
     """The definition: sixteen at a time, one merged after the other, until one is left."""
     while len(parts) > 1:
-        groups = [parts[i : i + tree.BRANCHES] for i in range(0, len(parts), tree.BRANCHES)]
+        groups = [parts[i : i + BRANCHES] for i in range(0, len(parts), BRANCHES)]
         parts = [functools.reduce(Words().merge, group) for group in groups]
     return parts[0]
 
@@ -120,7 +120,7 @@ def tree_of(parts):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts of two blocks of one row."""
-    monkeypatch.setattr(tree, "PART_ROWS", 2)
+    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 2)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 34, 65, 511, 512, 513, 600])

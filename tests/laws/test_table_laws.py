@@ -14,21 +14,23 @@ import pytest
 from sklearn.model_selection import cross_val_score
 
 import bochner as bo
-from bochner.cli.running import run
-from bochner.data.blocks import Blocks
-from bochner.data.encoders import (
-    LeftOut,
+from bochner.cli import run
+from bochner.data import (
+    Blocks,
+    DroppedColumn,
     NumberColumn,
     OneHot,
     Ordered,
+    Schema,
     TargetMeans,
     TimeColumn,
+    folds,
+    form_of,
     parts_for,
+    seconds_of,
 )
-from bochner.data.schema import Schema
-from bochner.data.times import form_of, seconds_of
 from bochner.errors import DataWarning, InvalidInput
-from bochner.selection.columns import learn_columns
+from bochner.selection import learn_columns
 
 N = 400
 FAST = {"n_features": 64, "random_state": 0}
@@ -81,7 +83,7 @@ def quiet():
 
 def test_columns_become_what_they_are(fitted):
     kinds = {e.name: type(e) for e in fitted.schema_.encoders}
-    out = dict.fromkeys(["one", "nothing", "id", "twin"], LeftOut)
+    out = dict.fromkeys(["one", "nothing", "id", "twin"], DroppedColumn)
     numbers = dict.fromkeys(["size", "gap", "flag"], NumberColumn)
     texts = {"colour": OneHot, "make": OneHot, "tail": TargetMeans}
     assert kinds == numbers | texts | out | {"date": TimeColumn, "leaves": TimeColumn}
@@ -244,8 +246,6 @@ def test_target_means_are_those_of_other_folds():
     found = learn_columns(blocks.source.drafts, blocks.cells())
     (encoder,) = found.encoders
     X = np.concatenate([b.X for b in blocks.encoded(found.encoders, found.out_of_fold)])[:, 0]
-    from bochner.data.encoders import folds  # noqa: PLC0415
-
     fold = folds(0, 500)
     for row in range(0, 500, 50):  # without shrinkage: groups of 8 rows, 60 levels far apart
         others = y[(codes == codes[row]) & (fold != fold[row])]

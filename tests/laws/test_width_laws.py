@@ -107,6 +107,23 @@ def test_a_budget_that_binds_is_named_and_kept(wanted, limit, words):
     assert found.n_features <= {"seconds": 64, "bytes": 130, "rows": 300}[limit]
 
 
+def test_truncation_is_told_from_noise():
+    """Of degree 1 twice the features leave ε as it is; of degree 20 the tolerance is met."""
+    X = rows(0, 600)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    asked = {"alpha": 0.6, "wanted": Tolerance(0.5), "random_state": 0}
+    cut = required_features(KERNEL, bo.Gegenbauer(degree=1), X, **asked)
+    assert cut.limit == "truncation"
+    assert cut.n_features < 600
+    assert "stopped by truncation, not noise: raise the degree or order" in str(cut)
+    assert [t.epsilon for t in cut.tried][-1] > 0.9 * [t.epsilon for t in cut.tried][-2]
+    whole = required_features(KERNEL, bo.Gegenbauer(degree=20), X, **asked)
+    assert whole.limit is None
+    assert whole.epsilon < 0.5
+    noise = required_features(KERNEL, "iid", X, alpha=0.01, wanted=Tolerance(0.1), random_state=0)
+    assert noise.limit == "rows"
+
+
 def test_an_open_method_ends_with_the_kernel_itself():
     """301 rows, an odd number, of which no smaller map holds enough."""
     X = rows(6, 301)

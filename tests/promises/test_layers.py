@@ -207,9 +207,9 @@ def at_once(source):
     for node in statements:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             statements.extend(node.orelse)
-        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef | ast.ExceptHandler):
             statements.extend(
-                n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
+                n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt | ast.excepthandler)
             )
         elif isinstance(node, ast.Import | ast.ImportFrom):
             yield node
@@ -235,7 +235,7 @@ def test_planted_chain_is_measured():
     modules = {
         "bochner.a": ast.parse("try:\n    from bochner.b import thing\nexcept ImportError: ..."),
         "bochner.b": ast.parse("from bochner import c"),
-        "bochner.c": ast.parse("def late():\n    import bochner.d"),
+        "bochner.c": ast.parse("class C:\n    def late(self):\n        import bochner.d"),
         "bochner.d": ast.parse("import os"),
     }
     assert longest_chain(modules) == ["bochner.a", "bochner.b", "bochner.c"]

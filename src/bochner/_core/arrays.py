@@ -43,10 +43,11 @@ def device(X: Any) -> Any:
 
 
 def is_eager(X: Any) -> bool:
-    """Whether values of X can be looked at: libraries that only write down what to do say so."""
-    if is_numpy(X) or is_sparse(X):
-        return True
-    return array_namespace(X).__array_namespace_info__().capabilities()["boolean indexing"]
+    """Whether values of X can be looked at.
+
+    A library that only writes down what to do has an attribute ``writes_down``.
+    """
+    return is_numpy(X) or is_sparse(X) or not getattr(array_namespace(X), "writes_down", False)
 
 
 def to_numpy(X: Any) -> np.ndarray:

@@ -4,11 +4,11 @@ from typing import Any
 
 from bochner._core.names import handed_out
 from bochner.certificates.bounds.matrix import (
+    DirectionsNorm,
     OperatorNorm,
     ProjectionCost,
+    SketchNorm,
     Spectral,
-    ZonalSpectral,
-    direction_leverage,
 )
 from bochner.certificates.bounds.pairwise import (
     Bernstein,
@@ -18,6 +18,12 @@ from bochner.certificates.bounds.pairwise import (
     covering_constant,
 )
 from bochner.certificates.bounds.table import BoundComparison, ComparedBound, compare_bounds
+from bochner.certificates.bounds.zonal import (
+    BallSpectral,
+    GegenbauerSizes,
+    ZonalSpectral,
+    direction_leverage,
+)
 from bochner.certificates.certificate import Certificate, certify
 from bochner.certificates.checks import (
     FeatureCheck,
@@ -41,19 +47,19 @@ from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 
 # fmt: off
 __all__ = [
-    "ApproximationResidual", "Bernstein", "Bound", "BoundComparison", "Certificate", "Compared",
-    "ComparedBound", "Comparison", "CostCertificate", "FeatureCheck", "FeatureLaw", "Flaw",
-    "Hoeffding", "KernelCheck", "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "Spectral",
-    "SplitHalf", "ZonalSpectral", "approximation_residual", "certify", "certify_costs",
-    "check_features", "check_kernel", "compare", "compare_bounds", "covering_constant",
-    "direction_leverage", "effective_dimension", "intrinsic_dimension", "leverage_scores", "risk",
-    "split_half_error",
+    "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
+    "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
+    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "OperatorNorm",
+    "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf", "ZonalSpectral",
+    "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",
+    "compare", "compare_bounds", "covering_constant", "direction_leverage", "effective_dimension",
+    "intrinsic_dimension", "leverage_scores", "risk", "split_half_error",
 ]
 # fmt: on
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
-    "bounds.matrix": "Cut",
+    "bounds.zonal": "Cut",
     "comparison": "all_methods",
     "pencil": "ends match steps_for whitened",
     "pointwise": "draw_leverages eigen",

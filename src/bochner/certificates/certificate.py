@@ -23,9 +23,8 @@ from bochner.certificates.pencil import (
 from bochner.certificates.sample import MeasuredRows, frobenius, kernel_of, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import require_real
-from bochner.features.map import FeatureMap
+from bochner.features.map import SMALL_BIAS, FeatureMap
 
-SMALL = 0.1  # Bias up to this share of ε leaves it a matter of noise
 TINY = float(np.finfo(float).tiny)
 _LEAST = 8 * GROUPS  # Fewest rows of a sample: eight groups of eight
 
@@ -340,7 +339,7 @@ def _to_halve(
         return None
     if not below:
         alpha = found.alpha * len(s.K) / n
-        noise = rest is not None and float(rest.sum()) <= SMALL * found.epsilon * alpha
+        noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * found.epsilon * alpha
         return 4 * s.n_features if noise else None
     pencil = Pencil(s.K, s.E, found.alpha * len(s.K) / n, 0.0)
     return s.n_features + max(1, excess_count(pencil, found.epsilon / 2))

@@ -15,6 +15,7 @@ from bochner._core.text import axes_for, columns
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import predicted_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -201,8 +202,9 @@ def all_methods(d: int) -> tuple[Method, ...]:
     """Return the contenders and the methods of the literature they are compared with."""
     sketches = (Maclaurin(), TensorSketch(), PolySketch())
     published = (Fourier(IID()), Gegenbauer(), *sketches, Positive(), Nystrom(Uniform()))
+    grid = (FourierGrid(),) if d <= MOST_COLUMNS else ()
     best = contenders(d)
-    return (*best, *(method for method in published if method not in best))
+    return (*best, *grid, *(method for method in published if method not in best))
 
 
 def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:

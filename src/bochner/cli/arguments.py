@@ -106,6 +106,19 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
     return file
 
 
+def table_or_folder(text: str) -> Path:
+    """Return the name of a table to write, or of a folder that is empty or will be made."""
+    path = Path(text).expanduser()
+    if path.suffix:
+        return destination(".parquet", ".pq", ".csv")(text)
+    folder = path.absolute().parent
+    if not path.is_dir() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise click.BadParameter(f"'{text}' cannot be made in '{folder}'. Make that folder first.")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise click.BadParameter(f"'{text}' must be a new or an empty folder. Choose another.")
+    return path
+
+
 def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:
     """Return why a file cannot be written, found out before the work and not after it."""
     folder = path.absolute().parent

@@ -18,6 +18,7 @@ from bochner.cli.arguments import (
     lengthscales,
     names,
     one_or_several,
+    table_or_folder,
     types,
     widths,
 )
@@ -80,6 +81,19 @@ def bochner() -> None:
     """
 
 
+_engine = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    help="Who reads the rows: this process, or the workers of a cluster.",
+)
+_scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Of the cluster, as tcp://127.0.0.1:8786; one is started here if not given.",
+)
+
+
 @bochner.command()
 @click.option("--out", default=".", metavar="FOLDER", help="Where earth.html goes.")
 @click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
@@ -101,14 +115,19 @@ def demo(**options: Any) -> None:
     help="Column to predict; repeat for several.",
 )
 @click.option("--out", required=True, type=destination(), help="Model file to write.")
-@_kernel
+@click.option(
+    "--kernel",
+    type=click.Choice(KERNELS),
+    help="Family; the learner's own if not given: ridge: auto.",
+)
 @_lengthscale
-@_features
+@click.option(
+    "--features", type=click.IntRange(1), help="Number D; the learner's own if not given."
+)
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
-    default="auto",
-    help="How features are made; auto measures and says why.",
+    type=click.Choice((*METHODS, "exact")),
+    help="How features are made; auto measures and says why. The learner's own if not given.",
 )
 @click.option(
     "--alpha",
@@ -139,13 +158,8 @@ def demo(**options: Any) -> None:
     metavar="FOLDER",
     help="Where a fit that may be killed is recorded each minute: the same command goes on.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="local",
-    help="Who reads the rows: this process, or the workers of a cluster.",
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Of the cluster, as tcp://127.0.0.1:8786.")
+@_engine
+@_scheduler
 @click.option(
     "--judge/--no-judge",
     default=True,
@@ -233,8 +247,8 @@ def plan(**options: Any) -> None:
 @click.option(
     "--out",
     required=True,
-    type=destination(".parquet", ".pq", ".csv"),
-    help="Table to write: .parquet or .csv.",
+    type=table_or_folder,
+    help="Table to write, .parquet or .csv; or a folder, of a .parquet for each part of the rows.",
 )
 @click.option(
     "--coverage",
@@ -242,6 +256,8 @@ def plan(**options: Any) -> None:
     metavar="SHARE",
     help="Of new observations that intervals of gp hold; 0.9 if not given.",
 )
+@_engine
+@_scheduler
 @_separator
 @_json
 @_quiet

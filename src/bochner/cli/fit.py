@@ -1,6 +1,7 @@
 """bochner fit: from a table of any length to a model file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,16 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from bochner.cli.arguments import found_files, refuse_overwriting
+from bochner.cli.engines import cluster_of, refuse_scheduler
 from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import reasons
-from bochner.engines.dask import Dask
-from bochner.engines.local import Local
-from bochner.engines.ray import Ray
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.prediction_displays import SGD
+from bochner.models.prediction_displays import SGD, has_features
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
@@ -45,9 +44,9 @@ def run_fit(
     drop: list[str] | None,
     types: dict[str, str],
     separator: str | None,
-    kernel: str,
+    kernel: str | None,
     lengthscale: list[float],
-    features: int,
+    features: int | None,
     seed: int,
     settings: Sequence[str],
     checkpoint: str | None,
@@ -59,8 +58,11 @@ def run_fit(
     """Fit, write the model, say what was found."""
     if target is None and needs_target(model):
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
-    choices |= {"kernel": kernel_of(kernel, lengthscale), "n_features": features}
+    if kernel or lengthscale:
+        choices["kernel"] = kernel_of(kernel or "gaussian", lengthscale)
+    choices["n_features"] = features
     fitted = learner(model, choices | {"random_state": seed}, settings)
+    refuse_scheduler(engine, scheduler)
     where = engine_of(engine, scheduler, checkpoint)
     paths = found_files(files)
     refuse_overwriting(out, paths)
@@ -74,7 +76,7 @@ def run_fit(
             dtypes=types,
             separator=separator,
         )
-    with terminal.reading("fit", blocks) as watched:
+    with terminal.reading("fit", blocks) as watched, _resumable(checkpoint):
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
@@ -114,21 +116,27 @@ def _has_error(model: KernelEstimator) -> bool:
     return isinstance(model, KernelRidge) and _error(model)[0] is not None
 
 
+@contextmanager
+def _resumable(checkpoint: str | None) -> Iterator[None]:
+    """Say of a fit that is stopped how it goes on."""
+    try:
+        yield
+    except BaseException as stopped:
+        if checkpoint is not None and not isinstance(stopped, Exception):
+            stopped.add_note(f"the same command goes on from '{checkpoint}'.")
+        raise
+
+
 def engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Engine:
     """Return where passes are made; refuse options that do not go together."""
+    from bochner.engines.local import Local  # noqa: PLC0415  with it come model files
+
     if checkpoint is not None and engine != "local":
         raise click.UsageError(
             f"--checkpoint is of a fit in this process; got --engine {engine}, whose workers may "
             "die anyway. Leave one of the two out."
         )
-    if (engine == "dask") != (scheduler is not None) and engine != "ray":
-        raise click.UsageError(
-            "--engine dask and --scheduler ADDRESS go together: the one says who reads, the other "
-            "where its scheduler is."
-        )
-    if engine == "dask":
-        return Dask(str(scheduler))
-    return Local(checkpoint) if engine == "local" else Ray(scheduler)
+    return Local(checkpoint) if engine == "local" else cluster_of(engine, scheduler)
 
 
 def _facts(model: KernelEstimator, blocks: Blocks) -> dict[str, Any]:
@@ -160,8 +168,8 @@ def _ridge(model: KernelRidge) -> dict[str, Any]:
     solution = model.solution_
     error, r_squared = _error(model)
     return {
-        "rows": model.moments_.rows,
-        "precision": model.moments_.precision,
+        "rows": model.fit_.rows,
+        "precision": model.moments_.precision if has_features(model) else "float64",
         "alpha": model.alpha_,
         "alpha_by": solution.criterion,
         "effective_dimension": _on_path(solution, solution.path.effective_dimension),
@@ -205,11 +213,11 @@ def _judge(solution: Solution) -> str:
 
 def _error(model: KernelRidge) -> tuple[float | None, float | None]:
     """Return the root of the leave-one-out (or GCV) mean squared error, and R²."""
-    solution, moments = model.solution_, model.moments_
+    solution = model.solution_
     squared = _on_path(solution, getattr(solution.path, _judge(solution)))
     if squared is None:
         return None, None
-    variance = float(np.mean(moments.power)) / moments.weight
+    variance = model.fit_.target_variance
     return squared**0.5, 1 - squared / variance if variance > 0 else None
 
 

@@ -1,21 +1,26 @@
 """Commands that apply a fitted model to files: predict, check, report."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
 from bochner.cli.arguments import found_files, refuse_overwriting
+from bochner.cli.engines import cluster_of, refuse_scheduler
 from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
-from bochner.data.blocks import Blocks
-from bochner.data.writers import write_table
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sources import Block
+from bochner.data.writers import Chunk, write_table
+from bochner.engines.dask import Dask
+from bochner.engines.ray import Ray
 from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
 from bochner.models.inspection.importance import ImportanceDisplay
@@ -35,17 +40,25 @@ def run_predict(
     out: Path,
     coverage: float | None,
     separator: str | None,
+    engine: str,
+    scheduler: str | None,
 ) -> None:
     """Predict, write, say how much."""
+    refuse_scheduler(engine, scheduler)
     paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
         fitted = open_model(model)
-        blocks = open_rows(fitted, paths, separator, truth=False)
+        blocks = open_rows(fitted, paths, separator, truth=False).with_rows(_block_rows(fitted))
     names: dict[str, None] = {}
     columns, held = outputs(fitted, coverage), intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks) as watched:
-        rows = write_table(out, _chunks(fitted, watched, columns, names))
+        call = partial(_predicted, columns)
+        if engine == "local":
+            made: Iterator[Iterable[Chunk]] = iter([map(call, watched)])
+        else:
+            made = _elsewhere(cluster_of(engine, scheduler), call, watched)
+        rows = _write(out, (_noted(part, names) for part in made))
     facts = {"rows": rows, "columns": list(names), "seconds": terminal.seconds, "out": str(out)}
     facts |= {} if held is None else {"intervals": held}
     lines = [
@@ -58,15 +71,36 @@ def run_predict(
     terminal.show(facts, lines)
 
 
-def _chunks(
-    model: KernelEstimator, blocks: Blocks, columns: Output, names: dict[str, None]
-) -> Iterator[dict[str, np.ndarray]]:
-    """Give the predictions of one block after the other, and note the columns' names."""
-    width = model.map_.n_features if has_features(model) else 1024
-    for block in blocks.with_rows(block_rows(width)):
-        chunk = columns(Blocks.from_arrays(block.X))
+def _block_rows(model: KernelEstimator) -> int:
+    return block_rows(model.map_.n_features if has_features(model) else 1024)
+
+
+def _predicted(columns: Output, block: Block) -> Chunk:
+    """Return the columns of predictions of a block."""
+    return columns(Blocks.from_arrays(block.X))
+
+
+def _elsewhere(
+    engine: Dask | Ray, call: Callable[[Block], Chunk], blocks: Blocks
+) -> Iterator[list[Chunk]]:
+    """Give the predictions of one part of the rows after the other, made by workers."""
+    with engine.passes("", blocks) as executor:
+        yield from executor.each(call, blocks)
+
+
+def _noted(chunks: Iterable[Chunk], names: dict[str, None]) -> Iterator[Chunk]:
+    """Give the same, and note the names of the columns."""
+    for chunk in chunks:
         names.update(dict.fromkeys(chunk))
         yield chunk
+
+
+def _write(out: Path, parts: Iterator[Iterator[Chunk]]) -> int:
+    """Write predictions to one table, or to a table for each part in a folder; return the rows."""
+    if out.suffix:
+        return write_table(out, chain.from_iterable(parts))
+    out.mkdir(exist_ok=True)
+    return sum(write_table(out / f"{i:05}.parquet", part) for i, part in enumerate(parts))
 
 
 def run_check(
@@ -84,15 +118,16 @@ def run_check(
             errors = errors_of(fitted, look(fitted, coded(fitted, watched), ()))
     with terminal.reading("certify", features) as watched:
         numbers, words = certified(fitted, watched, other=True)
+    n_rows = count_rows(features)
     facts = {
-        "rows": features.n_rows,
+        "rows": n_rows,
         "errors": errors,
         "certificate": numbers,
         "certificate_words": words,
         "seconds": terminal.seconds,
     }
     lines = [
-        ("rows", f"{features.n_rows:,}"),
+        ("rows", f"{n_rows:,}"),
         *((f"error, {name}", _words(found)) for name, found in errors.items()),
         ("certificate", words),
         terminal.timed,

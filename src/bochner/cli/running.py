@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
             error.show()
         return MISUSED
     except (click.Abort, KeyboardInterrupt, _Killed) as stopped:
-        tell("Stopped; nothing was written.")
+        tell(f"Stopped; {_left(stopped)}")
         return KILLED if isinstance(stopped, _Killed) else STOPPED
     except BrokenPipeError:
         # Whoever read our output is gone (as `| head`); leave nothing for Python to flush to it.
@@ -82,6 +82,12 @@ def run(arguments: list[str]) -> int:
             raise
         tell(f"Error: {_sentence(error)}")
         return FAILED
+
+
+def _left(stopped: BaseException) -> str:
+    """Return what a command that was stopped has left behind; click tells of Ctrl-C as a cause."""
+    cause = stopped.__cause__ or stopped
+    return next(iter(getattr(cause, "__notes__", ())), "nothing was written.")
 
 
 def _sentence(error: Exception) -> str:

@@ -51,7 +51,8 @@ class Terminal:
                 yield blocks
                 return
             with bar_for(Console(stderr=True)) as bar:
-                yield blocks.watch(Passes(bar, blocks))
+                passes = Passes(bar, blocks)
+                yield blocks.watch(passes, passes.worked_by)
 
     @property
     def _watched(self) -> bool:
@@ -107,7 +108,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-# --- A bar on stderr: rows read, rows a second, time left ----------------------------------------
+# --- A bar on stderr: rows read, rows a second, workers, time left --------------------------------
 
 
 @dataclass
@@ -121,7 +122,13 @@ class Passes:
     began: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        self.task = self.bar.add_task("Reading", total=self.blocks.n_rows, rows="0", rate="-")
+        self.task = self.bar.add_task(
+            "Reading", total=self.blocks.n_rows, rows="0", rate="-", crew=""
+        )
+
+    def worked_by(self, workers: int) -> None:
+        """Tell the bar how many workers read the rows."""
+        self.bar.update(self.task, crew=f" by {workers} workers")
 
     def __call__(self, rows: int) -> None:
         """Tell the bar that so many more rows were read."""
@@ -149,7 +156,7 @@ def bar_for(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[rows]} rows"),
-        TextColumn("{task.fields[rate]} rows/s"),
+        TextColumn("{task.fields[rate]} rows/s{task.fields[crew]}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -10,11 +10,13 @@ from bochner._core.names import handed_out
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "blocks": "Blocks default_rows",
+    "encoders": "DroppedColumn NumberColumn OneHot Ordered TargetMeans TimeColumn folds parts_for",
     "files": "find_files",
     "formats": "sniff",
     "sample": "RowSample chosen_rows row_priorities sample_stream",
     "schema": "Inputs Schema did_you_mean listed",
     "sources": "Block Piece cut",
+    "times": "form_of seconds_of",
     "writers": "atomic write_table",
 }
 

@@ -11,10 +11,21 @@ from bochner.data.encoders import Encoder, OutOfFold
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
 from bochner.data.frames import open_table
+from bochner.data.held import open_chunks, open_readers
 from bochner.data.learning import Target, open_tables
+from bochner.data.partitions import library_of
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
-from bochner.data.sources import Arrays, Block, Piece, Source, cut, open_arrays, open_iterable
+from bochner.data.sources import (
+    Arrays,
+    Block,
+    Partition,
+    Piece,
+    Source,
+    cut,
+    open_arrays,
+    open_iterable,
+)
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
@@ -56,6 +67,7 @@ class Blocks:
     source: Source
     block_rows: int
     callbacks: tuple[Callable[[int], Any], ...] = ()
+    crews: tuple[Callable[[int], Any], ...] = ()
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
     change: Callable[[Piece], Piece] | None = None
@@ -70,8 +82,8 @@ class Blocks:
         Parameters
         ----------
         X : array (n, d)
-            NumPy array or memory map, SciPy sparse matrix, torch tensor or other array of the
-            array API standard. float32 and float64 stay; other real numbers become float64,
+            NumPy array or memory map, SciPy sparse matrix, dask array, torch tensor or other array
+            of the array API standard. float32 and float64 stay; other real numbers become float64,
             block by block.
         y : array (n,) or (n, t), optional
             One or t targets.
@@ -87,7 +99,8 @@ class Blocks:
         InvalidType
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
-        return cls._of(open_arrays(X, y, sample_weight), block_rows)
+        opened = open_chunks if library_of(X) == "dask" else open_arrays
+        return cls._of(opened(X, y, sample_weight), block_rows)
 
     @classmethod
     def from_table(
@@ -102,12 +115,16 @@ class Blocks:
         drop: Sequence[str] | None = None,
         dtypes: Types | None = None,
     ) -> "Blocks":
-        """Read a pandas, polars or pyarrow table, or any object with ``__arrow_c_stream__``.
+        """Read a table of pandas, polars or pyarrow, or any object with ``__arrow_c_stream__``.
+
+        Of dask, Ray and Spark too: partition by partition, where a fit is made.
 
         Parameters
         ----------
         table : data frame
-            Columns of numbers, booleans, text, categories, dates or times.
+            Columns of numbers, booleans, text, categories, dates or times. A dask DataFrame, a
+            ray.data.Dataset (which is executed) or a pyspark DataFrame (which is persisted) has the
+            rows of its partitions counted first; columns of text are looked at in this process.
         target : str or sequence of str, optional
             The column of y (n,), or the columns of y (n, t).
         weight : str, optional
@@ -139,7 +156,7 @@ class Blocks:
         MissingDependency
             narwhals (or, for Arrow streams, pyarrow) is not installed.
         """
-        readers = [open_table(table)]
+        readers = open_readers(table) if library_of(table) else [open_table(table)]
         return cls._of(
             open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
         )
@@ -275,6 +292,11 @@ class Blocks:
         for callback in self.callbacks:
             callback(rows)
 
+    def worked_by(self, workers: int) -> None:
+        """Tell those who watch how many workers read the rows."""
+        for crew in self.crews:
+            crew(workers)
+
     def finished(self, rows: int, weighty: bool) -> None:
         """Refuse a pass of other rows than the one before, or of none, or without any weight."""
         self._count(rows)
@@ -292,7 +314,9 @@ class Blocks:
         source = self.source.part(start, stop)
         if source is None:
             return None
-        return Stretch(replace(self, source=source, callbacks=(), _counted=_RowCount()), start)
+        return Stretch(
+            replace(self, source=source, callbacks=(), crews=(), _counted=_RowCount()), start
+        )
 
     def _changed(self, piece: Piece) -> Piece:
         X, y, w = piece
@@ -321,9 +345,15 @@ class Blocks:
             return self
         return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
 
-    def watch(self, callback: Callable[[int], Any]) -> "Blocks":
-        """Return the same blocks; ``callback(rows)`` is called after each block."""
-        return replace(self, callbacks=(*self.callbacks, callback))
+    def watch(
+        self, callback: Callable[[int], Any], crew: Callable[[int], Any] | None = None
+    ) -> "Blocks":
+        """Return the same blocks; ``callback(rows)`` is called after each block.
+
+        ``crew(workers)`` is called when workers of an engine begin to read them.
+        """
+        crews = self.crews if crew is None else (*self.crews, crew)
+        return replace(self, callbacks=(*self.callbacks, callback), crews=crews)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
@@ -413,6 +443,16 @@ class Stretch:
     def __iter__(self) -> Iterator[Block]:
         return self.blocks.walk(self.start)
 
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """What an engine holds of the rows."""
+        return self.blocks.source.partitions
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Stretch":
+        """Return the same rows, in these partitions."""
+        source = self.blocks.source.held_by(partitions)
+        return replace(self, blocks=replace(self.blocks, source=source))
+
 
 def has_weight(w: Any) -> bool:
     """Whether some row of a block has a weight above zero."""
@@ -420,7 +460,7 @@ def has_weight(w: Any) -> bool:
 
 
 def _raw(schema: Schema) -> str:
-    return f" from {len(schema.columns):,}" if schema.categories else ""
+    return f" from {len(schema.columns):,}" if schema.categories or schema.encoders else ""
 
 
 def default_rows(n_columns: int) -> int:

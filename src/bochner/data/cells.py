@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import UNSEEN, Encoder, LeftOut, NumberColumn, TimeColumn
+from bochner.data.encoders import UNSEEN, DroppedColumn, Encoder, NumberColumn, TimeColumn
 from bochner.data.schema import listed, parsed, shown
 from bochner.data.times import form_of, parsed_times, seconds_in
 from bochner.errors import InvalidInput
@@ -20,7 +20,7 @@ def cells_of(encoder: Encoder, series: Any, where: Where) -> Float[np.ndarray, "
     Numbers stay, texts become places among levels, times seconds. Infinities are refused, and
     cells of text where numbers or times must be.
     """
-    if isinstance(encoder, LeftOut):
+    if isinstance(encoder, DroppedColumn):
         return np.empty(len(series))
     if encoder.levels is not None:
         return _places(series, encoder.levels)

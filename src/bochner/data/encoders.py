@@ -312,7 +312,7 @@ class TimeColumn(Encoder):
 
 
 @dataclass(frozen=True)
-class LeftOut(Encoder):
+class DroppedColumn(Encoder):
     """A column that tells rows apart by nothing, or by everything.
 
     Parameters
@@ -336,7 +336,7 @@ class LeftOut(Encoder):
 #: Which encoder has these fields.
 _KINDS: dict[frozenset[str], type] = {
     frozenset(field.name for field in fields(cls)): cls
-    for cls in (NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn, LeftOut)
+    for cls in (NumberColumn, OneHot, Ordered, TargetMeans, TimeColumn, DroppedColumn)
 }
 
 
@@ -355,7 +355,7 @@ def reasons(encoders: Iterable[Encoder]) -> dict[str, list[str]]:
     """Return the names of the columns that are left out, by reason."""
     found: dict[str, list[str]] = {}
     for encoder in encoders:
-        if isinstance(encoder, LeftOut):
+        if isinstance(encoder, DroppedColumn):
             found.setdefault(encoder.reason, []).append(encoder.name)
     return found
 

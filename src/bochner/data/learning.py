@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.encoders import Encoder, LeftOut, NumberColumn, OneHot, Ordered, TimeColumn
+from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, Ordered, TimeColumn
 from bochner.data.schema import (
     CellCounts,
     Schema,
@@ -166,7 +166,7 @@ def _to_look_at(
 def _draft_of(column: Column, found: "_Texts | None", types: dict[str, str]) -> Encoder:
     """Return what the cells of a column are."""
     if (column.kind == "nothing" and found is None) or (found is not None and not found.values):
-        return LeftOut(column.name, NOTHING)
+        return DroppedColumn(column.name, NOTHING)
     if found is not None:
         return _draft_of_text(column, found, types.get(column.name) == "category")
     if column.kind == "dates or times":
@@ -185,7 +185,7 @@ def _draft_of_text(column: Column, found: "_Texts", declared: bool) -> Encoder:
         if form := form_of(found.values):
             return TimeColumn(name, ("day",) if form == "clock" else ("trend",), form=form)
     if found.too_many:
-        return LeftOut(name, UNIQUE)
+        return DroppedColumn(name, UNIQUE)
     return Ordered(name, column.order) if column.order else OneHot(name, found.sorted)
 
 
@@ -434,7 +434,7 @@ def _adapted(
 
 def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
     """Refuse tables whose columns are not of the kinds that the schema was learned from."""
-    of = {e.name: e for e in schema.plain if not isinstance(e, LeftOut)}
+    of = {e.name: e for e in schema.plain if not isinstance(e, DroppedColumn)}
     numbers = {*(schema.target_names or ()), schema.weight}
     numbers -= {schema.target} if schema.classes else set()
     for reader in readers:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner.data.encoders import Encoder, LeftOut, NumberColumn, OneHot, as_encoder
+from bochner.data.encoders import DroppedColumn, Encoder, NumberColumn, OneHot, as_encoder
 from bochner.errors import InvalidInput, InvalidType
 
 
@@ -102,7 +102,7 @@ class Schema:
     @property
     def read_names(self) -> tuple[str, ...]:
         """Names of all columns but those that the encoders leave out."""
-        out = {e.name for e in self.encoders if isinstance(e, LeftOut)}
+        out = {e.name for e in self.encoders if isinstance(e, DroppedColumn)}
         return tuple(name for name in self.raw_names if name not in out)
 
     @property

@@ -1,7 +1,7 @@
 """From pieces of any size to blocks of one size; what every source of data has in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -48,6 +48,14 @@ class Block(NamedTuple):
     start: int
 
 
+class Partition(ABC):
+    """Some rows, wherever they are."""
+
+    @abstractmethod
+    def fetch(self) -> Any:
+        """Return the rows, in this process: a table, or a tuple (X, y, w) of arrays."""
+
+
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -69,6 +77,20 @@ class Source(ABC):
         None where those before must be read for it.
         """
         return None
+
+    @property
+    def library(self) -> str:
+        """The package of the engine that holds the rows; "" if none does."""
+        return ""
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """What an engine holds of the rows, in their order."""
+        return ()
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Source":  # noqa: ARG002
+        """Return the same rows, in these partitions."""
+        return self
 
 
 def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
@@ -182,7 +204,7 @@ class Arrays(Source):
         """Give slices of ``rows`` rows."""
         for start in range(0, self.n_rows, rows):
             piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
-            yield _checked(piece, range(self.first + start, self.first + start + rows))
+            yield checked(piece, range(self.first + start, self.first + start + rows))
 
     def mark(self) -> str:
         """Return the form of the arrays, and a digest of some rows."""
@@ -200,7 +222,7 @@ class Arrays(Source):
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers, without a pass over the others."""
-        return _checked(part(self.data, index), index)
+        return checked(part(self.data, index), index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +244,7 @@ class Iterables(Source):
         start = 0
         for number, item in enumerate(_fresh(self.source)):
             piece = _parts(item)
-            piece = _checked(piece, range(start, start + piece.X.shape[0]))
+            piece = checked(piece, range(start, start + piece.X.shape[0]))
             self._require_same(piece, number)
             yield piece
             start += piece.X.shape[0]
@@ -280,7 +302,7 @@ def open_iterable(source: Any) -> Iterables:
         )
     for item in started:
         piece = _parts(item)
-        piece = _checked(piece, range(piece.X.shape[0]))
+        piece = checked(piece, range(piece.X.shape[0]))
         return Iterables(source, _form(piece), _first_row(piece), piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
@@ -327,7 +349,7 @@ def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
     return Piece(X, y, w)
 
 
-def _checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
+def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows of these numbers in floating point: all finite, weights not negative."""
     X, y, w = piece
     X = as_floating(X)

@@ -5,7 +5,7 @@ each file. Readers give small data frames; narwhals makes pandas, polars and Arr
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ from bochner._core.checks import warn_user
 from bochner.data.cells import cells_of, unseen_texts
 from bochner.data.encoders import (
     UNSEEN,
+    DroppedColumn,
     Encoder,
-    LeftOut,
     NumberColumn,
     OneHot,
     OutOfFold,
@@ -24,7 +24,7 @@ from bochner.data.encoders import (
     TimeColumn,
 )
 from bochner.data.schema import Schema, did_you_mean, listed, parsed
-from bochner.data.sources import Piece, Source, Where, require_finite, require_weights
+from bochner.data.sources import Partition, Piece, Source, Where, require_finite, require_weights
 from bochner.data.times import seconds_in
 from bochner.errors import DataWarning, InvalidInput
 
@@ -53,6 +53,8 @@ class Reader(ABC):
     hint: str  # what to add when a column is not found
     of_text: bool = False  # whether any column can be read as text
     first: int = 0  # number of the first row, where it is a part of a table
+    partition: Partition | None = None  # where an engine holds it
+    library: str = ""  # the package of that engine
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -128,7 +130,7 @@ class Tables(Source):
     def learned(self, encoders: tuple[Encoder, ...], out_of_fold: OutOfFold | None) -> "Tables":
         """Return the same rows through what a fit has learned of their columns."""
         schema = replace(self.schema, categories=(), encoders=encoders)
-        exact = all(isinstance(e, NumberColumn | OneHot | LeftOut) for e in encoders)
+        exact = all(isinstance(e, NumberColumn | OneHot | DroppedColumn) for e in encoders)
         return replace(
             self,
             schema=schema,
@@ -177,6 +179,23 @@ class Tables(Source):
             return None
         readers: Any = tuple(parts)
         return replace(self, readers=readers, n_rows=stop - start, first=self.first + start)
+
+    @property
+    def library(self) -> str:
+        """That of the readers."""
+        return self.readers[0].library
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Those of the readers."""
+        return tuple(r.partition for r in self.readers if r.partition is not None)
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Tables":
+        """Return the same rows, in these partitions."""
+        if not partitions:
+            return self
+        pairs: Any = zip(self.readers, partitions, strict=True)
+        return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 
     def _plain(self, frame: Any, where: Where) -> np.ndarray:
         schema = self.schema
@@ -246,9 +265,23 @@ class Cells(Source):
         tables = self.tables.part(start, stop)
         return None if tables is None else replace(self, tables=tables, n_rows=stop - start)
 
+    @property
+    def library(self) -> str:
+        """That of the tables."""
+        return self.tables.library
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Those of the tables."""
+        return self.tables.partitions
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Cells":
+        """Return the same cells, in these partitions."""
+        return replace(self, tables=self.tables.held_by(partitions))
+
 
 def _cells(encoder: Encoder, frame: Any, where: Where) -> np.ndarray:
-    if isinstance(encoder, LeftOut):
+    if isinstance(encoder, DroppedColumn):
         return np.zeros(len(frame))
     return cells_of(encoder, frame[encoder.name], where)
 
@@ -297,7 +330,7 @@ def _not_plain(draft: Encoder) -> str:
             f"{who} must hold numbers or text; got dates or times. "
             f"{_REMEDY['dates or times']} {fit}"
         )
-    if isinstance(draft, LeftOut):
+    if isinstance(draft, DroppedColumn):
         return (
             f"{who} must hold numbers or text; got nothing ({draft.reason}). "
             f"{_REMEDY['nothing']} {fit}"

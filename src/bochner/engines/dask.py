@@ -1,6 +1,7 @@
 """Dask: parts of the rows are tasks of a cluster's workers, and so is merging their sums."""
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +11,11 @@ from uuid import uuid4
 
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
+from bochner.data.dask_tables import DaskPartition
+from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, Workers
 from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
-from bochner.sums.executor import Executor
+from bochner.sums.executor import LOCAL, Engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +24,9 @@ class Dask:
 
     Parameters
     ----------
-    client : distributed.Client or str
+    client : distributed.Client or str, optional
         A client of the cluster, or the address of its scheduler, as "tcp://127.0.0.1:8786".
+        Default: a process for each processor of this machine, started for each fit.
     timeout : float, default 30
         Seconds to wait for the scheduler, and for a first worker.
 
@@ -43,28 +47,50 @@ class Dask:
     worker: one block, its features, and a few sums.
     """
 
-    client: Any
+    client: Any = None
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
         positive(self.timeout, "Dask", "timeout")
-        if not isinstance(self.client, str) and not hasattr(self.client, "scheduler_info"):
+        known = self.client is None or isinstance(self.client, str)
+        if not known and not hasattr(self.client, "scheduler_info"):
             raise InvalidType(
                 "Dask: client must be a distributed.Client or the address of a scheduler, as "
                 f"'tcp://127.0.0.1:8786'; got {type(self.client).__name__}."
             )
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
-        distributed = _distributed()
-        if not isinstance(self.client, str):
-            yield ClusterPasses(_DaskWorkers(self.client, self.timeout), repr(self))
-            return
-        with _answering(self.client, self.timeout):
-            client = distributed.Client(self.client, timeout=self.timeout, set_as_default=False)
-        with client:
+        with self._connected() as client:
             yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Give the client, which is closed again if it was made here."""
+        distributed = _distributed()
+        if self.client is None:
+            with (
+                distributed.LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster,
+                distributed.Client(cluster, set_as_default=False) as client,
+            ):
+                yield client
+        elif isinstance(self.client, str):
+            with _answering(self.client, self.timeout):
+                client = distributed.Client(self.client, timeout=self.timeout, set_as_default=False)
+            with client:
+                yield client
+        else:
+            yield self.client
+
+
+def here() -> Engine:
+    """Return the engine of dask's own client, or this process where there is none."""
+    distributed = sys.modules.get("distributed")
+    try:
+        return LOCAL if distributed is None else Dask(distributed.get_client())
+    except ValueError:
+        return LOCAL
 
 
 def _distributed() -> Any:
@@ -111,11 +137,18 @@ class _DaskWorkers(Workers):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             key = f"bochner-{name}-{uuid4().hex[:12]}"
+            args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
             return self._client.submit(function, *args, key=key, pure=False)
+
+    def _rows(self, partition: Partition) -> Any:
+        """Return the rows of a partition: a task of the cluster, or themselves."""
+        if isinstance(partition, DaskPartition):
+            return self._client.compute(partition.task)
+        return partition.fetch()
 
     def wait(self, handle: Handle) -> None:
         with _explained():
-            _distributed().wait(handle)
+            handle.exception()
 
     def result(self, handle: Handle) -> Any:
         with _explained():

@@ -1,12 +1,17 @@
 """Passes in one process: blocks in their order, and checkpoints that a killed fit goes on from."""
 
+import logging
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
@@ -16,6 +21,8 @@ from bochner.engines.digest import digest_of
 from bochner.errors import InvalidInput
 from bochner.sums.executor import Executor, InProcess
 from bochner.sums.tree import RunningSum, Summand
+
+LOG = logging.getLogger("bochner.engines")
 
 #: Writing takes at most this share of the time, however long one write takes.
 SHARE = 0.02
@@ -50,7 +57,8 @@ class Local:
     What is recorded: the sum of each pass that was finished, and of the pass that goes on the sum
     of the blocks so far and their number. A fit that goes on has the same bits as one that was
     never killed, and loses what was done since the last record. Learners that keep features in
-    memory pass over these unrecorded. A record takes the memory of a sum once more on the disk: 8
+    memory pass over these unrecorded. Ctrl-C ends a pass after the block that it came in, and that
+    is recorded. A record takes the memory of a sum once more on the disk: 8
     D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
     """
 
@@ -88,6 +96,32 @@ def _require_seed(asked: str) -> None:
                 f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no "
                 "warm_start."
             )
+
+
+@contextmanager
+def _held_back() -> Iterator[list[Callable[[], None]]]:
+    """Hold signals back that would come amid a block; give what to do about those that came.
+
+    A second one of its kind is not held back. Only the main thread gets signals.
+    """
+    came: list[Callable[[], None]] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            before[number](number, frame)
+        came.append(partial(before[number], number, frame))
+
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in before:
+            signal.signal(number, note)
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class RecordedPasses:
@@ -134,13 +168,16 @@ class RecordedPasses:
         number, self._number = self._number, self._number + 1
         known = {"digest": digest_of((summand, blocks.block_rows, rows))}
         name = f"pass-{number:05}.safetensors"
-        done = self._read(name, known["digest"], number)
+        done, began = self._read(name, known["digest"], number), time.monotonic()
         if done is None:
             begun = self._read(NOW, known["digest"], number, of=number)
+            LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"] if begun else 0)
             one = _OnePass(self, number, known, summand, blocks, begun)
             done = {**known, **one.made(stop, rows)}
             self._finished[name] = deepcopy(done)  # its owner may change the sum
             self._write_if_due({})
+        seconds = time.monotonic() - began
+        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, done["rows"], seconds)
         if not done["stopped"]:
             blocks.finished(done["rows"], done["weighty"])
         return done["total"]
@@ -173,6 +210,7 @@ class RecordedPasses:
         else:
             self._checkpoint.remove(NOW)
         end = time.monotonic()
+        LOG.debug("%r: recorded in %.2f s", self, end - began)
         self._next = end + max(self._every, (end - began) / SHARE)
 
 
@@ -199,8 +237,14 @@ class _OnePass:
             self._asked = begun["asked"]
 
     def made(self, stop: Callable[[Any], bool], rows: int) -> dict[str, Any]:
-        """Return what the pass came to."""
+        """Return what the pass came to; Ctrl-C ends it after a block, which is recorded."""
         self._blocks.passed(self._rows)
+        with _held_back() as came:
+            return self._made(stop, rows, came)
+
+    def _made(
+        self, stop: Callable[[Any], bool], rows: int, came: "list[Callable[[], None]]"
+    ) -> dict[str, Any]:
         for block in self._rest():
             self._running.add(block)
             self._rows += block.X.shape[0]
@@ -210,8 +254,10 @@ class _OnePass:
                 self._asked = True
                 if stop(self._running.so_far()):
                     return self._came_to(None, True)
-            if self._passes.is_due():
+            if self._passes.is_due() or came:
                 self._passes.write({**self._known, **self._held()})
+            if came:
+                came[0]()
         return self._came_to(self._running.total(), False)
 
     def _rest(self) -> Iterator[Any]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bochner.data.blocks import Blocks
+from bochner.data.ray_tables import RayPartition
+from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, Workers
 from bochner.errors import BochnerError, EngineError, MissingDependency
-from bochner.sums.executor import Executor
+from bochner.sums.executor import Engine
 
 #: Workers that may die over one part before the fit is given up.
 RETRIES = 8
@@ -41,7 +43,7 @@ class Ray:
     address: str | None = None
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
         ray = _ray()
         if not ray.is_initialized():
@@ -53,6 +55,16 @@ class Ray:
                     f"({str(error)[:200]}). Start it, or name another address."
                 ) from error
         yield ClusterPasses(_RayWorkers(ray), repr(self))
+
+
+def here() -> Engine:
+    """Return the engine of the cluster that this process is connected to."""
+    return Ray()
+
+
+def _rows(partition: Partition) -> Any:
+    """Return the rows of a partition: a table of the store, or themselves."""
+    return partition.reference if isinstance(partition, RayPartition) else partition.fetch()
 
 
 def _ray() -> Any:
@@ -81,6 +93,7 @@ class _RayWorkers(Workers):
         return self._ray.put(value)
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        args = tuple(_rows(a) if isinstance(a, Partition) else a for a in args)
         remote = self._remote.get(function)
         if remote is None:
             remote = self._remote[function] = self._ray.remote(function)

@@ -5,11 +5,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from bochner.data.blocks import Blocks
+from bochner.data.sources import Partition
+from bochner.data.spark_tables import SparkPartition, table_of
 from bochner.engines.workers import ClusterPasses, Handle, PartialSum, Workers, merged
 from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
-from bochner.sums.executor import Executor
+from bochner.sums.executor import Engine
 
 #: Times that a part is handed out before the fit is given up.
 TRIES = 4
@@ -48,12 +51,17 @@ class Spark:
             )
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:  # noqa: ARG002
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
         context = self.session.sparkContext
         workers = max(1, int(context.defaultParallelism))
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
-            yield ClusterPasses(_SparkWorkers(context, threads, merging, workers), repr(self))
+            own = _SparkWorkers(context, threads, merging, workers)
+            try:
+                yield ClusterPasses(own, repr(self))
+            except BaseException:  # Ctrl-C too: nobody waits for what is still to be done
+                own.stop()
+                raise
 
 
 def _require_spark() -> None:
@@ -76,6 +84,13 @@ class _SparkWorkers(Workers):
         self._threads = threads
         self._merging = merging
         self._count = count
+        self._group = f"bochner-{uuid4().hex[:12]}"
+
+    def stop(self) -> None:
+        """Begin no more jobs, and end those that go on."""
+        for pool in (self._threads, self._merging):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._context.cancelJobGroup(self._group)
 
     @property
     def count(self) -> int:
@@ -97,10 +112,13 @@ class _SparkWorkers(Workers):
 
     def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Return what a job gives; one whose worker dies is begun again."""
-        self._context.setLocalProperty("spark.job.description", f"bochner {name}")
+        self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
+        held = [a for a in args if isinstance(a, Partition)]
+        args = args[: len(args) - len(held)]
+        job = self._where_held if _in_one(held) else self._sent
         for left in reversed(range(TRIES)):
             try:
-                (found,) = self._context.parallelize([args], 1).map(_outcome(function)).collect()
+                (found,) = job(_outcome(function), args, held)
             except Exception as error:
                 if not left:
                     raise EngineError(
@@ -113,6 +131,30 @@ class _SparkWorkers(Workers):
         if isinstance(found, BochnerError):
             raise found
         return found
+
+    def _where_held(self, task: Callable[..., Any], args: Any, held: list[Any]) -> list[Any]:
+        """Return what a task gives on the executor that holds its rows."""
+        streams, number = held[0].streams, held[0].number
+        return self._context.runJob(
+            streams, lambda parts: [task((*args, table_of([*parts])))], [number]
+        )
+
+    def _sent(self, task: Callable[..., Any], args: Any, held: list[Partition]) -> list[Any]:
+        """Return what a task gives anywhere, with rows that come here first."""
+        args = (*args, *(partition.fetch() for partition in held))
+        return self._context.parallelize([args], 1).map(task).collect()
+
+
+def _in_one(held: list[Any]) -> bool:
+    return len(held) == 1 and isinstance(held[0], SparkPartition)
+
+
+def here() -> Engine:
+    """Return the engine of the session that is active."""
+    _require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    return Spark(SparkSession.getActiveSession())
 
 
 def _merged_here(summand: Any, a: "Future[PartialSum]", b: "Future[PartialSum]") -> PartialSum:

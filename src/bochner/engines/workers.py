@@ -1,17 +1,22 @@
 """Passes made by workers of several processes: parts where rows are, merged in the tree's order."""
 
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from bochner._core.arrays import as_floating
 from bochner.data.blocks import Blocks, Stretch, has_weight
-from bochner.data.sources import Block
+from bochner.data.partitions import Here
+from bochner.data.sources import Block, Partition
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.tree import BRANCHES, RunningSum, Summand, Tree, blocks_per_part, narrowed
+from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, Summand, blocks_per_part, narrowed
 
 #: Parts become larger, sixteen times each, while there are more than this many for a worker.
 PARTS_PER_WORKER = 64
@@ -21,6 +26,8 @@ AHEAD = 4
 
 Handle = Any
 
+LOG = logging.getLogger("bochner.engines")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -29,6 +36,11 @@ class Part:
     start: int
     stop: int
     blocks: Stretch | tuple[Block, ...]
+
+    @property
+    def rows_elsewhere(self) -> int:
+        """Rows that are not read in this process."""
+        return self.stop - self.start if isinstance(self.blocks, Stretch) else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +66,10 @@ class Workers(ABC):
 
     @abstractmethod
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        """Compute ``function(*args)`` there, where handles among the arguments are their values."""
+        """Compute ``function(*args)`` there, where handles among the arguments are their values.
+
+        Of arguments that are partitions, the function gets the rows.
+        """
 
     @abstractmethod
     def wait(self, handle: Handle) -> None:
@@ -100,8 +115,12 @@ class ClusterPasses:
         """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
         workers, shared = self._workers, self._with_features(summand)
         merging = narrowed(summand.summand, slice(0, 0)) if _on_features(summand) else shared
-        tree: Tree[Handle] = Tree(lambda a, b: workers.submit("merge", merged, merging, a, b))
-        begun: deque[Handle] = deque()
+        tree: MergeTree[Handle] = MergeTree(
+            lambda a, b: workers.submit("merge", merged, merging, a, b)
+        )
+        begun: deque[tuple[Handle, int]] = deque()
+        began = time.monotonic()
+        blocks.worked_by(workers.count)
         end = min(-(-rows // blocks.block_rows) * blocks.block_rows, blocks.n_rows or 0)
         for part in _parts(blocks, workers.count):
             if part.start < end <= part.stop:
@@ -110,12 +129,43 @@ class ClusterPasses:
                     return None
             made = self._submitted(shared, summand, blocks, part, part.stop)
             tree.take(made)
-            begun.append(made)
+            begun.append((made, part.rows_elsewhere))
             if len(begun) > AHEAD * workers.count:
-                workers.wait(begun.popleft())
-        found: PartialSum = workers.result(tree.root())
+                self._wait(begun.popleft(), blocks)
+        root = tree.root()
+        while begun:
+            self._wait(begun.popleft(), blocks)
+        found: PartialSum = workers.result(root)
+        seconds = time.monotonic() - began
+        LOG.info("%r: %d rows by %d workers, %.2f s", self, found.rows, workers.count, seconds)
         blocks.finished(found.rows, found.weighty)
         return found.total
+
+    def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
+        """Wait for a part, and tell those who watch."""
+        handle, rows = begun
+        self._workers.wait(handle)
+        if rows:
+            blocks.passed(rows)
+
+    def each(self, call: Callable[[Block], Any], blocks: Blocks) -> Iterator[list[Any]]:
+        """Give what ``call`` gives of the blocks of one part after the other."""
+        workers, shared = self._workers, self._workers.share(call)
+        begun: deque[tuple[Handle, int]] = deque()
+        blocks.worked_by(workers.count)
+        for whole in _parts(blocks, workers.count):
+            part, held = _apart(whole)
+            name = f"rows-{part.start}-{part.stop}"
+            made = workers.submit(name, called, shared, part, repr(blocks.source), *held)
+            begun.append((made, whole.rows_elsewhere))
+            if len(begun) > AHEAD * workers.count:
+                yield self._result(begun.popleft(), blocks)
+        while begun:
+            yield self._result(begun.popleft(), blocks)
+
+    def _result(self, begun: tuple[Handle, int], blocks: Blocks) -> Any:
+        self._wait(begun, blocks)
+        return self._workers.result(begun[0])
 
     def _with_features(self, summand: Any) -> Handle:
         """Give the workers what is the same for all parts: a map, once in a fit, or a summand."""
@@ -133,8 +183,18 @@ class ClusterPasses:
         """Hand out the rows of a part up to ``stop``."""
         rows = slice(part.start, stop)
         own = narrowed(summand.summand, rows) if _on_features(summand) else None
+        part, held = _apart(part)
         what = part, stop, blocks.block_rows, repr(blocks.source)
-        return self._workers.submit(f"rows-{part.start}-{part.stop}", made, shared, own, *what)
+        name = f"rows-{part.start}-{part.stop}"
+        return self._workers.submit(name, made, shared, own, *what, *held)
+
+
+def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
+    """Return a part without the partitions that an engine holds of it, and these."""
+    if not isinstance(part.blocks, Stretch):
+        return part, ()
+    held = part.blocks.partitions
+    return replace(part, blocks=part.blocks.held_by([Here(None) for _ in held])), held
 
 
 def _on_features(summand: Any) -> bool:
@@ -156,7 +216,6 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
         rows = blocks.part(start, stop)
         assert rows is not None
         yield Part(start, stop, rows)
-        blocks.passed(stop - start)
 
 
 def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
@@ -175,26 +234,58 @@ def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
 # --- What workers compute -------------------------------------------------------------------------
 
 
-def made(shared: Any, own: Any, part: Part, stop: int, block_rows: int, source: str) -> PartialSum:
-    """Return the sum of a part, up to row ``stop``."""
+def made(
+    shared: Any, own: Any, part: Part, stop: int, block_rows: int, source: str, *held: Any
+) -> PartialSum:
+    """Return the sum of a part, up to row ``stop``, of the rows that its partitions hold."""
+    # What came over a network may begin between the bytes where a number can: copies do not.
+    shared = deepcopy(shared)
     summand = shared if own is None else SumOnFeatures(shared, own)
     running, rows, weighty = RunningSum(summand, block_rows), 0, False
-    try:
-        for block in part.blocks:
+    with _named(part, source):
+        for block in _blocks_of(part, held):
             if block.start >= stop:
                 break
             running.add(block)
             rows += block.X.shape[0]
             weighty = weighty or has_weight(block.w)
         return PartialSum(running.total(), rows, weighty)
+
+
+def called(call: Callable[[Block], Any], part: Part, source: str, *held: Any) -> list[Any]:
+    """Return what a function gives of the blocks of a part."""
+    call = deepcopy(call)
+    with _named(part, source):
+        return [call(block) for block in _blocks_of(part, held)]
+
+
+@contextmanager
+def _named(part: Part, source: str) -> Iterator[None]:
+    """Say of which rows it is that something went wrong."""
+    rows = f"{part.start:,} to {part.stop - 1:,}"
+    try:
+        yield
     except BochnerError as error:
-        raise type(error)(f"{error} (Rows {part.start:,} to {part.stop - 1:,}.)") from None
+        raise type(error)(f"{error} (Rows {rows}.)") from None
     except Exception as error:  # noqa: BLE001  whatever it was, its rows are named
         raise EngineError(
-            f"A worker must be able to read and add up rows {part.start:,} to {part.stop - 1:,} of "
-            f"{source}; it could not ({type(error).__name__}: {str(error)[:200]}). "
-            "Make the data readable from every worker, or give workers more memory."
+            f"A worker must be able to read and add up rows {rows} of {source}; it could not "
+            f"({type(error).__name__}: {str(error)[:200]}). Make the data readable from every "
+            "worker, or give workers more memory."
         ) from None
+
+
+def _blocks_of(part: Part, held: Sequence[Any]) -> Iterator[Block]:
+    """Give the blocks of a part; ``held`` are the rows of its partitions."""
+    if isinstance(part.blocks, Stretch):
+        yield from part.blocks.held_by([Here(rows) for rows in held])
+    else:
+        yield from map(_aligned, part.blocks)
+
+
+def _aligned(block: Block) -> Block:
+    X, y, w = (None if array is None else as_floating(array) for array in block[:3])
+    return Block(X, y, w, block.start)
 
 
 def merged(summand: Any, a: PartialSum, b: PartialSum) -> PartialSum:

@@ -63,8 +63,8 @@ class Traced:
 
     device = None
 
-    def __array_namespace__(self, api_version: Any = None) -> "Functions":
-        return Functions(self.graph)
+    def __array_namespace__(self, api_version: Any = None) -> "OnnxNamespace":
+        return OnnxNamespace(self.graph)
 
     @property
     def ndim(self) -> int:
@@ -72,7 +72,7 @@ class Traced:
 
     @property
     def T(self) -> "Traced":
-        return Functions(self.graph).permute_dims(self, (1, 0))
+        return OnnxNamespace(self.graph).permute_dims(self, (1, 0))
 
     # NumPy's own functions are taken for those of the same name.
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -81,7 +81,7 @@ class Traced:
         )
         if method != "__call__" or options:
             raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
-        return getattr(Functions(self.graph), name)(*inputs)
+        return getattr(OnnxNamespace(self.graph), name)(*inputs)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise Unwritable(f"numpy.{function.__name__}")
@@ -158,8 +158,8 @@ class Traced:
         return _indexed(self, keys)
 
     @property
-    def _functions(self) -> "Functions":
-        return Functions(self.graph)
+    def _functions(self) -> "OnnxNamespace":
+        return OnnxNamespace(self.graph)
 
 
 def _indexed(A: Traced, keys: list[Any]) -> Traced:
@@ -210,16 +210,16 @@ def _reshaped(
     return Traced(graph, name, shape, A.dtype)
 
 
-def _unary(op: str) -> Callable[["Functions", Any], Any]:
-    def function(self: "Functions", a: Any) -> Traced:
+def _unary(op: str) -> Callable[["OnnxNamespace", Any], Any]:
+    def function(self: "OnnxNamespace", a: Any) -> Traced:
         a = self.asarray(a)
         return Traced(self.graph, self.graph.node(op, a.name), a.shape, a.dtype)
 
     return function
 
 
-def _binary(op: str, gives: np.dtype | None = None) -> Callable[["Functions", Any, Any], Any]:
-    def function(self: "Functions", a: Any, b: Any) -> Traced:
+def _binary(op: str, gives: np.dtype | None = None) -> Callable[["OnnxNamespace", Any, Any], Any]:
+    def function(self: "OnnxNamespace", a: Any, b: Any) -> Traced:
         a, b = self._alike(a, b)
         name = self.graph.node(op, a.name, b.name)
         return Traced(self.graph, name, _broadcast(a.shape, b.shape), gives or a.dtype)
@@ -229,7 +229,7 @@ def _binary(op: str, gives: np.dtype | None = None) -> Callable[["Functions", An
 
 def _reduction(op: str) -> Callable[..., Any]:
     def function(
-        self: "Functions",
+        self: "OnnxNamespace",
         a: Traced,
         axis: int | tuple[int, ...] | None = None,
         keepdims: bool = False,
@@ -248,15 +248,8 @@ def _reduction(op: str) -> Callable[..., Any]:
     return function
 
 
-class _Capabilities:
-    """What the standard lets a library leave out: all that looks at values."""
-
-    def capabilities(self) -> dict[str, bool]:
-        return {"boolean indexing": False, "data-dependent shapes": False}
-
-
 @dataclass(frozen=True)
-class Functions:
+class OnnxNamespace:
     """The functions of the array API standard, as the nodes of one graph.
 
     onnxruntime has no cosine, arctangent or log(1 + x) of float64: they are made of others.
@@ -265,6 +258,7 @@ class Functions:
     graph: Graph
 
     __name__ = "bochner.export.arrays"  # by which libraries are told apart
+    writes_down = True
     float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
     int64, bool, nan = WHOLE, BOOL, math.nan
 
@@ -272,9 +266,6 @@ class Functions:
         if name.startswith("_"):
             raise AttributeError(name)
         raise Unwritable(f"the function {name}, which it has no node for")
-
-    def __array_namespace_info__(self) -> _Capabilities:
-        return _Capabilities()
 
     # --- making arrays ---------------------------------------------------------------------------
 
@@ -481,7 +472,12 @@ class Functions:
         axis %= arrays[0].ndim + 1
         return self.concat([a[(*[slice(None)] * axis, None)] for a in arrays], axis)
 
-    def take(self, a: Any, places: Any, axis: int) -> Traced:
+    def searchsorted(self, a: Any, values: Any) -> Traced:
+        """Return how many of the numbers of ``a`` are below each value."""
+        below = self.asarray(a) < self.asarray(values)[..., None]
+        return self.sum(self.astype(below, WHOLE), axis=-1)
+
+    def take(self, a: Any, places: Any, axis: int = 0) -> Traced:
         a, places = self.asarray(a), self.asarray(places)
         if _free([a.shape[axis]]):
             raise Unwritable("to choose rows by their number")

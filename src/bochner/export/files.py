@@ -11,7 +11,7 @@ from bochner._core.checks import one_of
 from bochner.data.schema import Inputs, Schema, listed
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, FLOAT, Functions, Rows, Traced
+from bochner.export.arrays import ANY, FLOAT, OnnxNamespace, Rows, Traced
 from bochner.export.graph import OPSET, Graph, Unwritable
 from bochner.export.outputs import Outputs, outputs
 from bochner.features.map import FeatureMap
@@ -86,7 +86,7 @@ def to_onnx(
     fit, columns = _formula(model)
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
     raw = Traced(graph, "X", (ANY, columns), dtype)
-    xp = Functions(graph)
+    xp = OnnxNamespace(graph)
     try:
         found = outputs(fit, xp.astype(raw, FLOAT))
     except Unwritable as reason:
@@ -139,7 +139,7 @@ def _what(model: Any) -> Any:
 
 def _made(
     graph: Graph,
-    xp: Functions,
+    xp: OnnxNamespace,
     found: Outputs,
     dtype: np.dtype,
     who: str,

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.shapes import Array
 from bochner.data.schema import Inputs
-from bochner.export.arrays import FLOAT, Functions, Traced
+from bochner.export.arrays import FLOAT, OnnxNamespace, Traced
 from bochner.export.graph import Unwritable
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
@@ -64,7 +64,7 @@ def _(fit: CcaFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: KMeansFit, X: Traced) -> Outputs:
-    xp, Z, C = Functions(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
+    xp, Z, C = OnnxNamespace(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
     gaps = np.einsum("ij,ij->i", C, C) - 2.0 * (Z @ C.T)
     squares = gaps + xp.sum(Z * Z, axis=1, keepdims=True)
     return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
@@ -105,7 +105,7 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ExactFit, X: Traced) -> Outputs:
-    xp = Functions(X.graph)
+    xp = OnnxNamespace(X.graph)
     K = fit.chosen.kernel.evaluate(X, xp.asarray(_dense(fit.X)))
     f = K @ fit.solution.coef + fit.solution.intercept
     return _targets(f, fit.target_shape, fit.inputs)
@@ -113,7 +113,7 @@ def _(fit: ExactFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: SgdFit, X: Traced) -> Outputs:
-    xp, strategy = Functions(X.graph), fit.chosen.strategy
+    xp, strategy = OnnxNamespace(X.graph), fit.chosen.strategy
     if isinstance(strategy, FeatureStrategy):
         Z = _features(strategy.map, strategy.precision, X)
     else:
@@ -129,7 +129,7 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
-    xp, solution = Functions(X.graph), fit.solution
+    xp, solution = OnnxNamespace(X.graph), fit.solution
     f = _linear(fit.chosen, X, solution.coef, solution.intercept)
     if isinstance(fit.loss, BelowZero):
         inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
@@ -141,7 +141,7 @@ def _(fit: ConvexFit, X: Traced) -> Outputs:
     return found if p is None else found | {"probability": p}
 
 
-def _predicted(xp: Functions, loss: Loss, f: Traced) -> Traced:
+def _predicted(xp: OnnxNamespace, loss: Loss, f: Traced) -> Traced:
     """Return predictions of a regression from φ(X) β + b: means behind a logarithm, quantiles."""
     if isinstance(loss, LOG_LINK):
         return xp.exp(xp.minimum(f, 700.0))
@@ -155,7 +155,7 @@ def _dense(X: Any) -> Array:
 
 def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
     """Return predictions of numbers, or labels and the decision values that they are read off."""
-    xp, classes = Functions(f.graph), inputs.classes
+    xp, classes = OnnxNamespace(f.graph), inputs.classes
     if classes is None:
         return {"prediction": f if shape else f[:, 0]}
     binary = f.shape[1] == 1
@@ -169,7 +169,7 @@ def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
 
 
 def _probabilities(
-    xp: Functions, loss: Loss, calibration: Calibration | None, f: Traced
+    xp: OnnxNamespace, loss: Loss, calibration: Calibration | None, f: Traced
 ) -> Traced | None:
     """Return probabilities of classes, where the loss or a calibration gives any."""
     if calibration is not None:
@@ -182,26 +182,26 @@ def _probabilities(
     return None
 
 
-def _calibrated(xp: Functions, calibration: Calibration, f: Traced) -> Traced:
+def _calibrated(xp: OnnxNamespace, calibration: Calibration, f: Traced) -> Traced:
     low, _, high = KNOTS
     a = calibration.slopes.tolist()
     below, above = xp.minimum(f - low, 0.0), xp.maximum(f - high, 0.0)
     return a[0] * below + a[1] * xp.clip(f, low, 0.0) + a[2] * xp.clip(f, 0.0, high) + a[3] * above
 
 
-def _sigmoid(xp: Functions, f: Traced) -> Traced:
+def _sigmoid(xp: OnnxNamespace, f: Traced) -> Traced:
     return 1.0 / (1.0 + xp.exp(-f))
 
 
-def _pair(xp: Functions, f: Traced) -> Traced:
+def _pair(xp: OnnxNamespace, f: Traced) -> Traced:
     return xp.concat([_sigmoid(xp, -f), _sigmoid(xp, f)], axis=1)
 
 
-def _softmax(xp: Functions, f: Traced) -> Traced:
+def _softmax(xp: OnnxNamespace, f: Traced) -> Traced:
     return _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
 
 
-def _shares(xp: Functions, p: Traced) -> Traced:
+def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
     """Return p and what is left of one, or p of several classes over their sum."""
     if p.ndim == 1:
         return xp.stack([1.0 - p, p], axis=1)
@@ -215,7 +215,7 @@ def _shares(xp: Functions, p: Traced) -> Traced:
 
 @outputs.register
 def _(fit: GaussianProcessFit, X: Traced) -> Outputs:
-    xp, law = Functions(X.graph), fit.law
+    xp, law = OnnxNamespace(X.graph), fit.law
     Z = _of_fit(fit.chosen, X)
     mean = Z @ law.posterior.coef + law.posterior.intercept
     deviation = xp.sqrt(_variance(xp, law, X, Z))
@@ -223,7 +223,7 @@ def _(fit: GaussianProcessFit, X: Traced) -> Outputs:
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 
 
-def _variance(xp: Functions, law: Predictive, X: Traced, Z: Traced) -> Traced:
+def _variance(xp: OnnxNamespace, law: Predictive, X: Traced, Z: Traced) -> Traced:
     """Return Var f(x) as :class:`Predictive` has it."""
     k = law.left_out.kernel.diagonal(X)[:, None]
     inside = Z if law.left_out.landmarks is None else law.left_out.landmarks.features(X)
@@ -237,7 +237,7 @@ def _variance(xp: Functions, law: Predictive, X: Traced, Z: Traced) -> Traced:
     return xp.minimum(total, amplitude * k + floor * law.posterior.spread)
 
 
-def _leverage(xp: Functions, law: Predictive, Z: Traced) -> Traced:
+def _leverage(xp: OnnxNamespace, law: Predictive, Z: Traced) -> Traced:
     posterior = law.posterior
     alpha = posterior.evidence.alpha
     centred = Z - posterior.feature_mean

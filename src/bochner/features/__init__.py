@@ -45,7 +45,7 @@ FOR_DEVELOPERS = {
     "mercer.axes": "axes_of_rows",
     "mercer.harmonic": "MercerHarmonicMap",
     "mercer.hermite": "HermiteMap",
-    "mercer.radial": "quantiles spectrum",
+    "mercer.radial": "RadialFunctions quantiles spectrum",
     "method": "Request stream",
     "nystrom.nystrom": "COARSE JITTER NystromMap Whitening",
     "random.gegenbauer": "GegenbauerMap draw_directions",

@@ -12,6 +12,7 @@ from bochner._core.arrays import (
     as_array,
     as_matrix,
     dense,
+    in_float64,
     is_numpy,
     is_sparse,
     moved,
@@ -204,6 +205,21 @@ class Wrapped(FeatureMap):
 
 #: Shares of k(x, x) up to here are rounding of what was subtracted.
 ROUNDING = 1e-12
+
+
+#: Bias up to this share of what is measured leaves that a matter of noise.
+SMALL_BIAS = 0.1
+
+
+def cut_trace(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
+    """Return Σ e(x) of what a series that is cut leaves out, which no more features give back.
+
+    Zero of unbiased maps, of maps below their kernels, and where it is not known.
+    """
+    if phi.below_kernel or phi.unbiased:
+        return 0.0
+    rest = phi.left_out(in_float64(X))
+    return 0.0 if rest is None else float(to_numpy(rest).sum())
 
 
 def rest_of_diagonal(kernel: Kernel, X: Array, held: Float[Array, " n"]) -> Float[Array, " n"]:

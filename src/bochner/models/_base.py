@@ -5,6 +5,8 @@ it once, last: a call that fails in any way leaves the estimator answering as be
 was learned are properties that read ``fit_``.
 """
 
+import logging
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -50,6 +52,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._labels import (
     FEW_CLASSES,
     codes_of,
@@ -69,9 +72,11 @@ from bochner.models._tables import (
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.sums.executor import LOCAL, Engine, Executor, as_engine
+from bochner.sums.executor import LOCAL, Engine, Executor, as_engine, home_of
 from bochner.sums.moments import Moments
 from bochner.sums.rows import sampled
+
+LOG = logging.getLogger("bochner.models")
 
 
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
@@ -104,9 +109,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         Parameters
         ----------
         X : (n, d)
-            Array, sparse matrix, or table, whose columns may hold text, dates and gaps.
+            Array, sparse matrix, or table, whose columns may hold text, dates and gaps. A table or
+            array of dask, a ray.data.Dataset or a pyspark DataFrame brings its engine: passes are
+            made where its partitions are.
         y : (n,) or (n, t)
-            Numbers; of a classifier, (n,): labels of any type, two classes at least.
+            Numbers; of a classifier, (n,): labels of any type, two classes at least. Beside a
+            table that an engine holds: of its own kind, or the name of its column, or names.
         sample_weight : (n,), optional
             Finite, not negative. A row of weight 2 counts as two rows.
 
@@ -119,6 +127,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
+        if is_held(X):
+            return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
         return self
 
@@ -130,15 +140,17 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         blocks : Blocks
             With targets, where the learner has any.
         where : engine
-            Where passes over the rows are made, one of :mod:`bochner.engines`; default: in this
-            process.
+            Where passes over the rows are made, one of :mod:`bochner.engines`; default: where the
+            rows are, which is in this process unless they are of dask, Ray or Spark.
 
         Returns
         -------
         self
         """
+        began = time.monotonic()
         with self._passes(where, blocks) as executor:
             self.fit_ = self._fit(*self._training_blocks(blocks, executor), executor)
+        LOG.info("%s fitted to %r, %.2f s", type(self).__name__, blocks, time.monotonic() - began)
         return self
 
     @abstractmethod
@@ -278,7 +290,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:
         """Give where the passes of a fit to these blocks are made."""
         who = type(self).__name__
-        return as_engine(where, who).passes(f"{who} {sorted(self.get_params().items())}", blocks)
+        engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
+        return engine.passes(f"{who} {sorted(self.get_params().items())}", blocks)
 
     def _blocks_of(
         self,
@@ -526,6 +539,8 @@ class WithoutTarget(KernelEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
+        if is_held(X):
+            return self.fit_blocks(held_blocks(type(self).__name__, X, None, sample_weight))
         self.fit_ = self._fit(*self._training_rows(X, None, sample_weight))
         return self
 
@@ -535,6 +550,7 @@ class TargetEstimator(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
 
+    @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
@@ -561,11 +577,13 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
         return self._class_blocks(blocks, where=where)
 
+    @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return the decision values: (n,), positive for ``classes_[1]``, or (n, K)."""
         f = self._decisions(X)
         return f[:, 0] if f.shape[1] == 1 else f
 
+    @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the classes decided for, (n,)."""
         return self.classes_[decided(self._decisions(X))]

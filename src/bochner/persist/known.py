@@ -166,7 +166,7 @@ _FITTED: dict[str, type] = {
     "ordered-column": encoders.Ordered,
     "target-means-column": encoders.TargetMeans,
     "time-column": encoders.TimeColumn,
-    "left-out-column": encoders.LeftOut,
+    "left-out-column": encoders.DroppedColumn,
     "column-curves": record.Curves,
     "cross-conformal": intervals.CrossConformal,
     "cross-conformal-fold": intervals.Fold,

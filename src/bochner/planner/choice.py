@@ -92,6 +92,9 @@ class PlannedFit:
         extrapolated from smaller widths.
     against : str
         Why it is not chosen whatever it costs; empty where nothing is against it.
+    left_out : float
+        Share of k(x, x) that a cut series leaves out in the mean of the rows, where that is more
+        than a tenth of the penalty: an error that more features of the kind do not lower. Else 0.
     """
 
     method: Method
@@ -104,6 +107,7 @@ class PlannedFit:
     steps: Mapping[str, float]
     error_from: str = "sample"
     against: str = ""
+    left_out: float = 0.0
 
     @property
     def name(self) -> str:
@@ -233,6 +237,17 @@ def fits_table(fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget) -
     """Return the fits as a table, the chosen one marked."""
     cells = [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
     return columns(cells, words=(0, 1, 3, len(_HEAD) - 1))
+
+
+def truncation_notes(fits: Sequence[PlannedFit]) -> list[str]:
+    """Return a sentence for each method whose widest features are of a series that is cut."""
+    widest = {fit.method: fit for fit in fits}
+    return [
+        f"{fit.method}: {fit.n_features:,} features leave out {100 * fit.left_out:.2g} % of the "
+        "kernel: truncation, not noise: raise the degree or order; more features do not help."
+        for fit in widest.values()
+        if fit.left_out
+    ]
 
 
 def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from bochner.planner.choice import (
     facts_of,
     fits_table,
     picked,
+    truncation_notes,
 )
 from bochner.planner.trials import Task, Timer, planned_fits, usual_widths
 from bochner.selection.search import choose_lengthscale
@@ -160,7 +161,8 @@ class Plan:
             "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
             "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
-        return "\n".join([title, table, f"> {self.reason}", note])
+        notes = [*truncation_notes(self.fits), note]
+        return "\n".join([title, table, f"> {self.reason}", *notes])
 
 
 def plan(

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bochner._core.arrays import moved, taken
+from bochner._core.arrays import moved, taken, to_numpy
 from bochner._core.shapes import Array
 from bochner._core.sizes import SMALL, block_rows
 from bochner.data.blocks import Blocks
@@ -34,7 +34,7 @@ from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import FeatureMap
+from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
@@ -359,7 +359,15 @@ class _Lane:
             trial.bytes,
             steps,
             against=against,
+            left_out=self._left_out(width, phi),
         )
+
+    def _left_out(self, width: int, phi: FeatureMap) -> float:
+        """Return the share of k(x, x) that a cut series leaves out, where the penalty shows it."""
+        X = self.task.sample.X
+        cut, alpha = cut_trace(phi, X), self.expected(width).alpha
+        whole = float(to_numpy(phi.kernel.diag(X)).sum())
+        return cut / whole if cut > SMALL_BIAS * alpha else 0.0
 
     def _wider(self, width: int) -> list[PlannedFit]:
         """Return the fits of the widest that was tried, with numbers of this width."""

@@ -14,8 +14,8 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.data.encoders import (
     FOLDS,
+    DroppedColumn,
     Encoder,
-    LeftOut,
     NumberColumn,
     OneHot,
     Ordered,
@@ -90,7 +90,7 @@ def learn_columns(
 
 def _without_gaps(encoders: Iterable[Encoder]) -> list[Encoder]:
     """Return the encoders; constants and copies among complete numbers are no reason to encode."""
-    return [e for e in encoders if not (isinstance(e, LeftOut) and e.reason in _HARMLESS)]
+    return [e for e in encoders if not (isinstance(e, DroppedColumn) and e.reason in _HARMLESS)]
 
 
 #: Reasons to leave a column out.
@@ -213,11 +213,11 @@ class _Means:
 
 def _encoder(draft: Encoder, j: int, seen: _Seen) -> Encoder:
     """Return what a column becomes."""
-    if isinstance(draft, LeftOut):
+    if isinstance(draft, DroppedColumn):
         return draft
     gaps = bool(seen.missing[j])
     if reason := _reason(draft, j, seen, gaps):
-        return LeftOut(draft.name, reason)
+        return DroppedColumn(draft.name, reason)
     match draft:
         case NumberColumn():
             return replace(draft, fill=_median(seen, j), indicator=gaps)
@@ -257,11 +257,11 @@ def _of_levels(draft: Encoder, j: int, seen: _Seen, gaps: bool) -> Encoder:
         return OneHot(draft.name, levels, gaps)
     held = seen.rows - int(seen.missing[j])
     if len(levels) * ROWS_OF_LEVEL > held >= FEWEST:
-        return LeftOut(draft.name, NAMES)
+        return DroppedColumn(draft.name, NAMES)
     if draft.name in seen.means:
         means, prior = seen.means[draft.name].without(None)
         if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(prior))):
-            return LeftOut(draft.name, NO_LEVEL)
+            return DroppedColumn(draft.name, NO_LEVEL)
         return TargetMeans(
             draft.name, levels, tuple(map(tuple, means.tolist())), tuple(prior.tolist())
         )

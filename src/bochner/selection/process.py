@@ -31,7 +31,8 @@ from bochner.selection.descent import (
     family_of,
     go_on,
 )
-from bochner.selection.record import Recorder, Tuning
+from bochner.selection.record import Tuning
+from bochner.selection.recorder import Recorder
 from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
 from bochner.solvers.ridge.criteria import Criterion, LogEvidence
 from bochner.solvers.ridge.dual import KernelRows

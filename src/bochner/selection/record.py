@@ -1,6 +1,5 @@
 """The record of a search: the kernel found, each evaluation on the way, and what was compared."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +10,8 @@ from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
-from bochner.kernels.words import in_words
-from bochner.selection.descent import Note, TimeBudget
 from bochner.selection.rows import Scale
-from bochner.selection.trials import Trial
-from bochner.solvers.ridge.criteria import CRITERIA, Criterion
+from bochner.solvers.ridge.solution import LABELS
 
 
 @dataclass(frozen=True)
@@ -157,6 +153,8 @@ class Tuning:
 
     def __str__(self) -> str:
         """Return the stages as a table, what was compared, and the kernel found."""
+        from bochner.kernels.words import in_words  # noqa: PLC0415  asked for when printed
+
         if not self.path:
             return f"{in_words(self.kernel)}: nothing else was tried"
         lines = [("stage", "steps", "first", "best", "seconds")]
@@ -185,60 +183,9 @@ class Tuning:
             (line,) = ax.plot(seconds, [step.best for step in steps], label=name)
             ax.plot(seconds, [step.value for step in steps], ".", color=line.get_color())
         ax.set_xlabel("seconds")
-        ax.set_ylabel(CRITERIA[self.criterion].label)
+        ax.set_ylabel(LABELS[self.criterion])
         ax.legend()
         return ax
-
-
-class Recorder:
-    """Writes down the steps of a search, and what is compared."""
-
-    def __init__(self, criterion: Criterion, budget: TimeBudget) -> None:
-        self.criterion, self.budget = criterion, budget
-        self._steps: list[TuningStep] = []
-        self._compared: list[KernelComparison] = []
-
-    def noting(self, stage: str) -> Note:
-        """Return what is called with each evaluation of a descent."""
-        return lambda found: self.step(
-            stage,
-            found.of.kernel(found.at),
-            float(np.exp(found.at.share)),
-            self.criterion.shown(found.value),
-        )
-
-    def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
-        """Write down an evaluation."""
-        before = [step.best for step in self._steps if step.stage == stage]
-        best = min(before[-1], float(value)) if before else float(value)
-        found = TuningStep(stage, kernel, share, float(value), best, self.budget.passed)
-        self._steps.append(found)
-
-    def trials(self, stage: str, units: Array) -> Callable[[Trial], None]:
-        """Return what is called with each trial."""
-        return lambda trial: self.step(
-            stage, trial.candidate.kernel(units), trial.candidate.share, trial.error
-        )
-
-    def compare(
-        self,
-        tuned: int,
-        kernel: Kernel,
-        value: float,
-        gain: float = np.nan,
-        least: float = np.nan,
-        measure: str | None = None,
-    ) -> None:
-        """Write down a comparison with what is simpler; the first has no gain, and is taken."""
-        taken = bool(np.isnan(gain) or gain > least)
-        measure = self.criterion.label if measure is None else measure
-        found = KernelComparison(tuned, kernel, value, gain, least, taken, measure)
-        self._compared.append(found)
-
-    def found(self, kernel: Kernel, share: float, error: float = float("nan")) -> Tuning:
-        """Return the record."""
-        steps, compared = tuple(self._steps), tuple(self._compared)
-        return Tuning(kernel, share, error, self.criterion.name, steps, compared=compared)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ from bochner.selection.descent import (
     on_grid,
     shape_name,
 )
-from bochner.selection.record import Recorder, Tuning
+from bochner.selection.record import Tuning
+from bochner.selection.recorder import Recorder
 from bochner.selection.rows import (
     Scale,
     TuningRows,
@@ -493,7 +494,7 @@ class KernelDescents:
         Many lengthscales fit few rows too well: their errors on rows held out decide, first
         whether one lengthscale is better than none that was tuned, then one a column than these.
         """
-        note, budget = self.recorder.trials("trial", units), self.budget.part(0.8)
+        note, budget = _noting(self.recorder, "trial", units), self.budget.part(0.8)
         trials, chosen = held_out.trials(candidates, note, budget), None
         for count in sorted({trial.candidate.tuned for trial in trials}):
             alike = [trial for trial in trials if trial.candidate.tuned == count]
@@ -514,7 +515,7 @@ class KernelDescents:
 
         The error that is reported of the best is that of choosing as much without the row it is of.
         """
-        note = self.recorder.trials("scale", units)
+        note = _noting(self.recorder, "scale", units)
         note(best)
         for factor in (2**0.5, 0.5**0.5):
             for _ in range(SCALES):
@@ -528,6 +529,13 @@ class KernelDescents:
                 best = trial
         squared = crossed([trial.squared for trial in trials])
         return replace(best, error=float(squared.sum() / held_out.test.w.sum()))
+
+
+def _noting(recorder: Recorder, stage: str, units: Array) -> Callable[[Trial], None]:
+    """Return what writes down each trial."""
+    return lambda trial: recorder.step(
+        stage, trial.candidate.kernel(units), trial.candidate.share, trial.error
+    )
 
 
 def _candidate(family: Kernel, found: Evaluated[OnFeatures], tuned: int) -> KernelCandidate:

@@ -9,24 +9,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from bochner._core.shapes import Array, Float
 from bochner.kernels.equispaced import equispaced_weights
 from bochner.kernels.kernel import Kernel
-from bochner.models.convex.classification import MOST
 from bochner.selection.rows import rounded
 from bochner.solvers.toeplitz import half_of
-from bochner.solvers.waves import LEAST, WaveProblem, WaveState
+from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence, total
 
 #: Lengthscales stay within this factor of where they start, for which the waves suffice.
 RANGE = 1.6
 
+#: And the penalty within this factor of the best one there.
+PENALTY_RANGE = 4.0
+
 #: Evaluations of a descent.
 EVALUATIONS = 25
 
-#: Change of the log evidence that ends a descent: far below one, the unit of what it means.
+#: Gain of the log evidence that ends a descent: far below one, the unit of what it means.
 ENOUGH = 0.05
+
+#: A step that raises what is to fall is taken again, by so much shorter.
+SHORTER = 0.3
+
+#: Information that is known to be there, so that no step is without end.
+FLOOR = 1e-3
 
 #: Step of log ℓ in differences of weights.
 STEP = 1e-4
@@ -69,7 +76,7 @@ def lengthscales_on_waves(
     amplitude: float | None,
     alpha: float | None = None,
 ) -> WaveLengthscales:
-    """Descend minus the log evidence in log lengthscales and log penalty, by L-BFGS.
+    """Descend minus the log evidence in log lengthscales and log penalty, by scoring steps.
 
     Parameters
     ----------
@@ -87,40 +94,99 @@ def lengthscales_on_waves(
 
     Notes
     -----
-    At most 25 evaluations, each of as many FFT products as its solution takes steps.
+    Some five evaluations, 25 at most, each of as many FFT products as its solution takes steps.
     """
     q = np.size(kernel.lengthscale)
-    first = problem_of(equispaced_weights(kernel, spacing, extent))
-    begin = np.log(first.scale * 1e-3 if alpha is None else alpha)
-    limits = np.log(first.scale * LEAST), np.log(first.scale * MOST)
+    if alpha is None:
+        first = problem_of(equispaced_weights(kernel, spacing, extent))
+        known, _ = maximise_wave_evidence(first, noise, amplitude)
+        alpha = float(np.exp(np.log(known.alpha).mean()))
+    given = noise, amplitude
 
-    def judged(x: Float[Array, " p"]) -> tuple[float, Float[Array, " p"]]:
+    def judged(x: Float[Array, " p"]) -> Judged:
         state = _state(kernel, problem_of, spacing, extent, x)
-        value = float(state.log_evidence(noise, amplitude).sum())
-        by_length = [
-            float(state.slope_in(rate, noise, amplitude).sum())
-            for rate in _rates(kernel, spacing, extent, x[:-1])
-        ]
-        slope = np.append(by_length, state.slope(noise, amplitude).sum())
-        return -value, -slope
+        rates = _rates(kernel, spacing, extent, x[:-1])
+        slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
+        slope.append(float(state.slope(*given).sum()))
+        value = float(state.log_evidence(*given).sum())
+        return Judged(x, -value, -np.array(slope), _information(state, rates, *given))
 
-    bounds = [*((-np.log(RANGE), np.log(RANGE)),) * q, limits]
-    if noise is not None and amplitude is not None:
-        begin = np.log(noise / amplitude)
-        bounds[-1] = begin, begin
-    found = minimize(
-        judged,
-        np.append(np.zeros(q), np.clip(begin, *limits)),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxfun": EVALUATIONS, "ftol": ENOUGH / max(first.count, 1.0), "gtol": ENOUGH},
-    )
-    factors = np.exp(found.x[:-1])
-    best = scaled(kernel, factors)
+    reach = np.append(np.full(q, np.log(RANGE)), np.log(PENALTY_RANGE))
+    reach[-1] *= noise is None or amplitude is None
+    start = np.append(np.zeros(q), np.log(alpha))
+    found = _descend(judged, start, start - reach, start + reach)
+    best = scaled(kernel, np.exp(found.x[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
-    inside = bool(np.all(np.abs(found.x[:-1]) < 0.98 * np.log(RANGE)))
-    return WaveLengthscales(best, float(np.exp(found.x[-1])), -float(found.fun), inside)
+    inside = bool(np.all(np.abs(found.x - start) < np.maximum(0.98 * reach, reach == 0)))
+    return WaveLengthscales(best, float(np.exp(found.x[-1])), -found.value, inside)
+
+
+# --- The descent ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Minus the log evidence at logarithms of lengthscales and penalty, its slope and curvature."""
+
+    x: Float[Array, " p"]
+    value: float
+    slope: Float[Array, " p"]
+    information: Float[Array, "p p"]
+
+
+def _descend(judged: Callable[[Array], Judged], x: Array, lower: Array, upper: Array) -> Judged:
+    """Descend by scoring steps within a box, the curvature corrected on the way (BFGS)."""
+    best = judged(x)
+    curvature, step = best.information, _step(best, best.information, lower, upper)
+    for _ in range(EVALUATIONS):
+        if -(best.slope @ step + step @ curvature @ step / 2) < ENOUGH:
+            break
+        new = judged(best.x + step)
+        if new.value > best.value + ENOUGH:
+            step = step * SHORTER
+            continue
+        curvature = _corrected(curvature, new.x - best.x, new.slope - best.slope)
+        best, step = new, _step(new, curvature, lower, upper)
+    return best
+
+
+def _step(at: Judged, curvature: Array, lower: Array, upper: Array) -> Float[Array, " p"]:
+    free = upper > lower
+    step = np.zeros(len(at.x))
+    step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], at.slope[free])
+    return np.clip(at.x + step, lower, upper) - at.x
+
+
+def _corrected(curvature: Array, step: Array, change: Array) -> Float[Array, "p p"]:
+    """Return the curvature that agrees with a change of the slope, if that is convex."""
+    along, moved = float(step @ change), curvature @ step
+    if along <= 0.1 * float(step @ moved):
+        return curvature
+    old = np.outer(moved, moved) / (step @ moved)
+    return curvature - old + np.outer(change, change) / along
+
+
+def _information(
+    state: WaveState, rates: list[Array], noise: float | None, amplitude: float | None
+) -> Float[Array, "p p"]:
+    """Return the Fisher information of logarithms of lengthscales and penalty, roughly.
+
+    Waves are taken as independent of one another, each of variance a² v_j + σ²/g_j, of which the
+    share λ_j = 1 − α (A⁻¹)_jj is the function's (Whittle 1953).
+    """
+    share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
+    both = noise is None and amplitude is None
+    held = noise is not None and amplitude is None  # a² = σ²/α
+    of_signal = [*rates, np.full_like(share, -1.0 if held else 0.0), np.ones_like(share)]
+    of_noise = np.array([0.0] * len(rates) + [0.0 if held else 1.0, 1.0])
+    waves = [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
+    rows = max(state.problem.freedom - state.problem.gram.dimension, 0.0)
+    found = np.array([[float(total(a * b)) for a in waves] for b in waves])
+    found = 0.5 * len(state.problem.power) * (found + rows * np.outer(of_noise, of_noise))
+    kept, rest = found[:-1, :-1], found[:-1, -1]
+    if both:  # the amplitude is the best one at each place
+        kept = kept - np.outer(rest, rest) / found[-1, -1]
+    return kept + FLOOR * np.eye(len(kept))
 
 
 def _state(

@@ -17,7 +17,7 @@ from bochner.certificates.sample import rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.judging import left_out
-from bochner.features.map import FeatureMap
+from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
@@ -38,6 +38,10 @@ SAMPLE = 1024
 #: What is asked of a measurement on a sample, as a share of the tolerance: ε of all rows, and of
 #: another seed, is up to so much larger.
 MARGIN = 0.85
+
+
+#: Where twice the features leave so much of ε and more, and a series is cut, it is not noise.
+STALLED = 0.9
 
 
 class Tried(NamedTuple):
@@ -67,8 +71,9 @@ class Width:
     tried : tuple of Tried
         In the order they were tried.
     limit : str or None
-        What stopped the search before the tolerance was met: "seconds", "bytes", or "rows" where
-        as many features as rows were not enough.
+        What stopped the search before the tolerance was met: "seconds", "bytes", "rows" where
+        as many features as rows were not enough, or "truncation" where ε is what a series that
+        is cut leaves out, so that more features of the kind do not lower it.
     """
 
     map: FeatureMap
@@ -108,6 +113,7 @@ _LIMITS = {
     "seconds": "the budget of seconds; more time would allow more features",
     "bytes": "the budget of memory, 32 D² bytes; more memory would allow more features",
     "rows": "the number of rows: the exact kernel costs no more than so many features",
+    "truncation": "truncation, not noise: raise the degree or order; more features do not help",
 }
 
 
@@ -225,8 +231,19 @@ class _Search:
         for width in self._widths():
             if self._does(self._try(width)):
                 return (low, width) if low else self._halve(width)
+            if self._is_cut(low, width):
+                self._limit = "truncation"
+                break
             low = width
         return low, None
+
+    def _is_cut(self, narrow: int, wide: int) -> bool:
+        """Whether ε no longer falls, and what a series leaves out is not small beside it."""
+        if not narrow or self._tried[wide].epsilon < STALLED * self._tried[narrow].epsilon:
+            return False
+        alpha = self._alpha * self._rows.shape[0] / self._n
+        least = SMALL_BIAS * self._tried[wide].epsilon * alpha
+        return cut_trace(self._maps[wide], self._rows) > least
 
     def _halve(self, high: int) -> tuple[int, int]:
         """Return a width that does not do, and one twice as large that does."""

@@ -31,9 +31,9 @@ FOR_DEVELOPERS = {
     "ridge.dual": "KernelRows kernel_leave_one_out",
     "ridge.eigen": "FLOAT32_FLOOR LOWEST Eigen Triangle decompose decompose_rows floor penalties",
     "ridge.evidence": (
-        "Evidence EvidenceOutcome as_variance evidence_of kernel_evidence log_evidence "
-        "maximise_evidence"
+        "Evidence EvidenceOutcome as_variance evidence_of log_evidence maximise_evidence"
     ),
+    "ridge.kernel_evidence": "kernel_evidence",
     "ridge.kernel_path": "least_along solve_kernel",
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",
     "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of kfold_errors path_of solve_ridge",

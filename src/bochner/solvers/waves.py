@@ -58,6 +58,9 @@ LEAST, MOST = 1e-11, 1e2
 #: A step of Lanczos beyond which nothing is left, as a share of the eigenvalue.
 SAME = 1e-9
 
+#: First step from a penalty near the best one.
+NEAR = 1.15
+
 #: Error of log α where it is found by the evidence.
 WITHIN = 0.01
 
@@ -298,15 +301,16 @@ def _best(
         state = states[log_alpha] = problem.at(math.exp(log_alpha))
         return float(state.slope(noise, amplitude)[0])
 
-    at, edge = _root(slope, min(max(begin, low), high), low, high)
+    step = math.log(4.0 if start is None else NEAR)
+    at, edge = _root(slope, min(max(begin, low), high), low, high, step)
     return states[at], edge
 
 
 def _root(
-    slope: Callable[[float], float], start: float, low: float, high: float
+    slope: Callable[[float], float], start: float, low: float, high: float, step: float
 ) -> tuple[float, EvidenceOutcome]:
     """Return where a slope changes from + to −, or the end that it points to."""
-    step, at, value = math.log(4.0), start, slope(start)
+    at, value = start, slope(start)
     up = value > 0
     while True:
         beyond = min(max(at + (step if up else -step), low), high)

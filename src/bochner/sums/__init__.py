@@ -11,7 +11,7 @@ from bochner._core.names import handed_out
 FOR_DEVELOPERS = {
     "executor": "Executor InProcess LOCAL Together",
     "moments": "Accumulator Moments MomentsOf",
-    "tree": "RunningSum Summand Tree",
+    "tree": "BRANCHES MergeTree RunningSum Summand",
     "rows": "FoldsOf SampleOf fold_numbers indicators sampled",
 }
 

@@ -1,15 +1,21 @@
 """Where sums over rows are made: every pass is a sum, and an executor makes it."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from operator import methodcaller
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from bochner._core.homes import ENGINES
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType
 from bochner.sums.tree import RunningSum, Summand, summed
+
+LOG = logging.getLogger("bochner.sums")
 
 S = TypeVar("S")
 
@@ -76,7 +82,10 @@ class InProcess:
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> S:
         """Return the sum of all blocks."""
-        return summed(summand, blocks, blocks.block_rows)
+        began = time.monotonic()
+        total = summed(summand, blocks, blocks.block_rows)
+        LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
+        return total
 
     def sum_unless(
         self, stop: Callable[[S], bool], summand: Summand[S], blocks: Blocks, rows: int
@@ -93,6 +102,15 @@ class InProcess:
 
 
 LOCAL = InProcess()
+
+
+def home_of(blocks: Blocks) -> Engine:
+    """Return the engine that holds the rows, else this process."""
+    library = blocks.source.library
+    if library not in ENGINES:
+        return LOCAL
+    engine: Engine = import_module(ENGINES[library]).here()
+    return engine
 
 
 def as_engine(where: object, who: str) -> Engine:

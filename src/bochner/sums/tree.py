@@ -56,7 +56,7 @@ def blocks_per_part(block_rows: int) -> int:
     return max(1, PART_ROWS // block_rows)
 
 
-class Tree(Generic[S]):
+class MergeTree(Generic[S]):
     """Sums of parts as they come, one after the other, merged as early as the order allows.
 
     Parameters
@@ -88,9 +88,9 @@ class Tree(Generic[S]):
                 last = begun[0] if last is None else self._merge(begun[0], last)
         return last
 
-    def copy(self) -> "Tree[S]":
+    def copy(self) -> "MergeTree[S]":
         """Return a tree of the same sums, for those that merging does not change."""
-        other = Tree(self._merge)
+        other = MergeTree(self._merge)
         other.levels = list(self.levels)
         return other
 
@@ -113,7 +113,7 @@ class RunningSum(Generic[S]):
     def __init__(self, summand: Summand[S], block_rows: int) -> None:
         self._summand = summand
         self._most = blocks_per_part(block_rows)
-        self._tree: Tree[S] = Tree(summand.merge)
+        self._tree: MergeTree[S] = MergeTree(summand.merge)
         self._part: S | None = None
         self.blocks = 0
 

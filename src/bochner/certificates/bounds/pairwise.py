@@ -73,6 +73,11 @@ class TailBound(Bound):
         """Features of one random draw: here of one frequency."""
         return per_draw(self.form)
 
+    @property
+    def exact_features(self) -> int:
+        """Features beside the random draws that are exact: none unless a bound has some."""
+        return 0
+
     @abc.abstractmethod
     def log_failures(self, error: float) -> float:
         """Return log C(ε)."""
@@ -86,16 +91,14 @@ class TailBound(Bound):
         error = positive(error, "width", "error")
         draws = (self.log_failures(error) - math.log(chance_of(confidence))) / self.rate(error)
         if draws > LARGEST:
-            raise InvalidInput(
-                f"width: error must be large enough for a width below {LARGEST:.0e}; got "
-                f"{error!r}. Ask for a larger error."
-            )
-        return self.draw_features * max(1, math.ceil(draws * (1 - 1e-12)))
+            raise too_wide(error)
+        random = self.draw_features * max(1, math.ceil(draws * (1 - 1e-12)))
+        return self.exact_features + random
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the least ε with C(ε) exp(−m r(ε)) ≤ δ; see :class:`Bound`."""
-        features = self.draw_features
-        m = integer(n_features, "error", "n_features", features) // features
+        features, exact = self.draw_features, self.exact_features
+        m = (integer(n_features, "error", "n_features", exact + features) - exact) // features
         log_chance = math.log(chance_of(confidence))
 
         def excess(log_error: float) -> float:
@@ -106,6 +109,14 @@ class TailBound(Bound):
         while excess(high) > 0:
             low, high = high, high + 5.0
         return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
+
+
+def too_wide(error: float) -> InvalidInput:
+    """Return the refusal of an error that no sensible number of features keeps."""
+    return InvalidInput(
+        f"width: error must be large enough for a width below {LARGEST:.0e}; got {error!r}. "
+        "Ask for a larger error."
+    )
 
 
 def per_draw(form: str) -> int:
@@ -256,7 +267,12 @@ class RahimiRecht(TailBound):
     for a = 1, in the form of Sutherland and Schneider (2015), propositions 1 and 2, with 2σ in
     place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ² (phase)
     where the largest error is, a point that depends on the draw. The constants of the first paper
-    hold for D **frequencies** of pairs, not for D phases.
+    hold for D **frequencies** of pairs, not for D phases. With ``printed`` the bound is that of
+    the first paper as it stands there,
+
+        P ≤ 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2))),
+
+    m frequencies, for comparison: of phases it is not proved.
 
     Parameters
     ----------
@@ -269,6 +285,7 @@ class RahimiRecht(TailBound):
     form : {"pair", "phase"}, default "pair"
     amplitude : float, default 1.0
         a = k(x, x).
+    printed : bool, default False
     """
 
     quantity = "largest entry, anywhere"
@@ -278,6 +295,7 @@ class RahimiRecht(TailBound):
     n_columns: int
     form: str = "pair"
     amplitude: float = 1.0
+    printed: bool = False
 
     def __post_init__(self) -> None:
         if self.spread == math.inf:
@@ -286,7 +304,9 @@ class RahimiRecht(TailBound):
         check_fields(self, amplitude=positive)
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair") -> Self:
+    def of(
+        cls, kernel: Kernel, X: Float[Array, "n d"], form: str = "pair", *, printed: bool = False
+    ) -> Self:
         """Return the bound for the region these rows span.
 
         Raises
@@ -301,17 +321,19 @@ class RahimiRecht(TailBound):
         # A diameter the rows do not exceed: twice a radius, or the diagonal of their box.
         radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
         diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
-        return cls(second**0.5, diameter, rows.shape[1], form, a)
+        return cls(second**0.5, diameter, rows.shape[1], form, a, printed)
 
     def log_failures(self, error: float) -> float:
         d, e = self.n_columns, error / self.amplitude
+        if self.printed:
+            return 8 * math.log(2) + 2 * math.log(self.spread * self.diameter / e)
         power = 2 * d / (d + (2 if self.form == "pair" else 1))
         reach = math.log(GRADIENT * self.spread * self.diameter / e)
         return math.log(covering_constant(d, self.form)) + power * reach
 
     def rate(self, error: float) -> float:
         d, e = self.n_columns, error / self.amplitude
-        return e * e / (4 * (d + 2) if self.form == "pair" else 32 * (d + 1))
+        return e * e / (4 * (d + 2) if self.form == "pair" or self.printed else 32 * (d + 1))
 
 
 def covering_constant(d: int, form: str = "pair") -> float:

@@ -13,7 +13,13 @@ from bochner._core.checks import integer, positive
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
-from bochner.certificates.bounds.matrix import OperatorNorm, ProjectionCost, Spectral, ZonalSpectral
+from bochner.certificates.bounds.matrix import (
+    DirectionsNorm,
+    OperatorNorm,
+    ProjectionCost,
+    SketchNorm,
+    Spectral,
+)
 from bochner.certificates.bounds.pairwise import (
     Bernstein,
     Bound,
@@ -22,15 +28,20 @@ from bochner.certificates.bounds.pairwise import (
     chance_of,
     dense_rows,
 )
+from bochner.certificates.bounds.zonal import BallSpectral, ZonalSpectral
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.method import Method, Request
 from bochner.features.random.gegenbauer import Gegenbauer
+from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import draw_map
+from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.features.widths import is_stationary
+from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.zonal import Angular, ArcCosine
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class ComparedBound:
     method : Method
         Whose features it is of.
     proved : bool
-        False where the leverage was measured on draws: there may be larger ones.
+        False where the leverage was measured on draws, as there may be larger ones, and of what
+        was printed for phases but holds for pairs.
     promised : float
         Error that the bound keeps below at this width.
     found : float
@@ -91,7 +103,7 @@ class BoundComparison:
             f"{self.kernel!r}, D = {self.n_features}, {self.n_rows} rows, alpha = {self.alpha:.3g}"
             f": {100 * self.confidence:.3g} % bounds, and the largest error of {self.n_draws} draws"
         )
-        last = "* of measured leverage: not proved" if not all(r.proved for r in self.rows) else ""
+        last = "* not proved" if not all(r.proved for r in self.rows) else ""
         return "\n".join(filter(None, [first, table, last]))
 
     def _cells(self, row: ComparedBound) -> tuple[str, ...]:
@@ -122,7 +134,8 @@ def compare_bounds(
     Parameters
     ----------
     kernel : Kernel
-        Of x − y, for the bounds of Fourier features; rotation-invariant, for that of Gegenbauer's.
+        Of x − y, for the bounds of Fourier features; rotation-invariant, for those of Gegenbauer's;
+        ``Angular``, ``ArcCosine`` and ``Polynomial`` also for those of their own features.
     X : (n, d)
     alpha : float
         Penalty, on the scale of the n rows.
@@ -224,15 +237,38 @@ def _entries(
 ) -> Iterator[Entry]:
     if is_stationary(kernel):
         yield from _fourier(kernel, rows, ruler, ask)
-    try:
+    yield from _angles_and_powers(kernel, rows, ruler, ask)
+    with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
         zonal = ZonalSpectral.of(kernel, rows, alpha=ruler.penalty)
         cut = zonal.cut_for(ask.n_features, confidence)
-    except InvalidInput:  # of another kernel, or with more degrees than can be summed
-        return
-    single = all(c.order == 1 for c in zonal.cuts)
-    radial = "optimal" if single else "monomial"
-    method = Gegenbauer(radial=radial, order=cut.order, degree=cut.degree)
-    yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
+        single = all(c.order == 1 for c in zonal.cuts)
+        radial = "optimal" if single else "monomial"
+        method = Gegenbauer(radial=radial, order=cut.order, degree=cut.degree)
+        yield Entry("Gegenbauer, lemma 7", zonal, method, ruler.spectral)
+    with suppress(InvalidInput):
+        ball = BallSpectral.of(kernel, rows, alpha=ruler.penalty)
+        sizes = ball.sizes(ball.error(ask.n_features, confidence), confidence)
+        method = Gegenbauer(order=sizes.order, degree=sizes.degree)
+        name = f"Gegenbauer, theorem {12 if ball.gaussian else 11}"
+        yield Entry(name, ball, method, ruler.spectral)
+
+
+def _angles_and_powers(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
+    if isinstance(kernel, Angular):
+        signs = Sign(IID())
+        bound = DirectionsNorm.of(kernel, rows, signs)
+        yield Entry("matrix Bernstein, signs", bound, signs, ruler.operator)
+    if isinstance(kernel, ArcCosine):
+        split = 2 * polynomial_width(kernel.order, ask.n_inputs) <= ask.n_features
+        ramps = ReLU(kernel.order, IID(), split=split)
+        of_ramps = DirectionsNorm.of(kernel, rows, ramps)
+        yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
+    if isinstance(kernel, Polynomial):
+        size = float(ruler.found.values[-1])
+        relative = lambda E: float(np.linalg.norm(E)) / size
+        yield Entry(
+            "Chebyshev, TensorSketch", SketchNorm.of(kernel, rows), TensorSketch(), relative
+        )
 
 
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
@@ -242,6 +278,9 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     yield Entry("Bernstein", Bernstein.of(kernel, rows), pairs, entries)
     with suppress(UnsupportedKernel):  # frequencies of infinite variance
         yield Entry("Rahimi-Recht", RahimiRecht.of(kernel, rows), pairs, entries)
+        printed = RahimiRecht.of(kernel, rows, "phase", printed=True)
+        phases = Fourier(IID(), form="phase")
+        yield Entry("Rahimi-Recht, as printed", printed, phases, entries, proved=False)
     yield Entry("matrix Bernstein", OperatorNorm.of(kernel, rows), pairs, ruler.operator)
     uniform = Spectral.of(kernel, rows, alpha=ruler.penalty)
     yield Entry("leverage n/λ", uniform, pairs, ruler.spectral)

@@ -28,8 +28,8 @@ from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import dense_blocks
 from bochner.features.mercer.products import checked_box
 from bochner.features.method import Method, Request
-from bochner.kernels import Kernel
 from bochner.kernels.equispaced import equispaced_weights, spectral_parts
+from bochner.kernels.kernel import Kernel
 
 #: The finest tolerance: below, rounding of float64 sums is as large.
 FINEST = 1e-12
@@ -52,6 +52,10 @@ MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
 
 #: Waves that are few.
 FEW_WAVES = 10**6
+
+#: Predictions err by up to ten times as much as the kernel, so that waves are taken of a hundredth
+#: or a tenth of the tolerance where these are few or, for each column, up to this factor more.
+FINER, FEW, CHEAP = (100, 10), 1023, 1.35
 
 #: Images of the kernel on either side that its samples along an axis take in, and that are added
 #: up for the margin.
@@ -231,10 +235,20 @@ class Frequencies:
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return the frequencies that a tolerance takes."""
-    d = len(lower)
-    _require_serves(kernel, d)
+    """Return the frequencies that a tolerance takes, finer ones where that is cheap."""
+    _require_serves(kernel, len(lower))
     _require_size(lower, upper)
+    asked = _within(kernel, lower, upper, tolerance)
+    most = max(FEW, int(CHEAP ** len(lower) * asked.waves))
+    for times in FINER:
+        found = _within(kernel, lower, upper, tolerance / times)
+        if found.waves <= most:
+            return found
+    return asked
+
+
+def _within(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> Frequencies:
+    d = len(lower)
     whole = float(kernel.diag(np.zeros((1, d)))[0])
     parts, most = spectral_parts(kernel), MOST_ALONE if d == 1 else MOST_ALONG
     spacing, extent, images = np.empty(d), [], 0.0
@@ -307,9 +321,9 @@ def _coarse(
     fine, coarse = math.log(tolerance), math.log(LOOSEST)
     for _ in range(BISECTIONS):
         middle = (fine + coarse) / 2
-        fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
+        fits = _within(kernel, lower, upper, math.exp(middle)).waves <= width
         fine, coarse = (fine, middle) if fits else (middle, coarse)
-    found = grid_of(kernel, lower, upper, math.exp(coarse))
+    found = _within(kernel, lower, upper, math.exp(coarse))
     while found.waves > width:  # too few for any tolerance
         longest = int(np.argmax(found.extent))
         found = replace(found, extent=tuple(m - (a == longest) for a, m in enumerate(found.extent)))

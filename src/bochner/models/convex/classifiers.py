@@ -18,6 +18,7 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import LabelEstimator, decided, learned
 from bochner.models._gradients import Differentiable
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
@@ -188,12 +189,14 @@ class SVC(ConvexClassifier):
         return self.probability
 
     @available_if(_has_probabilities)
+    @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return calibrated probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
         return agreeing(self._calibration.probabilities(f), decided(f))
 
     @available_if(_has_probabilities)
+    @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms."""
         f = self._decisions(X)
@@ -281,11 +284,13 @@ class LogisticRegression(ConvexClassifier):
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
 
+    @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the probabilities of the classes; the largest is of the class predicted."""
         f = self._decisions(X)
         return agreeing(np.exp(self._log_probabilities(f)), decided(f))
 
+    @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return their logarithms, good to the last digits also where they are tiny."""
         f = self._decisions(X)

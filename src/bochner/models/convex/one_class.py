@@ -16,6 +16,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.choose import choose_map
@@ -93,15 +94,18 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
         rows = self._rows_to_predict(X)
         return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
+    @by_partition
     def score_samples(self, X: Tabular) -> Array:
         """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
         return self.decision_function(X) + float(self.offset_[0])
 
+    @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return +1 for rows inside and −1 for those outside, (n,)."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))

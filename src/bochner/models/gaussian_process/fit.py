@@ -8,86 +8,31 @@ from functools import partial
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import one_of, warn_user
+from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput, SolutionWarning
+from bochner.errors import SolutionWarning
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.ridge.sums import Pass, Summed, merged
+from bochner.models.gaussian_process.spec import UNASKED, WARNED, GaussianProcessSpec
+from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
-#: Names whose lengthscale the evidence is not asked for: found in another way, or there is none.
-UNASKED = ("auto", "linear")
-
 #: Rows beyond those that chose lengthscales, from which on their errors make intervals.
 ENOUGH = 1024
-
-#: Outcomes that a user is warned of.
-WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
-
-
-@dataclass(frozen=True)
-class GaussianProcessSpec:
-    """What a user asks of a Gaussian process, checked.
-
-    Attributes
-    ----------
-    features : FeatureSpec
-    noise, amplitude : float or None
-        None: chosen by the evidence.
-    lengthscale : {"auto", "loo", "evidence"}
-    fit_intercept : bool
-    """
-
-    features: FeatureSpec
-    noise: float | None
-    amplitude: float | None
-    lengthscale: str
-    fit_intercept: bool
-
-    @staticmethod
-    def of(
-        features: FeatureSpec, noise: object, amplitude: object, lengthscale: str, centred: bool
-    ) -> "GaussianProcessSpec":
-        """Check what the user passed."""
-        who = features.who
-        one_of(lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
-        if lengthscale == "evidence" and features.learns_metric:
-            raise InvalidInput(
-                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
-                "scaled; set one of them."
-            )
-        variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
-        return GaussianProcessSpec(features, *variances, lengthscale, centred)
-
-    @property
-    def rows(self) -> Pass:
-        """How rows are summed up."""
-        who, precision = self.features.who, self.features.precision
-        return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
-
-    def search(self) -> Search | None:
-        """Return how the kernel is found; None for the usual search."""
-        kernel = self.features.kernel
-        if self.lengthscale == "evidence":
-            return partial(_by_evidence, self)
-        named = isinstance(kernel, str) and kernel not in UNASKED
-        likelier = self.lengthscale == "auto" and named and not self.features.learns_metric
-        return partial(_likelier, self) if likelier else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +157,7 @@ def fit_process(
     precision : {"float32", "float64"}, optional
         Of all, where rows do not come again.
     """
-    chosen, _ = choose(spec.features, blocks, search=spec.search(), where=where)
+    chosen, _ = choose(spec.features, blocks, search=_search(spec), where=where)
     fit = solved(spec, inputs, spec.rows(chosen, blocks, where, precision))
     limited = fit.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
@@ -275,6 +220,16 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
 def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     asked = spec.features
     return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
+
+
+def _search(spec: GaussianProcessSpec) -> Search | None:
+    """Return how the kernel is found; None for the usual search."""
+    kernel = spec.features.kernel
+    if spec.lengthscale == "evidence":
+        return partial(_by_evidence, spec)
+    named = isinstance(kernel, str) and kernel not in UNASKED
+    likelier = spec.lengthscale == "auto" and named and not spec.features.learns_metric
+    return partial(_likelier, spec) if likelier else None
 
 
 def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:

@@ -22,12 +22,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import map_between
-from bochner.models.gaussian_process.fit import (
-    UNASKED,
-    WARNED,
-    GaussianProcessSpec,
-)
 from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.spec import UNASKED, WARNED, GaussianProcessSpec
 from bochner.models.grid import (
     BLOCK_ROWS,
     SOLVED,
@@ -40,7 +36,7 @@ from bochner.models.grid import (
 )
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
-from bochner.selection.process import ROWS, lengthscales_by_evidence
+from bochner.selection.process import EVIDENCE, ROWS, lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
@@ -389,6 +385,8 @@ def refined(
     Each round sums the rows once, as waves that serve lengthscales up to a factor away.
     """
     alpha: float | None = None
+    if found.criterion == EVIDENCE.name and np.isfinite(found.share):
+        alpha = found.share * float(surveyed.sample.lowest(ROWS).w.sum())
     coarse = max(surveyed.method.tolerance, COARSE)
     for _ in range(ROUNDS):
         ends = scaled(found.kernel, np.array([1 / RANGE])), scaled(found.kernel, np.array([RANGE]))

@@ -21,6 +21,7 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._gradients import Differentiable
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
@@ -213,6 +214,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @by_partition
     def predict(self, X: Tabular, return_std: bool = False, return_cov: bool = False) -> Any:
         """Return the mean of f at rows, and the deviation of f there: that of a new y is larger.
 

@@ -96,9 +96,8 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     ) -> RidgeFit | ExactFit | GridFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
-        here = where is LOCAL and precision is None
-        if self.method is None and here and self._few(spec, blocks):
-            exact = ExactKernel()
+        if self.method is None and precision is None and self._few(spec, blocks):
+            exact, where = ExactKernel(), LOCAL  # so few rows come here, whoever reads them
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
         if on_grid(spec.features):

@@ -292,6 +292,14 @@ class ExactFit:
     y: Any = None
     w: Any = None
 
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets; NaN without targets."""
+        if self.y is None:
+            return np.nan
+        y = self.y - np.average(self.y, axis=0, weights=self.w)
+        return float(np.average((y**2).mean(axis=1), weights=self.w))
+
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
         dual, kernel = self.solution.coef, self.chosen.kernel
@@ -431,7 +439,7 @@ def _solve(
     """Solve for u; return it, and the intercept."""
     kernel = chosen.kernel
     operator = _operator(kernel, rows.X)
-    seen = _Seen(operator, rows.w, spec.fit_intercept)
+    seen = _FitOperator(operator, rows.w, spec.fit_intercept)
     alphas = np.broadcast_to(np.asarray(prepared.solution.alpha), prepared.mean.shape)
     eigen = prepared.eigen
     system = System(
@@ -456,7 +464,7 @@ def _solve(
     return found, prepared.mean - seen.lift
 
 
-def _solve_few(system: System, seen: "_Seen") -> Found:
+def _solve_few(system: System, seen: "_FitOperator") -> Found:
     """Solve by the eigendecomposition of A: to rounding, and in no time for few rows."""
     A = seen.exact(seen.project(np.eye(len(system.right))))
     values, vectors = eigh(A, driver="evd", check_finite=False)
@@ -488,7 +496,7 @@ def _of_differences(kernel: Kernel) -> bool:
     return isinstance(kernel, Stationary | Constant)
 
 
-class _Seen:
+class _FitOperator:
     """A: the kernel as the fit sees it, weighted, and without the direction of the intercept.
 
     ``lift`` is the weighted mean of K c in the last exact product: what the intercept takes off.

@@ -48,6 +48,17 @@ class RidgeFit:
         """Of one row of y: () or (t,)."""
         return self.summed.target_shape
 
+    @property
+    def rows(self) -> int:
+        """Rows of the fit."""
+        return self.summed.moments.rows
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        moments = self.summed.moments
+        return float(np.mean(moments.power)) / moments.weight
+
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and φ(X) β + b, (b, t)."""
         linear = self.chosen.linear(self.solution.coef)

@@ -64,6 +64,17 @@ class GridFit:
         """Of one row of y: () or (t,)."""
         return self.summed.target_shape
 
+    @property
+    def rows(self) -> int:
+        """Rows of the fit."""
+        return self.summed.sums.rows
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        sums = self.summed.sums
+        return float(np.mean(sums.squares - sums.total**2 / sums.weight)) / sums.weight
+
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and f(X), (b, t)."""
         values = self.summed.values(self.solution.coef)

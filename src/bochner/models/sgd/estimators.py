@@ -19,6 +19,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, LabelEstimator, TargetEstimator, learned
+from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._parameters import estimator
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
@@ -56,6 +57,8 @@ class SgdEstimator(KernelEstimator):
         InvalidInput
             If the data are not what was required, or the steps diverge.
         """
+        if is_held(X):
+            return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         before = self._before() if self.warm_start else None
         blocks, inputs = self._training_rows(X, y, sample_weight, before is None)
         self.fit_ = fit_sgd(self._spec(before), blocks, inputs, before)
@@ -309,6 +312,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
         f, like = self._values(X)
@@ -318,6 +322,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         return self._values(X)[0]
 
     @available_if(_has_probabilities)
+    @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return probabilities: of the logistic loss 1/(1 + e^{−f}), of the modified Huber loss
         (min(max(f, −1), 1) + 1)/2 (Zhang 2004), divided by their sum over the classes.
@@ -331,6 +336,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
 
     @available_if(_has_probabilities)
+    @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return logarithms of the probabilities."""
         with np.errstate(divide="ignore"):
@@ -428,6 +434,7 @@ class KernelSGDRegressor(TargetEstimator, SgdEstimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return f, (n,) or (n, t), in the array library of X and float64."""
         f, like = self._values(X)

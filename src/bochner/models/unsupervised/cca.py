@@ -18,6 +18,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
@@ -359,6 +360,7 @@ class KernelCCA(KernelTransformer):
 
     # --- scores ----------------------------------------------------------------------------------
 
+    @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also those of Y."""
         fit = self._fitted

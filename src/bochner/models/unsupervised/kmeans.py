@@ -19,6 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models.unsupervised.base import (
@@ -310,6 +311,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the nearest centre of each row, (n,) int32, in the array library of X."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
@@ -321,6 +323,7 @@ class KernelKMeans(ClusterMixin, TargetlessLearner):
             nearest = np.argmin(fit.gaps(block.X), axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 
+    @by_partition
     def transform(self, X: Tabular) -> Float[Array, "n k"]:
         """Return the distances |φ(x) − c| to all centres, (n, k), float64."""
         parts, fit = [], self._fitted

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -19,8 +19,8 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
-from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import RidgeFit, fit_ridge
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.models.unsupervised.base import (
@@ -301,6 +301,7 @@ class KernelPCA(TargetlessLearner):
 
     # --- scores ----------------------------------------------------------------------------------
 
+    @by_partition
     def transform(self, X: Tabular) -> Float[Array, "n q"]:
         """Return the scores (φ(x) − z̄)·v, (n, q), in the array library of X and float64."""
         return joined(list(self.transform_blocks(self._rows_to_predict(X))))
@@ -346,8 +347,10 @@ class KernelPCA(TargetlessLearner):
         return self.eigenvalues_ / trace if trace > 0 else np.zeros_like(self.eigenvalues_)
 
     @property
-    def inverse_(self) -> KernelRidge:
-        """From scores to rows."""
+    def inverse_(self) -> Any:
+        """From scores to rows: a :class:`bochner.KernelRidge`."""
+        from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  few ask for it
+
         fit = self._fitted.inverse
         if fit is None:
             raise AttributeError("inverse_: only a fit with fit_inverse_transform=True has one.")

@@ -14,6 +14,7 @@ from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
+from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._parameters import estimator
 from bochner.models.unsupervised.base import KernelTransformer
 from bochner.selection.choose import choose
@@ -82,6 +83,8 @@ class KernelFeatures(KernelTransformer):
         self, X: Tabular, y: Array | None = None
     ) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
+        if is_held(X):
+            return self.fit_blocks(held_blocks(type(self).__name__, X, y))
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
         self.fit_ = self._fit(*self._blocks_of(X, y if numeric else None))
         return self
@@ -89,6 +92,7 @@ class KernelFeatures(KernelTransformer):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
         return fit_features(self._feature_spec(self.method), blocks, inputs, where)
 
+    @by_partition
     def transform(self, X: Tabular) -> Float[Array, "n D"]:
         """Return φ(X), (n, D); float32 for float32 rows, else float64."""
         phi = self.map_

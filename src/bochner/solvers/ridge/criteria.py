@@ -41,7 +41,8 @@ from bochner._core.blas import (
 )
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
-from bochner.solvers.ridge.evidence import KernelScore, kernel_evidence
+from bochner.solvers.ridge.kernel_evidence import KernelScore, kernel_evidence
+from bochner.solvers.ridge.solution import LABELS
 
 #: Up to this many rows a feature, the n × n side is taken.
 FEW = 1.25
@@ -256,7 +257,7 @@ class LeaveOneOutError(Criterion):
     """The mean squared leave-one-out error, relative to the targets' variances."""
 
     name: ClassVar[str] = "loo"
-    label: ClassVar[str] = "error"
+    label: ClassVar[str] = LABELS["loo"]
 
     def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
         return leave_one_out_error(Z, y, w, alpha)
@@ -279,7 +280,7 @@ class LogEvidence(Criterion):
     """Minus the log marginal likelihood per row."""
 
     name: ClassVar[str] = "evidence"
-    label: ClassVar[str] = "minus log evidence per row"
+    label: ClassVar[str] = LABELS["evidence"]
 
     def __call__(self, Z: Array, y: Array, w: Array, alpha: float) -> Score:
         return evidence(Z, y, w, alpha)

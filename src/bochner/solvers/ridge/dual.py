@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dpotri
 
 from bochner._core.blas import cho_factor, cholesky, mirror, one_thread, product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.evidence import KernelScore
+from bochner.solvers.ridge.kernel_evidence import KernelScore
 
 #: From so many rows on, factors are of float32; refinements of what they give, and its residual.
 SINGLE_FROM, REFINEMENTS, REFINED = 2048, 12, 1e-12

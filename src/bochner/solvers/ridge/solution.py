@@ -7,6 +7,9 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 
+#: What the criteria measure that kernels are tuned by.
+LABELS = {"loo": "error", "evidence": "minus log evidence per row"}
+
 
 class Outcome(Sentence):
     """How it went, and what to do; ``str(outcome)`` is the sentence."""

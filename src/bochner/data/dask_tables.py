@@ -1,0 +1,122 @@
+"""Tables and arrays of dask: their partitions are tasks that give rows."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bochner.data.frames import column_of, order_of
+from bochner.data.optional import needed
+from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of
+from bochner.data.sources import Partition
+from bochner.data.tables import Column
+from bochner.errors import InvalidInput, InvalidType
+
+
+@dataclass(frozen=True, eq=False)
+class DaskPartition(Partition):
+    """A partition as a task that is not done."""
+
+    task: Any  # dask.delayed.Delayed
+
+    def fetch(self) -> Any:
+        """Compute it, on dask's scheduler."""
+        return self.task.compute()
+
+
+def readers(table: Any) -> list[PartitionReader]:
+    """Return a reader of each partition; their rows are counted now."""
+    rows = [int(n) for n in table.map_partitions(len).compute()]
+    tasks = table.to_delayed()
+    held = [(DaskPartition(task), n, str(task.key)) for task, n in zip(tasks, rows, strict=True)]
+    return readers_of(held, _columns(table._meta), table)
+
+
+def _columns(meta: Any) -> tuple[Column, ...]:
+    nw = needed("narwhals", "Blocks.from_table")
+    frame = nw.from_native(meta, eager_only=True)
+    return tuple(
+        column_of(name, dtype)._replace(order=order_of(frame[name], frame[name].to_native()))
+        for name, dtype in frame.schema.items()
+    )
+
+
+def chunks(X: Any, y: Any, w: Any) -> Chunks:
+    """Return arrays as a source: chunks of rows of X, and the same rows of y and w."""
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise InvalidInput(
+            "Blocks: X must have two dimensions, rows and at least one column; got shape "
+            f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
+        )
+    if any(np.isnan(size) for size in X.chunks[0]):
+        X.compute_chunk_sizes()
+    X = X.rechunk({1: -1})
+    others = [_beside(X, array, name) for array, name in ((y, "y"), (w, "sample_weight"))]
+    parts = [X.to_delayed().ravel(), *others]
+    delayed = needed("dask", "Blocks.from_arrays").delayed
+    tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
+    held = tuple(
+        Chunk(DaskPartition(task), n, n) for task, n in zip(tasks, X.chunks[0], strict=True) if n
+    )
+    n = sum(X.chunks[0])
+    if n == 0:
+        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
+    return Chunks(held, "the dask Array", str(X.name), n, X.shape[1])
+
+
+def _beside(X: Any, array: Any, name: str) -> list[Any]:
+    """Return the chunks of an array beside those of X."""
+    if array is None:
+        return [None] * X.numblocks[0]
+    if not hasattr(array, "rechunk"):
+        array = needed("dask.array", "Blocks.from_arrays").from_array(np.asarray(array))
+    if any(np.isnan(size) for size in array.chunks[0]):
+        array.compute_chunk_sizes()
+    if array.shape[0] != X.shape[0] or array.ndim > 2:
+        raise InvalidInput(
+            f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
+            f"shape {tuple(array.shape)}."
+        )
+    whole = {1: -1} if array.ndim == 2 else {}
+    return list(array.rechunk({0: X.chunks[0], **whole}).to_delayed().ravel())
+
+
+def beside(table: Any, columns: dict[str, Any]) -> Any:
+    """Return a table with more columns, of tables with the same partitions."""
+    for name, column in columns.items():
+        if getattr(column, "npartitions", None) != table.npartitions:
+            raise InvalidType(
+                f"Blocks: {name!r} must be a dask Series with the partitions of X "
+                f"({table.npartitions}); got {type(column).__name__}. Take it from the same table."
+            )
+    return table.assign(**columns)
+
+
+def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about rows that are made up to see types
+        if hasattr(table, "rechunk"):
+            return _mapped_chunks(table.rechunk({1: -1}), call)
+        example = _of_partition(table._meta_nonempty, call, name, None)
+    return table.map_partitions(_of_partition, call, name, example.iloc[:0], meta=example.iloc[:0])
+
+
+def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
+    """Return predictions with the index of a partition; those of no rows, of none."""
+    if not len(frame) and none is not None:
+        return none
+    pandas = needed("pandas", "predict")
+    columns = by_name(call(frame), name)
+    found = pandas.DataFrame(columns, index=frame.index)
+    return found[name] if [*columns] == [name] else found
+
+
+def _mapped_chunks(X: Any, call: Callable[[Any], Any]) -> Any:
+    example = np.asarray(call(np.ones((1, X.shape[1]), X.dtype)))
+    if example.ndim == 1:
+        return X.map_blocks(call, drop_axis=1, dtype=example.dtype, meta=example[:0])
+    chunks = (X.chunks[0], (example.shape[1],))
+    return X.map_blocks(call, chunks=chunks, dtype=example.dtype, meta=example[:0])

@@ -1,0 +1,174 @@
+"""Tables and arrays in partitions that an engine holds: read where they are, one at a time."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner.data.objects import tidied
+from bochner.data.optional import needed
+from bochner.data.sources import Partition, Piece, Source, checked, part
+from bochner.data.tables import Column, Reader
+from bochner.errors import InvalidInput
+
+_WHO = "Blocks"
+
+#: Classes of tables and arrays in partitions, by the package of their engine.
+HELD = {
+    "dask": ("DataFrame", "Array"),
+    "ray": ("Dataset", "MaterializedDataset"),
+    "pyspark": ("DataFrame",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Here(Partition):
+    """Rows that are in this process."""
+
+    rows: Any
+
+    def fetch(self) -> Any:
+        """Return them."""
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionReader(Reader):
+    """One partition of a table, or a stretch of its rows, fetched when it is read."""
+
+    label: str
+    columns: tuple[Column, ...]
+    n_rows: int
+    whole: int  # rows of the partition
+    key: str  # what tells its rows from others
+    partition: Partition | None = None
+    library: str = ""
+    hint: str = ""
+    first: int = 0
+
+    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
+        """Give slices of the partition, of the columns that were found at the start."""
+        nw = needed("narwhals", _WHO)
+        frame = nw.from_native(tidied(_fetched(self.partition)), eager_only=True)
+        missing = [name for name in names if name not in frame.columns]
+        if missing or len(frame) != self.whole:
+            got = f"no column {missing[0]!r}" if missing else f"{len(frame)} rows"
+            raise InvalidInput(
+                f"Blocks: {self.label} must have the columns of the first and the same "
+                f"{self.whole} rows in every pass; got {got}. Make partitions alike, or persist "
+                "them first."
+            )
+        for start in range(self.first, self.first + self.n_rows, rows):
+            yield frame[start : min(start + rows, self.first + self.n_rows)]
+
+    def mark(self) -> str:
+        """Return the key that its engine knows it by, and its rows."""
+        return f"{self.key}, {self.n_rows} rows from {self.first} on"
+
+    def part(self, start: int, stop: int) -> "PartitionReader":
+        """Return fewer of its rows."""
+        return replace(self, n_rows=stop - start, first=self.first + start)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """One partition of arrays, or a stretch of its rows."""
+
+    partition: Partition
+    rows: int
+    whole: int
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks(Source):
+    """Arrays in partitions of rows, (X, y, w) each."""
+
+    chunks: tuple[Chunk, ...]
+    label: str
+    key: str
+    n_rows: int
+    n_columns: int
+    schema: None = None
+    first: int = 0
+
+    def __repr__(self) -> str:
+        return self.label
+
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """Give the rows of one chunk after the other, in pieces of ``rows`` rows at most."""
+        number = self.first
+        for chunk in self.chunks:
+            piece = Piece(*chunk.partition.fetch())
+            if piece.X.shape[0] != chunk.whole:
+                raise InvalidInput(
+                    f"Blocks: a chunk of {self.label} must have the same {chunk.whole} rows in "
+                    f"every pass; got {piece.X.shape[0]}. Persist the array first."
+                )
+            for start in range(chunk.first, chunk.first + chunk.rows, rows):
+                stop = min(start + rows, chunk.first + chunk.rows)
+                yield checked(part(piece, slice(start, stop)), range(number, number + rows))
+                number += stop - start
+
+    def mark(self) -> str:
+        """Return the key of the array."""
+        return f"{self.key}, {self.n_rows} rows"
+
+    def part(self, start: int, stop: int) -> "Chunks":
+        """Return the chunks of these rows."""
+        chunks, before = [], 0
+        for chunk in self.chunks:
+            low, high = max(start - before, 0), min(stop - before, chunk.rows)
+            if low < high:
+                chunks.append(replace(chunk, rows=high - low, first=chunk.first + low))
+            before += chunk.rows
+        return replace(self, chunks=tuple(chunks), n_rows=stop - start, first=self.first + start)
+
+    @property
+    def library(self) -> str:
+        """Arrays in chunks are of dask."""
+        return "dask"
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Those of the chunks."""
+        return tuple(chunk.partition for chunk in self.chunks)
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
+        """Return the same rows, in these partitions."""
+        pairs = zip(self.chunks, partitions, strict=True)
+        return replace(self, chunks=tuple(replace(c, partition=p) for c, p in pairs))
+
+
+def library_of(table: Any) -> str:
+    """Return the engine's package that holds a table or array; "" if none does."""
+    kind = type(table)
+    name = kind.__module__.partition(".")[0]
+    return name if name in sys.modules and kind.__name__ in HELD.get(name, ()) else ""
+
+
+def readers_of(
+    partitions: Sequence[tuple[Partition, int, str]], columns: tuple[Column, ...], table: Any
+) -> list[PartitionReader]:
+    """Return readers of partitions, which are given with their rows and keys; of some rows each."""
+    library = library_of(table)
+    label = f"the {library} {type(table).__name__}"
+    readers = [
+        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, held, library)
+        for i, (held, rows, key) in enumerate(partitions)
+    ]
+    return [reader for reader in readers if reader.n_rows] or readers[:1]
+
+
+def _fetched(partition: Partition | None) -> Any:
+    return None if partition is None else partition.fetch()
+
+
+def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
+    """Return columns of predictions by name: one, or one for each column of many."""
+    found = np.asarray(values)
+    if found.ndim == 1:
+        return {name: found}
+    return {f"{name}_{k}": column for k, column in enumerate(found.T)}

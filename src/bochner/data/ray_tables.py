@@ -1,0 +1,54 @@
+"""Datasets of ray.data: their blocks are tables in the store of a cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bochner.data.frames import arrow_columns
+from bochner.data.optional import needed
+from bochner.data.partitions import PartitionReader, by_name, readers_of
+from bochner.data.sources import Partition
+
+
+@dataclass(frozen=True, eq=False)
+class RayPartition(Partition):
+    """A table in the store."""
+
+    reference: Any  # ray.ObjectRef
+
+    def fetch(self) -> Any:
+        """Bring it here."""
+        return needed("ray", "Blocks.from_table").get(self.reference)
+
+
+def readers(table: Any) -> list[PartitionReader]:
+    """Return a reader of each block of the dataset, which is executed now."""
+    ray = needed("ray", "Blocks.from_table")
+    references = table.materialize().to_arrow_refs()
+    form = ray.remote(_form)
+    found = ray.get([form.remote(reference) for reference in references])
+    held = [
+        (RayPartition(reference), rows, reference.hex())
+        for reference, (rows, _) in zip(references, found, strict=True)
+    ]
+    schema = next((schema for rows, schema in found if rows), found[0][1])
+    return readers_of(held, arrow_columns(schema, "the ray Dataset"), table)
+
+
+def _form(table: Any) -> tuple[int, Any]:
+    return table.num_rows, table.schema
+
+
+def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return the dataset with what ``call`` gives of its rows beside them."""
+    return table.map_batches(
+        _with_columns, batch_format="pyarrow", fn_kwargs={"call": call, "name": name}
+    )
+
+
+def _with_columns(batch: Any, call: Callable[[Any], Any], name: str) -> Any:
+    if not batch.num_rows:
+        return batch
+    for column, values in by_name(call(batch), name).items():
+        batch = batch.append_column(column, [values])
+    return batch

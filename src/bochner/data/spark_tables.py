@@ -1,0 +1,103 @@
+"""Data frames of Spark: their partitions, as Arrow batches that executors keep."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bochner.data.frames import arrow_columns
+from bochner.data.optional import needed
+from bochner.data.partitions import PartitionReader, by_name, readers_of
+from bochner.data.sources import Partition
+
+_WHO = "Blocks.from_table"
+
+
+@dataclass(frozen=True, eq=False)
+class SparkPartition(Partition):
+    """A partition of an RDD of Arrow streams."""
+
+    streams: Any  # pyspark.RDD of bytes
+    number: int
+
+    def fetch(self) -> Any:
+        """Bring it here."""
+        parts = self.streams.context.runJob(self.streams, list, [self.number])
+        return table_of(parts)
+
+
+def readers(table: Any) -> list[PartitionReader]:
+    """Return a reader of each partition, which are computed and persisted now."""
+    storage = needed("pyspark", _WHO).StorageLevel
+    streams = table.mapInArrow(_streams, "rows binary").rdd.map(_bytes_of)
+    streams.persist(storage.MEMORY_AND_DISK)
+    rows = streams.mapPartitions(_count).collect()
+    key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
+    held = [
+        (SparkPartition(streams, number), count, f"{key}, {number}")
+        for number, count in enumerate(rows)
+    ]
+    return readers_of(held, arrow_columns(_schema(table), "the pyspark DataFrame"), table)
+
+
+def _schema(table: Any) -> Any:
+    return needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema(table.schema)
+
+
+def _streams(batches: Iterator[Any]) -> Iterator[Any]:
+    """Give each batch of rows as one cell: a stream of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415  of the executor
+
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+
+def _bytes_of(row: Any) -> bytes:
+    return bytes(row[0])
+
+
+def _count(streams: Iterator[bytes]) -> Iterator[int]:
+    found = [*streams]
+    yield table_of(found).num_rows if found else 0
+
+
+def table_of(streams: list[bytes]) -> Any:
+    """Return the rows of several streams as one table."""
+    import pyarrow as pa  # noqa: PLC0415  of the executor
+
+    return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in streams)
+
+
+def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return the data frame with what ``call`` gives of its rows beside them."""
+    pyarrow = needed("pyarrow", "predict")
+    types = needed("pyspark.sql.pandas.types", "predict")
+    schema = _schema(table)
+    example = pyarrow.RecordBatch.from_pylist([_made_up(schema)], schema)
+    (found,) = _with_columns(iter([example]), call, name)
+    return table.mapInArrow(
+        lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(found.schema)
+    )
+
+
+def _made_up(schema: Any) -> dict[str, Any]:
+    """Return a row, to see the types of predictions."""
+    types = needed("pyarrow", "predict").types
+    return {
+        field.name: "" if types.is_string(field.type) or types.is_large_string(field.type) else 1
+        for field in schema
+    }
+
+
+def _with_columns(batches: Iterator[Any], call: Callable[[Any], Any], name: str) -> Iterator[Any]:
+    import pyarrow as pa  # noqa: PLC0415  of the executor
+
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        table = pa.Table.from_batches([batch])
+        for column, values in by_name(call(table), name).items():
+            table = table.append_column(column, pa.array(values))
+        yield from table.combine_chunks().to_batches()

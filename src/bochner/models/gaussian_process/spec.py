@@ -1,0 +1,56 @@
+"""What a user asks of a Gaussian process, checked."""
+
+from dataclasses import dataclass
+
+from bochner._core.checks import one_of
+from bochner.errors import InvalidInput
+from bochner.models.ridge.sums import Pass
+from bochner.selection.chosen import FeatureSpec
+from bochner.solvers.ridge.evidence import EvidenceOutcome, as_variance
+
+#: Names whose lengthscale the evidence is not asked for.
+UNASKED = ("auto", "linear")
+
+#: Outcomes that a user is warned of.
+WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
+
+
+@dataclass(frozen=True)
+class GaussianProcessSpec:
+    """What a user asks of a Gaussian process, checked.
+
+    Attributes
+    ----------
+    features : FeatureSpec
+    noise, amplitude : float or None
+        None: chosen by the evidence.
+    lengthscale : {"auto", "loo", "evidence"}
+    fit_intercept : bool
+    """
+
+    features: FeatureSpec
+    noise: float | None
+    amplitude: float | None
+    lengthscale: str
+    fit_intercept: bool
+
+    @staticmethod
+    def of(
+        features: FeatureSpec, noise: object, amplitude: object, lengthscale: str, centred: bool
+    ) -> "GaussianProcessSpec":
+        """Check what the user passed."""
+        who = features.who
+        one_of(lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
+        if lengthscale == "evidence" and features.learns_metric:
+            raise InvalidInput(
+                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
+                "scaled; set one of them."
+            )
+        variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
+        return GaussianProcessSpec(features, *variances, lengthscale, centred)
+
+    @property
+    def rows(self) -> Pass:
+        """How rows are summed up."""
+        who, precision = self.features.who, self.features.precision
+        return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)

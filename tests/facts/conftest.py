@@ -1,0 +1,52 @@
+"""Engines as they run on this machine: two processes each, started once."""
+
+import logging
+import shutil
+import sys
+import warnings
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def dask_client():
+    """Two processes of Dask, whose own warnings and log are not ours."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        )
+        client = distributed.Client(cluster, set_as_default=False)
+        yield client
+        client.close()
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def ray_here():
+    """Two processes of Ray."""
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+        yield ray
+        ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def spark_session():
+    """Two processes of Spark, which needs Java."""
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17: install a JRE, and have java on the path")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        build = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        for name in ("spark.driver.bindAddress", "spark.driver.host"):
+            build = build.config(name, "127.0.0.1")
+        session = build.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
