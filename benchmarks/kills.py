@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.kills checkpoint 100``: a process that records, killed and begun again.
 ``python -m benchmarks.kills dask 50``: one of two workers of a Dask cluster on this machine.
+``python -m benchmarks.kills ray 50``, ``spark 50``: one of the Python processes of these.
 ``python -m benchmarks.kills overhead``: seconds of a fit, plain, recorded, and by two workers.
 """
 
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ import bochner as bo
 from bochner.kernels import Gaussian
 
 N, D = 140_000, 16
+
+#: Rows of a fit whose process is killed: one of some seconds, with many records.
+KILLED = 3_000_000
 
 #: Widths that overhead is measured at, and their rows.
 WIDTHS = {512: 200_000, 2048: 200_000}
@@ -49,7 +54,7 @@ def seconds_of(blocks: bo.Blocks, where: Any, width: int = D) -> float:
 
 def killed_processes(times: int) -> dict[str, Any]:
     """Fork, kill at a moment that is uniform over a fit's time, and fork again until one ends."""
-    blocks, moments = data(), np.random.default_rng(1)
+    blocks, moments = data(KILLED), np.random.default_rng(1)
     whole = model().fit_blocks(blocks).coef_
     seconds = seconds_of(blocks, bo.engines.Local())
     folder = Path(tempfile.mkdtemp())
@@ -87,24 +92,65 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def killed_workers(times: int) -> dict[str, Any]:
-    """Kill one of two workers at a moment that is uniform over a fit's time."""
+def killed_workers(times: int, where: Any, pids: Callable[[], Any]) -> dict[str, Any]:
+    """Kill one of an engine's processes at a moment that is uniform over a fit's time."""
     blocks, moments = data(), np.random.default_rng(1)
     whole = model().fit_blocks(blocks).coef_
     same = killed = 0
-    with _two_workers() as client:
-        where = bo.engines.Dask(client, timeout=120)
-        seconds = min(seconds_of(blocks, where) for _ in range(2))
-        for _ in range(times):
-            client.wait_for_workers(2, timeout=120)
-            pids = client.run(os.getpid, on_error="ignore")
-            pid = int(moments.choice(list(pids.values())))
-            timer = threading.Timer(moments.uniform(0, seconds), _kill, (pid,))
-            timer.start()
-            same += np.array_equal(model().fit_blocks(blocks, where=where).coef_, whole)
-            killed += not timer.is_alive()
-            timer.join()
+    seconds = min(seconds_of(blocks, where) for _ in range(3))
+    for _ in range(times):
+        living = list(pids())
+        timer = threading.Timer(moments.uniform(0, seconds), _kill, (int(moments.choice(living)),))
+        timer.start()
+        same += np.array_equal(model().fit_blocks(blocks, where=where).coef_, whole)
+        killed += not timer.is_alive()
+        timer.join()
     return {"killed within": killed, "fits": times, "same bits": same, "seconds of a fit": seconds}
+
+
+def killed_of_dask(times: int) -> dict[str, Any]:
+    """Kill workers of Dask, which nannies start again."""
+    with _two_workers() as client:
+
+        def pids() -> Any:
+            client.wait_for_workers(2, timeout=120)
+            return client.run(os.getpid, on_error="ignore").values()
+
+        return killed_workers(times, bo.engines.Dask(client, timeout=120), pids)
+
+
+def killed_of_ray(times: int) -> dict[str, Any]:
+    """Kill workers of Ray, busy or not."""
+    import ray  # noqa: PLC0415
+
+    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    return killed_workers(times, bo.engines.Ray(), lambda: _children("ray::"))
+
+
+def killed_of_spark(times: int) -> dict[str, Any]:
+    """Kill Python workers of Spark, busy or not."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    build = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for name in ("spark.driver.bindAddress", "spark.driver.host"):
+        build = build.config(name, "127.0.0.1")
+    session = build.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return killed_workers(times, bo.engines.Spark(session), lambda: _children("pyspark.daemon"))
+
+
+def _children(*words: str) -> list[int]:
+    """Return the processes below this one whose command has a word, and which have none below."""
+    import psutil  # noqa: PLC0415  of distributed and ray
+
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            if any(word in command for word in words) and not process.children():
+                found.append(process.pid)
+    return found
 
 
 def _two_workers() -> Any:
@@ -134,5 +180,11 @@ def overhead() -> dict[str, Any]:
 
 if __name__ == "__main__":
     case, *counts = sys.argv[1:]
-    cases = {"checkpoint": killed_processes, "dask": killed_workers, "overhead": overhead}
+    cases = {
+        "checkpoint": killed_processes,
+        "dask": killed_of_dask,
+        "ray": killed_of_ray,
+        "spark": killed_of_spark,
+        "overhead": overhead,
+    }
     sys.stdout.write(json.dumps(cases[case](*map(int, counts)), indent=1) + "\n")

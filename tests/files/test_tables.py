@@ -8,8 +8,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import dataset
 
-from bochner import Blocks, Schema
+from bochner import Blocks, KernelRidge, Schema
 from bochner.data import did_you_mean, listed
 from bochner.errors import InvalidInput, InvalidType
 
@@ -139,8 +140,8 @@ TWO_BATCHES = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in (1, 2)
         ),
         (pd.DataFrame({"a": []}), InvalidInput, r"least one row; the pandas DataFrame has none"),
         (pd.DataFrame(index=[1]), InvalidInput, r"at least one feature column beside .* got none"),
-        (pl.LazyFrame({"a": [1]}), InvalidType, r"got the polars LazyFrame. Collect or read it"),
-        ({"a": [1]}, InvalidType, r"must be a data frame in memory .* got the builtins dict"),
+        (pl.LazyFrame({"a": []}), InvalidInput, r"must have rows, .* got none or others"),
+        ({"a": [1]}, InvalidType, r"must be a data frame .* got the builtins dict"),
         (np.eye(2), InvalidType, r"got the numpy ndarray.* for arrays use Blocks.from_arrays"),
         (pd.Series([1.0]), InvalidType, r"must have columns; got the pandas Series, which is one"),
         (pl.Series([1.0]), InvalidType, r"must have columns; got the polars Series, which is one"),
@@ -282,3 +283,43 @@ def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
             np.testing.assert_array_equal(X, np.eye(3)[[0, 1, 2, 0, 1][start:]])
     with pytest.raises(InvalidInput, match=r"got 'u', 'w', first in row 1 of"):
         list(Blocks.from_table(pa.table({"s": ["x", "w", "u", "w"]}), schema=schema))
+
+
+# ---- what is computed as it is read
+
+
+def test_a_dataset_of_folders_is_read_with_its_filter_and_the_columns_that_are_used(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {name: rng.standard_normal(1000) for name in ("a", "b", "y")}
+    table = pa.table({**columns, "year": pa.array(np.arange(1000) % 3 + 2020)})
+    dataset.write_dataset(
+        table, tmp_path, format="parquet", partitioning=["year"], partitioning_flavor="hive"
+    )
+    whole = dataset.dataset(tmp_path, partitioning="hive")
+    some = whole.filter(dataset.field("year") == 2021)
+    blocks = Blocks.from_table(some, target="y", columns=["a"], block_rows=100)
+    found = np.concatenate([block.X[:, 0] for block in blocks])
+    np.testing.assert_array_equal(found, columns["a"][1::3])
+    assert Blocks.from_table(whole, target="y").feature_names == ("a", "b", "year")
+
+
+def test_a_lazy_frame_is_computed_batch_by_batch_in_each_pass():
+    rows = pl.LazyFrame({"a": np.arange(1000.0), "y": np.arange(1000.0)})
+    if not hasattr(rows, "collect_batches"):
+        pytest.skip("polars before 1.34 collects lazy frames whole")
+    blocks = Blocks.from_table(rows.with_columns(b=2 * pl.col("a")), target="y", block_rows=300)
+    for _ in range(2):
+        X = np.concatenate([block.X for block in blocks])
+        np.testing.assert_array_equal(
+            X, np.column_stack([np.arange(1000.0), 2 * np.arange(1000.0)])
+        )
+    here = KernelRidge("gaussian", n_features=32, random_state=0).fit_blocks(blocks)
+    assert here.n_features_in_ == 2
+
+
+def test_a_relation_of_duckdb_is_read_through_its_stream():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.connect().sql("select i::double a, i * 2.0 y from range(1000) t(i)")
+    blocks = Blocks.from_table(relation, target="y")
+    for _ in range(2):
+        np.testing.assert_array_equal(next(iter(blocks)).X[:, 0], np.arange(1000.0))

@@ -117,7 +117,9 @@ class Blocks:
     ) -> "Blocks":
         """Read a table of pandas, polars or pyarrow, or any object with ``__arrow_c_stream__``.
 
-        Of dask, Ray and Spark too: partition by partition, where a fit is made.
+        Of dask, Ray and Spark too, partition by partition, where a fit is made. Of a
+        pyarrow.dataset, with its filter and the columns of its folders, and of a polars LazyFrame
+        the columns that are used are read, batch by batch, in each pass.
 
         Parameters
         ----------
