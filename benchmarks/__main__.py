@@ -21,6 +21,7 @@ NAMES = (
     "fourier",
     "auto",
     "kernel_error",
+    "choose",
     "choice",
     "harmonic",
     "hermite",

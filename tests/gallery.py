@@ -301,13 +301,17 @@ COMPRESSED = [
     (Laplace(lengthscale=3.0), Compressed(Fourier(IID()))),
 ]
 SINES = [
-    (kernel, LaplacianEigenfunctions(boundary=2.0))
-    for kernel in (
-        Gaussian(),
-        Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)),
-        Laplace(lengthscale=3.0),
-        2.0 * Matern(smoothness=2.5) + Gaussian(lengthscale=2.0),
-    )
+    (Gaussian(), LaplacianEigenfunctions(boundary=2.0, conditions="neumann")),
+    (Matern(smoothness=1.5), LaplacianEigenfunctions(boundary=2.0, conditions="periodic")),
+    *(
+        (kernel, LaplacianEigenfunctions(boundary=2.0))
+        for kernel in (
+            Gaussian(),
+            Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)),
+            Laplace(lengthscale=3.0),
+            2.0 * Matern(smoothness=2.5) + Gaussian(lengthscale=2.0),
+        )
+    ),
 ]
 PROJECTED = [
     (Gaussian(), Projected(HermiteMercer(), 2)),

@@ -2,7 +2,7 @@
 
 A mutant is the package with one change: a number (n becomes n + 1, a decimal is doubled), a sign
 (+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). A sample of all that can
-be made of the mathematics is tried, one process each, on the three files of tests that speak most
+be made of the mathematics is tried, one process each, on the six files of tests that speak most
 of the changed module and of those that import it: names that few other files know count most.
 A mutant that a test fails on is killed; what no test has failed on within the limit survives. No
 file is changed: the fault is planted when the module is imported.
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "bochner"
 PARTS = ("kernels", "features", "solvers", "certificates")
 TESTS = ("facts", "laws")
-FILES = 3  # Of tests that a mutant is tried on
+FILES = 6  # Of tests that a mutant is tried on
 BY_WAY_OF = 0.3  # Weight of names that importers define
 
 OPPOSITE = {
@@ -202,7 +202,10 @@ def test_files() -> dict[str, Counter[str]]:
 
 def tests_of(path: str, files: dict[str, Counter[str]]) -> list[str]:
     """Return the files of tests that speak most of a module, the best first."""
-    names = dict.fromkeys(chain.from_iterable(map(defined, importers(path))), BY_WAY_OF)
+    near = importers(path)
+    far = chain.from_iterable(importers(f.relative_to(PACKAGE).as_posix()) for f in near)
+    names = dict.fromkeys(chain.from_iterable(map(defined, far)), BY_WAY_OF**2)
+    names |= dict.fromkeys(chain.from_iterable(map(defined, near)), BY_WAY_OF)
     names |= dict.fromkeys(defined(PACKAGE / path), 1.0)
     known = {name: sum(name in words for words in files.values()) for name in names}
     rare = {name: names[name] * math.log(len(files) / n) for name, n in known.items() if n}
@@ -225,7 +228,7 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=100, help="how many are tried; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
-    parser.add_argument("--seconds", type=float, default=300.0, help="limit for a mutant")
+    parser.add_argument("--seconds", type=float, default=600.0, help="limit for a mutant")
     parser.add_argument("--least", type=float, default=0.0, help="least score, in per cent")
     asked = parser.parse_args()
     files, found = test_files(), sites(tuple(asked.parts))

@@ -316,6 +316,44 @@ def test_sines_converge_to_the_kernel(kernel, bar):
     assert errors[2] < errors[1] < errors[0]
 
 
+@pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Matern(2.5, 0.5)], ids=repr)
+@pytest.mark.parametrize("d", [1, 2])
+def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, d):
+    """Method of images, face by face of [−1, 2]^d: signs −1, 1, or shifts by whole periods."""
+    X = np.random.default_rng(0).uniform(-1, 2, (12, d))
+    method = LaplacianEigenfunctions(box=((-1.0, 2.0),) * d, conditions=conditions)
+    phi = draw(kernel, method, n_features=400 if d == 1 else 4000, n_inputs=d)
+    sign = {"dirichlet": -1.0, "neumann": 1.0, "periodic": 0.0}[conditions]
+    period = 3.0 if conditions == "periodic" else 6.0
+    copies = [(1.0, lambda x, m: x + m * period), (sign, lambda x, m: -2 - x + m * period)]
+    expected = np.zeros((12, 12))
+    for copy in itertools.product(range(-4, 5), (0, 1), repeat=d):
+        Y, weight = np.empty_like(X), 1.0
+        for j in range(d):
+            factor, image = copies[copy[2 * j + 1]]
+            Y[:, j], weight = image(X[:, j], copy[2 * j]), weight * factor
+        if weight:
+            expected += weight * kernel(X, Y)
+    Z = phi(X)
+    assert np.abs(Z @ Z.T - expected).max() < (1e-9 if kernel == Gaussian(0.7) else 2e-4)
+    if conditions == "periodic":
+        assert_close(phi(X + 3.0), Z, factor=100)
+    elif conditions == "neumann":  # level at the faces
+        faces = np.full((2, d), [[-1.0], [2.0]])
+        inside = faces + np.array([[1e-4], [-1e-4]])
+        assert np.abs(phi(faces) - phi(inside)).max() < 1e-4
+
+
+def test_periodic_features_fit_an_angle_across_its_cut():
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, (200, 1))
+    y = np.exp(np.cos(angle[:, 0] - 0.1))
+    method = LaplacianEigenfunctions(box=((0.0, 2 * np.pi),), conditions="periodic")
+    model = bo.KernelRidge(Gaussian(1.0), method=method, n_features=21, alpha=1e-6).fit(angle, y)
+    new = np.array([[-0.3], [0.0], [2 * np.pi], [7.0]])
+    assert_close(model.predict(new), np.exp(np.cos(new[:, 0] - 0.1)), factor=1e9)
+
+
 def test_products_of_sines_are_the_heaviest():
     method = LaplacianEigenfunctions(box=((0.0, 2.0), (0.0, 5.0)))
     for kernel in (Matern(1.5, (0.3, 1.0)), Laplace(), Cauchy((0.5, 1.0))):
@@ -532,6 +570,16 @@ def test_methods_that_need_rows_say_what_for(method, message):
         (lambda: LaplacianEigenfunctions(boundary=0.5), "boundary must be 1 or above"),
         (lambda: LaplacianEigenfunctions(box=(1.0, 2.0)), r"box must be a pair \(lower, upper\)"),
         (lambda: LaplacianEigenfunctions(box=((2.0, 1.0),)), "box must have lower below upper"),
+        (
+            lambda: LaplacianEigenfunctions(conditions="free"),
+            "conditions must be one of 'dirichlet'",
+        ),
+        (
+            lambda: draw(
+                Brownian(), LaplacianEigenfunctions(conditions="neumann"), n_features=4, n_inputs=1
+            ),
+            "Brownian has conditions of its own; got conditions='neumann'",
+        ),
         (lambda: Compressed("hermite"), "Compressed: method must be a value such as"),
         (lambda: Compressed(Nystrom(), width=0), "width must be an integer, 1 or above"),
         (lambda: Projected("fourier", 2), "Projected: method must be a value such as"),

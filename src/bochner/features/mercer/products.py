@@ -11,14 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import check_fields, finite, optional, positive, unpacked
+from bochner._core.checks import check_fields, finite, optional, positive, unpacked, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
@@ -232,6 +232,7 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
 #: face is k between a row and its mirror image, two margins away.
 MARGINS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 TRIED_ON = 256
+CONDITIONS = ("dirichlet", "neumann", "periodic")
 WIDER = 4  # Products that are weighed, for each one kept, where the order is not that of |ω|
 
 
@@ -247,14 +248,24 @@ class LaplacianEigenfunctions(Method):
         of margins of half a lengthscale to six, that with the least error on 256 of the rows.
     box : d pairs (lower, upper), optional
         The box itself, in place of rows to learn it from.
+    conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
+        What functions do at the faces: vanish (sines), run level (cosines), or go on at the face
+        across (both, of whole periods). "periodic" with a period as the box, in every column, is
+        for angles, hours and seasons: rows outside are those a whole number of periods away.
 
     Notes
     -----
-    Serves stationary kernels with a spectral density (Gaussian, Matérn, rational quadratic,
-    Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian`` and
+    In one column of length b, features without end are those of the kernel and its images,
+
+        dirichlet: Σ_m k(x − y + 2mb) − k(x + y + 2mb),   neumann: the same with a plus,
+        periodic: Σ_m k(x − y + mb),
+
+    x and y from the lower face on, m all whole numbers: the kernel itself where the nearest image
+    is far away. Serves stationary kernels with a spectral density (Gaussian, Matérn, rational
+    quadratic, Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian`` and
     ``BrownianBridge`` exactly. The features do not depend on lengthscales, only their weights do:
-    good for kernels whose parameters are sampled. Neither unbiased nor below the kernel: zero on
-    the faces of the box and beyond, so that rows far outside are predicted by the mean.
+    good for kernels whose parameters are sampled. Neither unbiased nor below the kernel: sines
+    are zero on the faces of the box and beyond, so that rows far outside are predicted by the mean.
 
     Choose it for d = 1, 2, perhaps 3, and rows that fill a box; the number of products grows like
     the d-th power of the box in lengthscales, and :class:`HermiteMercer` or
@@ -264,9 +275,11 @@ class LaplacianEigenfunctions(Method):
 
     boundary: float | None = None
     box: tuple[tuple[float, float], ...] | None = None
+    conditions: str = "dirichlet"
 
     def __post_init__(self) -> None:
         check_fields(self, boundary=optional(positive), box=optional(checked_box))
+        check_fields(self, conditions=word(*CONDITIONS))
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
                 "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
@@ -292,7 +305,10 @@ def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...
 
 @dataclass(frozen=True, eq=False)
 class SineMap(Products):
-    """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k."""
+    """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k.
+
+    Or cosines, or waves of whole periods: :class:`LaplacianEigenfunctions` has the conditions.
+    """
 
     kernel: Kernel
     lower: Float[Array, " d"]  # The box; rows outside are moved to its nearest point
@@ -301,6 +317,7 @@ class SineMap(Products):
     shift: float
     indices: Array  # k, from 1
     amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues, from the largest
+    conditions: str
 
     @property
     def n_inputs(self) -> int:
@@ -330,13 +347,31 @@ class SineMap(Products):
         unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
             self.length, like=X
         )
-        unit = xp.clip(unit, 0.0, 1.0)
-        waves = [
-            float(2 / self.length[j]) ** 0.5
-            * xp.sin(as_column(math.pi * (np.arange(1, m + 1) - self.shift), like=X) * unit[j, :])
-            for j, m in enumerate(self._most)
-        ]
-        return xp.concat(waves, axis=0)
+        periodic = self.conditions == "periodic"
+        unit = unit - xp.floor(unit) if periodic else xp.clip(unit, 0.0, 1.0)
+        columns = enumerate(self._most)
+        return xp.concat([self._waves(m, unit[j, :], self.length[j]) for j, m in columns], axis=0)
+
+    def _waves(self, m: int, u: Float[Array, " n"], length: float) -> Float[Array, "m n"]:
+        """Return the first m functions of a column at u, from 0 to 1 across the box."""
+        xp, i = array_namespace(u), np.arange(1, m + 1)
+        height = (2 / length) ** 0.5
+        if self.conditions == "dirichlet":
+            return height * xp.sin(as_column(math.pi * (i - self.shift), like=u) * u)
+        # All are cosines of an angle; a sine is one a quarter of a turn late.
+        late = np.where((self.conditions == "periodic") & (i % 2 == 1), 0.5 * math.pi, 0.0)
+        heights = as_column(np.where(i == 1, length**-0.5, height), like=u)
+        angles = as_column(turns(self.conditions, m) * math.pi, like=u) * u
+        return heights * xp.cos(angles - as_column(np.where(i == 1, 0.0, late), like=u))
+
+
+def turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
+    """Return half turns across the box of the first m functions of a column: 1, 2, 3, ...
+
+    From zero on with level faces; 0, 2, 2, 4, 4, ... where periods are whole, a cosine and a sine.
+    """
+    i = np.arange(m)
+    return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
 
 
 # --- The spectral density ------------------------------------------------------------------------
@@ -368,8 +403,9 @@ def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array,
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> SineMap:
     """Draw sines on a box, those of largest spectral density."""
     log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
+    sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
-        return _sines(kernel, *_given_box(method.box, ask.n_inputs), ask.n_features)
+        return sines(*_given_box(method.box, ask.n_inputs))
     X = ask.rows("LaplacianEigenfunctions", "the box")
     faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
     least, largest = (np.array(side) for side in zip(*faces, strict=True))
@@ -377,23 +413,23 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     middle, half = (least + largest) / 2, (largest - least) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
-        return _sines(kernel, middle - half, 2 * half, ask.n_features)
+        return sines(middle - half, 2 * half)
     rows = some_rows(X, TRIED_ON, ask.stream("boundary"))
     halves = [half + margin / _measure(kernel, ask.n_inputs).scales for margin in MARGINS]
-    tried = [_sines(kernel, middle - h, 2 * h, ask.n_features) for h in halves]
+    tried = [sines(middle - h, 2 * h) for h in halves]
     K = kernel(rows)
     errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in tried)]
     return tried[int(np.argmin(errors))]
 
 
-def _sines(kernel: Kernel, lower: Array, length: Array, width: int) -> SineMap:
-    unit = [math.pi * np.arange(1, WIDER * width + 1) / b for b in length]
+def _sines(kernel: Kernel, width: int, conditions: str, lower: Array, length: Array) -> SineMap:
+    unit = [math.pi * turns(conditions, WIDER * width) / b for b in length]
     indices, _ = best_products(_logs(kernel, unit), WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     logs = log_spectral_density(kernel, W)
     best = np.argsort(-logs, kind="stable")[:width]
     chosen = np.ascontiguousarray(indices[best] + 1)
-    return SineMap(kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]))
+    return SineMap(kernel, lower, length, 0.0, chosen, np.exp(0.5 * logs[best]), conditions)
 
 
 def _logs(kernel: Kernel, unit: Sequence[Array]) -> list[Array]:
@@ -426,8 +462,14 @@ def draw_brownian(
     method: LaplacianEigenfunctions, kernel: Brownian | BrownianBridge, ask: Request
 ) -> SineMap:
     """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
+    if method.conditions != "dirichlet":
+        raise InvalidInput(
+            f"LaplacianEigenfunctions: {type(kernel).__name__} has conditions of its own; got "
+            f"conditions={method.conditions!r}. Leave it out."
+        )
     shift, d = (0.5 if isinstance(kernel, Brownian) else 0.0), ask.n_inputs
     column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
     indices, logs = best_products([column] * d, ask.n_features)
     length = np.full(d, kernel.length)
-    return SineMap(kernel, np.zeros(d), length, shift, indices + 1, np.exp(0.5 * logs))
+    roots = np.exp(0.5 * logs)
+    return SineMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")
