@@ -223,7 +223,7 @@ def partial_dependence(
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 1])
     >>> found = bo.partial_dependence(model, X, 0)
     >>> slope = np.polyfit(found.grid_values[0], found.average[0], 1)[0]
-    >>> round(slope, 2)
+    >>> round(float(slope), 1)
     3.0
     """
     who = "partial_dependence"
