@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bochner.models.convex.one_class import OneClassSVM
     from bochner.models.convex.regressors import SVR, KernelRegressor
     from bochner.models.displays import PathDisplay, SpectrumDisplay
+    from bochner.models.gaussian_process.neighbours import NearestNeighbours
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
     from bochner.models.inspection.contributions import ContributionDisplay, contributions
     from bochner.models.inspection.dependence import (
@@ -134,6 +135,7 @@ __all__ = [
     "Method",
     "ModelReport",
     "Moments",
+    "NearestNeighbours",
     "NeuralTangentFeatures",
     "Nystrom",
     "OneClassSVM",
@@ -205,6 +207,7 @@ _NAMES = {
         "KernelSGDClassifier",
         "KernelSGDRegressor",
         "LogisticRegression",
+        "NearestNeighbours",
         "OneClassSVM",
         "CalibrationDisplay",
         "ContributionDisplay",

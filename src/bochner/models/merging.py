@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
-from bochner.features.map import same_arrays
+from bochner.features.map import FeatureMap, same_arrays
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.fit import GaussianProcessFit, merge_processes
 from bochner.models.gaussian_process.grid import GridProcessFit, merge_grid_processes
+from bochner.models.gaussian_process.neighbours import NeighbourProcessFit, merge_neighbours
+from bochner.models.gaussian_process.regressor import fit_by_method
 from bochner.models.ridge.fit import RidgeFit, merge_ridge
 from bochner.models.ridge.grid import GridFit, merge_grids
 from bochner.models.unsupervised.pca import PcaFit, merge_pca
@@ -22,6 +25,7 @@ MERGES: dict[type, Callable[[list[Any]], Any]] = {
     GaussianProcessFit: merge_processes,
     GridFit: merge_grids,
     GridProcessFit: merge_grid_processes,
+    NeighbourProcessFit: partial(merge_neighbours, first=fit_by_method),
     PcaFit: merge_pca,
 }
 
@@ -82,7 +86,7 @@ def _check_same_kind(a: Any, b: Any) -> None:
 
 
 def _check_same_map(a: Any, b: Any) -> None:
-    if a.chosen.kernel != b.chosen.kernel or not same_arrays(a.chosen.map, b.chosen.map):
+    if a.chosen.kernel != b.chosen.kernel or not _same_map(a.chosen.map, b.chosen.map):
         raise IncompatibleModels(
             "merge: models must share one feature map; theirs differ "
             f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
@@ -99,3 +103,8 @@ def _check_same_map(a: Any, b: Any) -> None:
             "merge: models must have the same targets; got rows of y of shape "
             f"{a.target_shape} and {b.target_shape}."
         )
+
+
+def _same_map(a: FeatureMap | None, b: FeatureMap | None) -> bool:
+    """Whether maps are equal, or there are none."""
+    return a is b if a is None or b is None else same_arrays(a, b)

@@ -25,6 +25,7 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
+from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.ridge.exact import ExactKernel
@@ -41,7 +42,7 @@ def has_features(model: KernelEstimator) -> bool:
     """Whether a fitted learner works with a feature map, and not with the kernel itself."""
     if isinstance(model, SGD):
         return model.strategy_ not in DUAL
-    return not isinstance(model.choice_.method, ExactKernel)
+    return not isinstance(model.choice_.method, ExactKernel | NearestNeighbours)
 
 
 def choice_of(model: KernelEstimator) -> Choice | None:

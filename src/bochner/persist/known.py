@@ -28,7 +28,7 @@ from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
-from bochner.models.gaussian_process import intervals, posterior
+from bochner.models.gaussian_process import intervals, neighbours, posterior
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge import estimators, exact, fit, sums
 from bochner.models.ridge import grid as grid_ridge
@@ -60,6 +60,8 @@ _CHOICES: dict[str, type] = {
     "binomial-series": dotproduct.Binomial,
     "exponential-series": dotproduct.ExponentialSeries,
     "exact-kernel": exact.ExactKernel,
+    "nearest-neighbours": neighbours.NearestNeighbours,
+    "nearest-neighbours-choice": neighbours.NeighbourChoice,
     "monomial-expansion": powers.Expanded,
     "method-candidate": auto.Candidate,
     "method-choice": auto.Choice,
@@ -146,6 +148,9 @@ _FITTED: dict[str, type] = {
     "summed": sums.Summed,
     "grid-ridge-fit": grid_ridge.GridFit,
     "grid-process-fit": grid_process.GridProcessFit,
+    "neighbour-process-fit": neighbours.NeighbourProcessFit,
+    "neighbour-rows": neighbours.KeptRows,
+    "neighbours-chosen": neighbours.ChosenNeighbours,
     "summed-waves": grid.SummedWaves,
     "wave-sums": WaveSums,
     "cca-fit": cca.CcaFit,
@@ -205,7 +210,7 @@ _FITTED: dict[str, type] = {
 
 MAPS: tuple[type, ...] = tuple(_MAPS.values())
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.
-SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample)
+SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample, neighbours.KeptRows)
 #: By their names in files: built from parameters, then given their fitted state; built from fields.
 ESTIMATORS = _by_name(
     (

@@ -27,6 +27,7 @@ from bochner.features.mercer import hermite
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models.gaussian_process.grid import GridProcessFit
+from bochner.models.gaussian_process.neighbours import KeptRows
 from bochner.models.sgd.steps import KernelStrategy
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
@@ -196,6 +197,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
     KernelStrategy: ("support",),
     GridProcessFit: ("coef",),
+    KeptRows: ("X", "y", "w", "priority"),
     WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
 }

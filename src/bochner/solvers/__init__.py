@@ -14,6 +14,7 @@ FOR_DEVELOPERS = {
         "accept eigenvalues lower_factor randomly_pivoted_cholesky solve_lower symmetric"
     ),
     "lloyd": "CentroidsOf StepsOf assign in_order run_lloyd",
+    "neighbours": "LocalLaw condition",
     "sgd": "CLASS_LOSSES NUMBER_LOSSES Patience as_loss",
     "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
     "convex.dense": "Table changed",

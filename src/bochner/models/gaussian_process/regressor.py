@@ -39,7 +39,15 @@ from bochner.models.gaussian_process.grid import (
     with_grid_process_rows_of,
 )
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, as_coverage
-from bochner.models.grid import NO_FEATURES, on_grid
+from bochner.models.gaussian_process.neighbours import (
+    NO_MAP,
+    NeighbourProcessFit,
+    by_neighbours,
+    fit_kept,
+    fit_neighbours,
+    with_neighbours_of,
+)
+from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
@@ -49,6 +57,15 @@ from bochner.sums.moments import Precision
 #: Rows of a full covariance, at most: 8 bytes times their square.
 MOST_ROWS = 20_000
 
+
+#: Why there are no moments of features.
+NO_FEATURES = (
+    "a fit on a Fourier grid makes no features, nor does one on nearest neighbours; what it keeps "
+    "of the rows is fit_.summed."
+)
+
+#: What a fit is, by the method: features, waves, or nearest neighbours.
+ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit
 
 #: Names of what a map of places holds.
 MAPPED = ("mean", "std")
@@ -152,10 +169,12 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> GaussianProcessFit | GridProcessFit:
+    ) -> ProcessFit:
         spec = self._spec()
         if on_grid(spec.features):
             return fit_grid_process(spec, blocks, inputs, where)
+        if by_neighbours(spec):
+            return fit_neighbours(spec, blocks, inputs, fit_by_method, where)
         return fit_process(spec, blocks, inputs, where, precision)
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -166,14 +185,16 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         """
         return self._add_rows(X, y, sample_weight)
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit | GridProcessFit:
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> GaussianProcessFit | GridProcessFit:
+    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         spec, before = self._again(self._spec()), self.fit_.summed
         if isinstance(self.fit_, GridProcessFit):
             return with_grid_process_rows_of(self.fit_, spec, blocks)
+        if isinstance(self.fit_, NeighbourProcessFit):
+            return with_neighbours_of(self.fit_, spec, blocks, fit_by_method)
         return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
 
     def _spec(self) -> GaussianProcessSpec:
@@ -192,6 +213,8 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         fit, spec = self._fitted, self._again(self._spec())
         if isinstance(fit, GridProcessFit):
             self.fit_ = grid_process(spec, fit.inputs, fit.summed)
+        elif isinstance(fit, NeighbourProcessFit):
+            self.fit_ = fit_kept(spec, fit.summed, fit.inputs, fit_by_method)
         else:
             self.fit_ = warned(solved(spec, fit.inputs, fit.summed))
         return self
@@ -343,7 +366,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         n = integer(n, "sample_functions", "n", 1)
         fit = self._fitted
         rows = copy(self)._rows_to_predict
-        if isinstance(fit, GridProcessFit):
+        if isinstance(fit, GridProcessFit | NeighbourProcessFit):
             return fit.functions(rows, n, seed_of(random_state))
         return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
 
@@ -386,6 +409,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         """
         return self._fitted.calibration()
 
+    map_ = learned("chosen.map", "φ.", NO_MAP)
     predictive_ = learned(
         "law",
         "Law of f(x): posterior of the coefficients, and what the features leave out.",
@@ -408,6 +432,8 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         fit = self._fitted
         if isinstance(fit, GridProcessFit):
             return fit.summed.certified_blocks(blocks, float(np.min(fit.evidence.alpha)))
+        if isinstance(fit, NeighbourProcessFit):
+            fit.certified(blocks, float(np.min(fit.evidence.alpha)))
         return KernelEstimator._certificate_on(self, blocks, other)
 
     @property
@@ -429,3 +455,12 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""
         return float(self.evidence_.log_likelihood.sum())
+
+
+def fit_by_method(
+    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs
+) -> GaussianProcessFit | GridProcessFit:
+    """Fit on a grid, or on features, as the method says."""
+    if on_grid(spec.features):
+        return fit_grid_process(spec, blocks, inputs)
+    return fit_process(spec, blocks, inputs)

@@ -1,0 +1,299 @@
+"""Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import bochner as bo
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.kernels import Columns, Gaussian, Linear, Matern
+from bochner.landmarks import Given
+from bochner.solvers import condition
+
+KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
+
+
+def some(n, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, np.sin(5 * X).sum(axis=1) + 0.2 * rng.standard_normal(n) + 2
+
+
+def process(method, kernel=KERNELS[0], **options):
+    return bo.GaussianProcessRegressor(kernel, method=method, random_state=0, **options)
+
+
+def exact(X, kernel=KERNELS[0], **options):
+    """The exact process: all rows as landmarks."""
+    method, n = bo.Nystrom(Given(X)), len(X)
+    return process(method, kernel, n_features=n, precision="float64", **options)
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_law_of_few_rows_is_that_of_the_joint_normal(centred):
+    """A flat prior of the mean is one of variance 1e8, which errs by its inverse."""
+    rng = np.random.default_rng(1)
+    places, y = rng.uniform(0, 1, (3, 5, 2)), rng.standard_normal((3, 5, 2))
+    x, noise = rng.uniform(0, 1, (3, 2)), rng.uniform(0.01, 0.5, (3, 5))
+    kernel = Matern(1.5, 0.4)
+    K = np.stack([kernel(P, P) for P in places])
+    k = np.stack([kernel(P, row[None])[:, 0] for P, row in zip(places, x, strict=True)])
+    found = condition(K.copy(), k, np.ones(3), y, noise, centred)
+    flat = 1e8 * centred
+    for i in range(3):
+        A = K[i] + np.diag(noise[i]) + flat
+        side = k[i] + flat
+        np.testing.assert_allclose(found.mean[i], side @ np.linalg.solve(A, y[i]), atol=1e-5)
+        left = 1 + flat - side @ np.linalg.solve(A, side)
+        np.testing.assert_allclose(found.variance[i], left, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=["matern", "scaled", "sum"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_with_all_rows_as_neighbours_it_is_the_exact_process(kernel, fit_intercept):
+    """Both solve systems of condition 1e4 at most, and the Nyström map has a jitter of 1e-10."""
+    X, y = some(80)
+    options = {"noise": 0.05, "amplitude": 1.5, "fit_intercept": fit_intercept}
+    rows = np.random.default_rng(2).uniform(-0.2, 1.2, (40, 2))
+    found = process(bo.NearestNeighbours(80), kernel, **options).fit(X, y)
+    twin = exact(X, kernel, **options).fit(X, y)
+    for a, b in zip(
+        found.predict(rows, return_std=True), twin.predict(rows, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_neighbours_are_the_nearest_rows_in_units_of_the_lengthscales():
+    X, y = some(60)
+    kernel = Matern(1.5, (2.0, 0.1))
+    found = process(bo.NearestNeighbours(7), kernel, noise=0.1, amplitude=2.0).fit(X, y)
+    row = np.array([[0.4, 0.6]])
+    near = np.argsort((((X - row) / [2.0, 0.1]) ** 2).sum(axis=1))[:7]
+    mean, std = (
+        exact(X[near], kernel, noise=0.1, amplitude=2.0)
+        .fit(X[near], y[near])
+        .predict(row, return_std=True)
+    )
+    np.testing.assert_allclose(found.predict(row, return_std=True), (mean, std), atol=1e-6)
+
+
+def test_weights_count_rows():
+    """A row of weight 3 is three rows at one place, of which all are neighbours."""
+    X, y = some(30)
+    w = np.random.default_rng(3).integers(0, 4, 30)
+    options = {"noise": 0.1, "amplitude": 2.0}
+    weighted = process(bo.NearestNeighbours(100), **options).fit(X, y, w)
+    repeated = process(bo.NearestNeighbours(100), **options).fit(np.repeat(X, w, 0), y.repeat(w))
+    rows = some(20, seed=4)[0]
+    for a, b in zip(
+        weighted.predict(rows, return_std=True),
+        repeated.predict(rows, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+# --- What is chosen ------------------------------------------------------------------------------
+
+
+def log_density(X, y, kernel, noise, amplitude):
+    """Mean log density of a row given all others, one after the other."""
+    found = []
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        law = exact(X[rest], kernel, noise=noise, amplitude=amplitude).fit(X[rest], y[rest])
+        mean, std = law.predict(X[i : i + 1], return_std=True)
+        found.append(multivariate_normal(mean, std**2 + noise).logpdf(y[i]))
+    return float(np.mean(found))
+
+
+def test_density_of_rows_left_out_is_that_of_fits_without_them():
+    X, y = some(12)
+    found = process(bo.NearestNeighbours(11)).fit(X, y)
+    slow = log_density(X, y, found.kernel_, found.noise_variance_, found.amplitude_)
+    assert found.loo_log_density_ == pytest.approx(slow, abs=1e-5)
+    assert found.log_marginal_likelihood_value_ == pytest.approx(12 * slow, abs=1e-3)
+
+
+def test_noise_and_amplitude_are_likelier_than_others():
+    X, y = some(300)
+    found = process(bo.NearestNeighbours(20)).fit(X, y)
+    for noise, amplitude in ((2.0, 1.0), (0.5, 1.0), (1.0, 2.0), (1.0, 0.5), (2.0, 2.0)):
+        held = {
+            "noise": noise * found.noise_variance_,
+            "amplitude": amplitude * found.amplitude_,
+        }
+        other = process(bo.NearestNeighbours(20), **held).fit(X, y)
+        assert (other.noise_variance_, other.amplitude_) == tuple(held.values())
+        assert other.loo_log_density_ < found.loo_log_density_
+
+
+def test_one_variance_that_is_given_is_kept():
+    X, y = some(100)
+    assert process(bo.NearestNeighbours(9), noise=0.3).fit(X, y).noise_variance_ == 0.3
+    assert process(bo.NearestNeighbours(9), amplitude=0.3).fit(X, y).amplitude_ == 0.3
+
+
+def test_a_name_has_lengthscales_likelier_than_others():
+    X, y = some(400)
+    found = process(bo.NearestNeighbours(20), "matern32", lengthscale="loo").fit(X, y)
+    assert np.ndim(found.kernel_.lengthscale) == 0
+    for factor in (0.25, 4.0):
+        kernel = Matern(1.5, factor * found.kernel_.lengthscale)
+        other = process(bo.NearestNeighbours(20), kernel).fit(X, y)
+        assert other.loo_log_density_ < found.loo_log_density_
+
+
+def test_columns_have_lengthscales_of_their_own_where_evidence_asks_for_them():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0, 1, (600, 2)) * [1.0, 100.0]
+    y = np.sin(6 * X[:, 0]) + np.cos(0.05 * X[:, 1]) + 0.1 * rng.standard_normal(600)
+    found = process(bo.NearestNeighbours(20), "matern52").fit(X, y)
+    first, second = found.kernel_.lengthscale
+    assert second > 20 * first
+
+
+def test_deviations_are_true_of_a_drawn_process():
+    """Scores of 500 rows are normal: their mean square is within 6 deviations of 1, √(2/500)
+    each, and twice that for neighbours being alike (rows 0.03 apart share their errors)."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(0, 1, (1500, 2))
+    kernel = Matern(1.5, 0.2)
+    f = np.linalg.cholesky(kernel(X, X) + 1e-8 * np.eye(1500)) @ rng.standard_normal(1500)
+    y = f + 0.1 * rng.standard_normal(1500)
+    found = process(bo.NearestNeighbours(20), "matern32", lengthscale="loo").fit(X[:1000], y[:1000])
+    mean, std = found.predict(X[1000:], return_std=True)
+    assert np.mean(((mean - f[1000:]) / std) ** 2) == pytest.approx(1, abs=0.76)
+    assert found.noise_variance_ == pytest.approx(0.01, rel=0.5)
+    _, lower, upper = found.predict_interval(X[1000:], 0.9)
+    inside = np.mean((lower < y[1000:]) & (y[1000:] < upper))
+    assert inside == pytest.approx(0.9, abs=0.07)  # of 1,000 scores and 500 rows: 4 deviations
+
+
+# --- After another method ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [bo.FourierGrid(1e-2), "nystrom"], ids=["grid", "nystrom"])
+def test_after_a_method_its_residuals_are_kriged(after):
+    X, y = some(60)
+    options = {"n_features": 20}
+    found = process(bo.NearestNeighbours(60, after), **options).fit(X, y)
+    first = process(after, **options).fit(X, y)
+    held = {"noise": found.noise_variance_, "amplitude": found.amplitude_}
+    rest = exact(X, found.kernel_, fit_intercept=False, **held).fit(X, y - first.predict(X))
+    rows = some(30, seed=7)[0]
+    mean, std = rest.predict(rows, return_std=True)
+    a, b = found.predict(rows, return_std=True)
+    before, spread = first.predict(rows, return_std=True)
+    np.testing.assert_allclose(a, before + mean, atol=1e-5)
+    np.testing.assert_allclose(b, np.hypot(spread, std), atol=1e-5)
+
+
+def test_neighbours_draw_what_few_features_cannot():
+    rng = np.random.default_rng(8)
+    X = rng.uniform(0, 1, (1500, 2))
+    y = np.sin(20 * X[:, 0]) * np.cos(17 * X[:, 1]) + 3 * X[:, 0]
+    train, test = slice(0, 1200), slice(1200, None)
+    errors = [
+        np.std(process(method, n_features=64).fit(X[train], y[train]).predict(X[test]) - y[test])
+        for method in ("nystrom", bo.NearestNeighbours(20, "nystrom"))
+    ]
+    assert errors[1] < 0.1 * errors[0]
+
+
+# --- Rows that come later, files, several targets ------------------------------------------------
+
+
+def test_rows_that_come_later_are_those_of_one_fit(tmp_path):
+    X, y = some(150)
+    rows = some(20, seed=9)[0]
+    whole = process(bo.NearestNeighbours(15)).fit(X, y)
+    pieces = process(bo.NearestNeighbours(15)).partial_fit(X[:60], y[:60])
+    pieces.partial_fit(X[60:], y[60:])
+    assert pieces.rows_seen_ == 150
+    np.testing.assert_array_equal(pieces.predict(rows), whole.predict(rows))
+    halves = [
+        process(bo.NearestNeighbours(15)).fit(X[s], y[s]) for s in (slice(75), slice(75, 150))
+    ]
+    merged = bo.merge(*halves)
+    assert merged.rows_seen_ == 150
+    np.testing.assert_allclose(merged.predict(rows), whole.predict(rows), atol=1e-8)
+    by_blocks = process(bo.NearestNeighbours(15)).fit_blocks(
+        bo.Blocks.from_arrays(X, y).with_rows(40)
+    )
+    np.testing.assert_array_equal(by_blocks.predict(rows), whole.predict(rows))
+    np.testing.assert_array_equal(whole.solve_again().predict(rows), by_blocks.predict(rows))
+
+
+@pytest.mark.parametrize("after", [None, bo.FourierGrid(1e-2), "nystrom"])
+def test_a_file_holds_all(after, tmp_path):
+    X, y = some(120)
+    rows = some(20, seed=10)[0]
+    found = process(bo.NearestNeighbours(15, after), n_features=16).fit(X, y)
+    bo.save(found, tmp_path / "model")
+    again = bo.load(tmp_path / "model")
+    assert again.method == found.method
+    for a, b in zip(
+        again.predict(rows, return_std=True), found.predict(rows, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_several_targets_have_amplitudes_of_their_own():
+    X, y = some(200)
+    both = process(bo.NearestNeighbours(20)).fit(X, np.stack([y, 10 * y], axis=1))
+    assert both.amplitude_[1] == pytest.approx(100 * both.amplitude_[0], rel=1e-6)
+    mean, std = both.predict(X[:5] + 0.01, return_std=True)
+    np.testing.assert_allclose(mean[:, 1], 10 * mean[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(std[:, 1], 10 * std[:, 0], rtol=1e-6)
+
+
+def test_rows_at_one_place_and_constant_targets_are_served():
+    X, y = some(60)
+    X[:40] = X[0]
+    mean, std = process(bo.NearestNeighbours(10)).fit(X, y).predict(X[:1], return_std=True)
+    assert np.isfinite([mean, std]).all()
+    constant = process(bo.NearestNeighbours(10)).fit(X, np.full(60, 3.0))
+    assert "constant" in str(constant.evidence_.outcome)
+    mean, std = constant.predict(X[-5:], return_std=True)
+    np.testing.assert_allclose(mean, 3.0)
+    assert np.all(std == 0)
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+def test_what_neighbours_do_not_serve_is_refused():
+    X, y = some(50)
+    with pytest.raises(InvalidInput, match="neighbours must be an integer, 1 or above"):
+        bo.NearestNeighbours(0)
+    with pytest.raises(InvalidInput, match="after must be a method that makes features"):
+        bo.NearestNeighbours(after=bo.NearestNeighbours())
+    with pytest.raises(UnsupportedKernel, match="requires a stationary kernel"):
+        process(bo.NearestNeighbours(), Linear()).fit(X, y)
+    with pytest.raises(InvalidInput, match="at least 2 rows of positive weight"):
+        process(bo.NearestNeighbours()).fit(X[:1], y[:1])
+    with pytest.raises(InvalidInput, match='metric="learned" chooses features'):
+        process(bo.NearestNeighbours(), metric="learned").fit(X, y)
+    with pytest.raises(InvalidInput, match="NearestNeighbours makes no features"):
+        bo.KernelRidge(Matern(1.5, 0.3), method=bo.NearestNeighbours(), alpha=0.1).fit(X, y)
+
+
+def test_what_needs_features_is_refused():
+    X, y = some(50)
+    found = process(bo.NearestNeighbours()).fit(X, y)
+    with pytest.raises(InvalidInput, match="has no covariance of rows"):
+        found.predict(X, return_cov=True)
+    with pytest.raises(InvalidInput, match="has no functions"):
+        found.sample_functions(2)
+    with pytest.raises(InvalidInput, match="has no gradients"):
+        found.gradient(X)
+    with pytest.raises(InvalidInput, match="has no certificate"):
+        found._certificate_on(bo.Blocks.from_arrays(X))
+    with pytest.raises(AttributeError, match="nor does one on nearest neighbours"):
+        _ = found.moments_
+    with pytest.raises(AttributeError, match="has no features"):
+        _ = found.map_
