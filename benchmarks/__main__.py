@@ -35,6 +35,7 @@ NAMES = (
     "classifiers",
     "bounds",
     "gaussian_process",
+    "kriging",
     "unsupervised",
     "tuning",
     "metric",

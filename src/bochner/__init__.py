@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from bochner.models.convex.classifiers import SVC, LogisticRegression
     from bochner.models.convex.one_class import OneClassSVM
     from bochner.models.convex.regressors import SVR, KernelRegressor
-    from bochner.models.displays import PathDisplay, SpectrumDisplay
+    from bochner.models.displays import MapDisplay, PathDisplay, SpectrumDisplay
     from bochner.models.gaussian_process.neighbours import NearestNeighbours
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
     from bochner.models.inspection.contributions import ContributionDisplay, contributions
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from bochner.selection.choose import draw
     from bochner.selection.record import Tuning
     from bochner.selection.spec import Tolerance
+    from bochner.selection.variogram import Variogram, VariogramModel, variogram
     from bochner.selection.width import required_features
     from bochner.solvers.convex.losses import CustomLoss, Huber
     from bochner.sums.moments import Moments
@@ -131,6 +132,7 @@ __all__ = [
     "LaplacianEigenfunctions",
     "LogisticRegression",
     "Maclaurin",
+    "MapDisplay",
     "MercerHarmonic",
     "Method",
     "ModelReport",
@@ -155,6 +157,8 @@ __all__ = [
     "TensorSketch",
     "Tolerance",
     "Tuning",
+    "Variogram",
+    "VariogramModel",
     "WidthDisplay",
     "approximation_residual",
     "certify",
@@ -182,6 +186,7 @@ __all__ = [
     "save",
     "split_half_error",
     "tune",
+    "variogram",
 ]
 
 #: Where names live that are not in ``bochner.features``.
@@ -212,6 +217,7 @@ _NAMES = {
         "CalibrationDisplay",
         "ContributionDisplay",
         "ImportanceDisplay",
+        "MapDisplay",
         "PartialDependenceDisplay",
         "PathDisplay",
         "ResidualDisplay",
@@ -248,6 +254,7 @@ _NAMES = {
     ),
     "bochner.selection.choose": ("draw",),
     "bochner.selection.spec": ("Tolerance",),
+    "bochner.selection.variogram": ("Variogram", "VariogramModel", "variogram"),
     "bochner.selection.width": ("required_features",),
     "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
 }

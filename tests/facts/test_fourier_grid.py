@@ -517,6 +517,44 @@ def test_columns_of_a_table_name_the_axes():
         model.predict_grid(lat=[np.nan], lon=[0.0])
 
 
+@pytest.mark.parametrize("method", [bo.FourierGrid(1e-3), "nystrom"], ids=str)
+def test_maps_show_the_mean_and_the_deviation(method):
+    X, y = some(200, 2)
+    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=method, n_features=64).fit(X, y)
+    shown = bo.MapDisplay.from_estimator(model, places=7)
+    axis = np.linspace(0, 1, 7)
+    mean, std = model.predict_grid(x=axis, y=axis, return_std=True)
+    np.testing.assert_allclose(shown.mean, mean)
+    np.testing.assert_allclose(shown.deviation, std)
+    for ax, values in ((model.plot_map(places=7), mean), (model.plot_deviation(places=7), std)):
+        np.testing.assert_allclose(ax.collections[0].get_array(), np.asarray(values).T)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_maps_of_one_column_are_curves_with_bands():
+    X, y = some(100, 1)
+    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
+    ax = model.plot_map(t=np.linspace(0, 1, 9))
+    np.testing.assert_allclose(
+        ax.lines[0].get_ydata(), model.predict(np.linspace(0, 1, 9)[:, None])
+    )
+    assert len(ax.collections) == 1
+    assert ax.get_xlabel() == "t"
+
+
+def test_maps_that_cannot_be_drawn_are_refused():
+    X, y = some(100, 3)
+    model = bo.GaussianProcessRegressor(Gaussian(0.5), method=bo.FourierGrid(1e-2)).fit(X, y)
+    with pytest.raises(InvalidInput, match="a map is of one or two columns and one target; got 3"):
+        model.plot_map()
+    flat = bo.GaussianProcessRegressor(Gaussian(0.5), method=bo.FourierGrid(1e-2)).fit(X[:, :2], y)
+    shown = bo.MapDisplay.from_estimator(flat, places=3, deviation=False)
+    with pytest.raises(InvalidInput, match="there are no deviations; make it with deviation=True"):
+        shown.plot(what="deviation")
+    with pytest.raises(InvalidInput, match="what must be"):
+        shown.plot(what="noise")
+
+
 # --- Refusals ------------------------------------------------------------------------------------
 
 MAKE = {"kernel": Gaussian(0.3), "method": bo.FourierGrid(1e-3)}

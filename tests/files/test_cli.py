@@ -172,6 +172,7 @@ def test_every_kernel_name_fits(folder, tmp_path, name):
 def test_every_method_name_fits(folder, tmp_path, name):
     out = tmp_path / "m"
     options = ("--features", "12", "--lengthscale", "1", "--method", name, "--quiet")
+    options += ("--columns", "a,b") * (name == "grid")
     assert run(["fit", f"{folder}/train.parquet", *to("y", out, *options)]) == 0
     assert bo.load(out).method == name
 

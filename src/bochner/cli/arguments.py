@@ -28,7 +28,7 @@ KERNELS = (
 #: The names of ``bochner.features.rules.NAMED``.
 METHODS = (
     "auto", "fourier", "iid", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom",
-    "uniform",
+    "uniform", "grid",
 )
 # fmt: on
 
@@ -138,6 +138,30 @@ def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:
 def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
     """Return the one name that an option was given, or several, or None."""
     return given[0] if len(given) == 1 else given or None
+
+
+#: What ``--coords`` stands for, where nothing else is said.
+ON_COORDINATES = {"model": "gp", "kernel": "matern32", "method": "grid"}
+
+#: The most columns of coordinates.
+MOST_COORDINATES = 3
+
+
+def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
+    """Return the options that columns of coordinates stand for; those that were given stay."""
+    if coords is None:
+        return {}
+    if columns is not None:
+        raise click.UsageError("--coords and --columns both name the features. Leave one out.")
+    if len(coords) > MOST_COORDINATES:
+        raise click.UsageError(
+            f"--coords names one to three columns; got {len(coords)}. Pass them by --columns: "
+            "features serve any number."
+        )
+    given = click.get_current_context().get_parameter_source
+    default = click.core.ParameterSource.DEFAULT
+    open_ = {name: value for name, value in ON_COORDINATES.items() if given(name) is default}
+    return {"columns": coords, **open_}
 
 
 def in_one_list(_ctx: Any, _param: Any, parts: tuple[tuple[float, ...], ...]) -> list[float]:

@@ -17,6 +17,7 @@ from bochner.cli.arguments import (
     in_one_mapping,
     lengthscales,
     names,
+    on_coordinates,
     one_or_several,
     table_or_folder,
     types,
@@ -37,6 +38,12 @@ _columns = click.option(
     type=names,
     metavar="A,B*,...",
     help="Feature columns, by name or pattern; all others if not given.",
+)
+_coords = click.option(
+    "--coords",
+    type=names,
+    metavar="A[,B[,C]]",
+    help="Columns of coordinates, one to three: a process on a Fourier grid of them.",
 )
 _drop = click.option("--drop", type=names, metavar="A,B*,...", help="Columns that are no features.")
 _types = click.option(
@@ -138,6 +145,7 @@ def demo(**options: Any) -> None:
 @_seed
 @click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
 @_columns
+@_coords
 @_drop
 @_types
 @click.option(
@@ -169,8 +177,34 @@ def demo(**options: Any) -> None:
 @_json
 @_quiet
 def fit(**options: Any) -> None:
-    """Fit a model to the rows of FILES and write it."""
-    _run("fit", "run_fit", options)
+    """Fit a model to the rows of FILES and write it.
+
+    With --coords the model is a Gaussian process of kernel matern32 on a Fourier grid, unless
+    --model, --kernel or --method say what it is to be.
+    """
+    _run("fit", "run_fit", options | on_coordinates(options.pop("coords"), options["columns"]))
+
+
+@bochner.command("map")
+@_model
+@click.option(
+    "--out", required=True, type=destination(".nc"), metavar="FILE", help="NetCDF file to write."
+)
+@click.option("--places", type=click.IntRange(2), default=200, help="Places along each coordinate.")
+@click.option(
+    "--picture",
+    type=destination(".png", ".svg", ".pdf"),
+    metavar="FILE",
+    help="Picture to write; beside --out if not given.",
+)
+@_json
+@_quiet
+def map_(**options: Any) -> None:
+    """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
+
+    Mean and standard deviation at places over the box of the rows of the fit.
+    """
+    _run("map", "run_map", options)
 
 
 @bochner.command()

@@ -20,8 +20,9 @@ from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.prediction_displays import SGD, has_features
+from bochner.models.prediction_displays import SGD
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
+from bochner.models.ridge.fit import RidgeFit
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.persist.files import save
@@ -169,7 +170,7 @@ def _ridge(model: KernelRidge) -> dict[str, Any]:
     error, r_squared = _error(model)
     return {
         "rows": model.fit_.rows,
-        "precision": model.moments_.precision if has_features(model) else "float64",
+        "precision": model.moments_.precision if isinstance(model.fit_, RidgeFit) else "float64",
         "alpha": model.alpha_,
         "alpha_by": solution.criterion,
         "effective_dimension": _on_path(solution, solution.path.effective_dimension),

@@ -360,6 +360,7 @@ NAMED: dict[str, Method] = {
     "hermite": HermiteMercer(),
     "nystrom": Nystrom(),
     "uniform": Nystrom(Uniform()),
+    "grid": FourierGrid(1e-2),
 }
 
 

@@ -6,7 +6,7 @@ from bochner._core.names import handed_out
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.convex.regressors import SVR, KernelRegressor
-from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.displays import MapDisplay, PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.contributions import ContributionDisplay, contributions
@@ -52,6 +52,7 @@ __all__ = [
     "KernelSGDClassifier",
     "KernelSGDRegressor",
     "LogisticRegression",
+    "MapDisplay",
     "NearestNeighbours",
     "OneClassSVM",
     "PartialDependenceDisplay",

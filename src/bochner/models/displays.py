@@ -6,15 +6,19 @@ matplotlib, which is imported only then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.blas import eigvalsh
+from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for
+from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
+from bochner.features.fourier.grid import EquispacedMap
+from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
 from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -199,3 +203,147 @@ def _moments(model: KernelEstimator, X: Any) -> Moments:
         )
     moments = moments_of(model._chosen, model._rows_to_predict(X), "float64")
     return moments if model.get_params().get("fit_intercept", True) else moments.about_zero()
+
+
+# --- maps ----------------------------------------------------------------------------------------
+
+#: What a map shows.
+SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}
+
+#: Colours of each: deviations in one hue.
+COLOURS = {"mean": "viridis", "deviation": "magma"}
+
+
+class Mapped(Protocol):
+    """What a map is made of: a process of some columns."""
+
+    n_features_in_: int
+
+    @property
+    def target_shape_(self) -> tuple[int, ...]:
+        """Of one row of y."""
+
+    @property
+    def schema_(self) -> Any:
+        """What columns of a table mean."""
+
+    @property
+    def _inputs(self) -> Inputs:
+        """What the rows are."""
+
+    @property
+    def map_(self) -> FeatureMap:
+        """φ."""
+
+    @property
+    def sample_(self) -> Any:
+        """Rows that were kept."""
+
+    def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
+        """Return the mean, and the deviation, at places."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapDisplay:
+    """Predictions of a process on a grid of one or two columns.
+
+    Attributes
+    ----------
+    axes : dict of str to (m_j,)
+        Coordinates along each column, by name.
+    mean, deviation : (m_1,) or (m_1, m_2)
+        Of f, without noise; the deviation is None where it was not asked for.
+    name : str
+        Of the target.
+    """
+
+    axes: Mapping[str, Float[Array, " m"]]
+    mean: Array
+    deviation: Array | None
+    name: str = "y"
+
+    @staticmethod
+    def from_estimator(
+        model: Mapped, places: int = 200, deviation: bool = True, **axes: Array
+    ) -> "MapDisplay":
+        """Return the map of a fitted process of one target.
+
+        Parameters
+        ----------
+        model : GaussianProcessRegressor
+        places : int, default 200
+            Along each column, where no coordinates are given: over the box of the rows.
+        deviation : bool, default True
+            Whether deviations are predicted too, which takes longer.
+        **axes : (m_j,)
+            Coordinates, as those of :meth:`GaussianProcessRegressor.predict_grid`.
+
+        Raises
+        ------
+        InvalidInput
+            There are more than two columns, or several targets.
+        """
+        check_is_fitted(model)
+        places, d = integer(places, "MapDisplay", "places", 2), model.n_features_in_
+        if d > 2 or model.target_shape_:
+            raise InvalidInput(
+                f"MapDisplay: a map is of one or two columns and one target; got {d} columns and "
+                f"targets of shape {model.target_shape_}. Ask predict_grid, and draw a slice of it."
+            )
+        axes = axes or box_of_rows(model, places)
+        found = model.predict_grid(return_std=deviation, **axes)
+        mean, std = found if deviation else (found, None)
+        names = model.schema_ and model.schema_.target_names
+        return MapDisplay(
+            {name: np.asarray(axis) for name, axis in axes.items()},
+            np.asarray(mean),
+            None if std is None else np.asarray(std),
+            names[0] if names else "y",
+        )
+
+    def plot(self, ax: Any = None, what: str = "mean") -> Any:
+        """Draw the map, of one column a curve with its 95 % band; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        what : {"mean", "deviation"}, default "mean"
+        """
+        one_of(what, "MapDisplay.plot", "what", tuple(SHOWN))
+        ax = axes_for("MapDisplay", ax)
+        values = self.mean if what == "mean" else self.deviation
+        if values is None:
+            raise InvalidInput(
+                "MapDisplay.plot: there are no deviations; make it with deviation=True."
+            )
+        names = list(self.axes)
+        if len(names) == 1:
+            self._curve(ax, names[0], values, what == "mean")
+        else:
+            first, second = self.axes.values()
+            colours = COLOURS[what]
+            mesh = ax.pcolormesh(first, second, values.T, cmap=colours, rasterized=True)
+            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {SHOWN[what]}")
+            ax.set(xlabel=names[0], ylabel=names[1])
+        return ax
+
+    def _curve(self, ax: Any, name: str, values: Array, banded: bool) -> None:
+        places = self.axes[name]
+        ax.plot(places, values)
+        if banded and self.deviation is not None:
+            half = 1.96 * self.deviation
+            ax.fill_between(places, values - half, values + half, alpha=0.3)
+        ax.set(xlabel=name, ylabel=self.name)
+
+
+def box_of_rows(model: Mapped, places: int) -> dict[str, Float[Array, " m"]]:
+    """Return so many places along each column of the box of a process' rows."""
+    phi, rows = model.map_, model.sample_.X
+    if isinstance(phi, EquispacedMap):
+        low, high = phi.centre - phi.half, phi.centre + phi.half
+    else:
+        low, high = rows.min(axis=0), rows.max(axis=0)
+    names = model._inputs.names or "xy"[: len(low)]
+    return {
+        str(name): np.linspace(a, b, places) for name, a, b in zip(names, low, high, strict=True)
+    }

@@ -33,6 +33,9 @@ BLOCK_ROWS = 1 << 19
 #: to W/alpha on the way to predictions.
 TRANSFORMED, SOLVED = 1e-3, 0.01
 
+#: The coarsest error of sums of rows: penalties below it are lost in their rounding.
+SUMMED = 1e-8
+
 #: Pairs of rows whose kernel is summed up together, for the certificate.
 PAIRS = 1 << 20
 
@@ -298,7 +301,7 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
     """Return the sums of the waves of a map, with an origin of the targets."""
     phi: EquispacedMap = chosen.map  # type: ignore[assignment]
     method: FourierGrid = chosen.choice.method  # type: ignore[assignment]
-    error = TRANSFORMED * method.tolerance
+    error = min(TRANSFORMED * method.tolerance, SUMMED)
     return WavesOf(phi.centre, phi.spacing, phi.shape, phi.half, origin, error)
 
 

@@ -103,13 +103,13 @@ def lengthscales_on_waves(
         alpha = float(np.exp(np.log(known.alpha).mean()))
     given = noise, amplitude
 
-    def judged(x: Float[Array, " p"]) -> Judged:
+    def judged(x: Float[Array, " p"]) -> EvidenceAt:
         state = _state(kernel, problem_of, spacing, extent, x)
         rates = _rates(kernel, spacing, extent, x[:-1])
         slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
         slope.append(float(state.slope(*given).sum()))
         value = float(state.log_evidence(*given).sum())
-        return Judged(x, -value, -np.array(slope), _information(state, rates, *given))
+        return EvidenceAt(x, -value, -np.array(slope), _information(state, rates, *given))
 
     reach = np.append(np.full(q, np.log(RANGE)), np.log(PENALTY_RANGE))
     reach[-1] *= noise is None or amplitude is None
@@ -125,7 +125,7 @@ def lengthscales_on_waves(
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class EvidenceAt:
     """Minus the log evidence at logarithms of lengthscales and penalty, its slope and curvature."""
 
     x: Float[Array, " p"]
@@ -134,7 +134,9 @@ class Judged:
     information: Float[Array, "p p"]
 
 
-def _descend(judged: Callable[[Array], Judged], x: Array, lower: Array, upper: Array) -> Judged:
+def _descend(
+    judged: Callable[[Array], EvidenceAt], x: Array, lower: Array, upper: Array
+) -> EvidenceAt:
     """Descend by scoring steps within a box, the curvature corrected on the way (BFGS)."""
     best = judged(x)
     curvature, step = best.information, _step(best, best.information, lower, upper)
@@ -150,7 +152,7 @@ def _descend(judged: Callable[[Array], Judged], x: Array, lower: Array, upper: A
     return best
 
 
-def _step(at: Judged, curvature: Array, lower: Array, upper: Array) -> Float[Array, " p"]:
+def _step(at: EvidenceAt, curvature: Array, lower: Array, upper: Array) -> Float[Array, " p"]:
     free = upper > lower
     step = np.zeros(len(at.x))
     step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], at.slope[free])

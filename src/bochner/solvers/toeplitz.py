@@ -31,6 +31,9 @@ MOST_LOW = 512
 #: A wave is among them if the rows bring it this many penalties, and more.
 WORTH = 0.2
 
+#: Rounding of sums of waves, as a share of their size.
+ROUNDED = 1e-12
+
 #: Steps of conjugate gradients, at most.
 MOST_STEPS = 2000
 
@@ -268,8 +271,7 @@ class LowWaves:
         if gram.centred:
             sums = self._gather(gram.sums[None])[0]
             G -= np.outer(sums, sums) / gram.weight
-        G[np.diag_indices_from(G)] += self.alpha
-        return cholesky(G, lower=True, overwrite_a=True, check_finite=False)
+        return _factored(G, self.alpha)
 
     def _gather(self, c: Array) -> Float[Array, "s b"]:
         """Return the real coefficients of the block."""
@@ -340,6 +342,16 @@ class LowWaves:
         return found
 
 
+def _factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
+    """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
+    added = alpha
+    while True:
+        try:
+            return cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            added = max(10 * added, ROUNDED * float(np.trace(G)))
+
+
 # --- Conjugate gradients, and what their coefficients tell ---------------------------------------
 
 
@@ -396,7 +408,13 @@ def solve(low: LowWaves, b: Array, error: float, most: int = MOST_STEPS) -> Kryl
         some = np.flatnonzero(going)
         q = gram(p[some]) + alpha * p[some]
         step = np.full(len(b), np.nan)
-        step[some] = size[some] / inner(p[some], q)
+        along = inner(p[some], q)
+        bent = along <= 0  # only by rounding of the sums: what is left of b lies below it
+        going[some[bent]] = False
+        some, q, along = some[~bent], q[~bent], along[~bent]
+        if not len(some):
+            break
+        step[some] = size[some] / along
         shaped = step[some].reshape(-1, *(1,) * (b.ndim - 1))
         c[some] += shaped * p[some]
         r[some] -= shaped * q

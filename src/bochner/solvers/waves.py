@@ -29,8 +29,6 @@ from scipy.optimize import brentq
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.toeplitz import (
-    MOST_LOW,
-    WORTH,
     Krylov,
     LowWaves,
     ToeplitzGram,
@@ -49,6 +47,9 @@ PROBES = 8
 #: Relative error of solutions while a penalty is sought.
 ROUGH = 1e-3
 
+#: Fewer waves than this are solved for by a Cholesky factorisation, a third of a second.
+MOST_WHOLE = 2048
+
 #: Waves up to which posteriors are exact, by a Cholesky factorisation.
 MOST_EXACT = 4096
 
@@ -58,8 +59,9 @@ LEAST, MOST = 1e-11, 1e2
 #: A step of Lanczos beyond which nothing is left, as a share of the eigenvalue.
 SAME = 1e-9
 
-#: First step from a penalty near the best one.
-NEAR = 1.15
+#: First step from a penalty near the best one, and the longest of log α: the smaller a penalty, the
+#: longer its solution takes.
+NEAR, LARGEST_STEP = 1.15, math.log(6.0)
 
 #: Error of log α where it is found by the evidence.
 WITHIN = 0.01
@@ -109,7 +111,7 @@ class WaveProblem:
     @property
     def is_small(self) -> bool:
         """Whether the preconditioner holds all waves, and nothing is estimated."""
-        return self.gram.dimension < 2 * MOST_LOW
+        return self.gram.dimension < MOST_WHOLE
 
     @property
     def scale(self) -> float:
@@ -126,7 +128,8 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        low = LowWaves(self.gram, alpha, worth=0.0 if self.is_small else WORTH)
+        whole = {"worth": 0.0, "most": self.gram.dimension} if self.is_small else {}
+        low = LowWaves(self.gram, alpha, **whole)  # type: ignore[arg-type]
         drawn = low.root(self.probes) if len(self.probes) else self.probes
         krylov = solve(low, np.concatenate([self.b, drawn]), error)
         return WaveState(self, low, krylov, drawn)
@@ -254,7 +257,11 @@ def total(half: Array) -> float:
 
 
 def maximise_wave_evidence(
-    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None = None
+    problem: WaveProblem,
+    noise: float | None,
+    amplitude: float | None,
+    start: float | None = None,
+    settled: bool = False,
 ) -> tuple[Evidence, list[WaveState]]:
     """Return noise and amplitude of the largest evidence, each target its own, and its states.
 
@@ -265,8 +272,16 @@ def maximise_wave_evidence(
         σ² and a² where they are given.
     start : float, optional
         A penalty near which the best one is.
+    settled : bool
+        Whether that is the best one.
     """
-    found = [_best(problem.target(i), noise, amplitude, start) for i in range(len(problem.power))]
+    if settled and start is not None and np.all(problem.power > 0):
+        parts = (problem.target(i) for i in range(len(problem.power)))
+        found = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
+    else:
+        found = [
+            _best(problem.target(i), noise, amplitude, start) for i in range(len(problem.power))
+        ]
     states, outcomes = zip(*found, strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude
@@ -319,7 +334,7 @@ def _root(
         next_value = slope(beyond)
         if (next_value > 0) != up:
             break
-        at, value, step = beyond, next_value, 2 * step
+        at, value, step = beyond, next_value, min(2 * step, LARGEST_STEP)
     known = {at: value, beyond: next_value}
 
     def remembered(x: float) -> float:

@@ -314,20 +314,26 @@ def fit_grid_process(
     where : Executor
     """
     surveyed = survey(spec.features, blocks, where)
-    found, start = _kernel(spec, surveyed), None
-    if _asks_all_rows(spec, found) and len(surveyed.sample) > ROWS:
-        found, start = refined(spec, surveyed, found, blocks, where)
+    found = _kernel(spec, surveyed)
+    start, few = _penalty(found, surveyed), len(surveyed.sample) <= ROWS
+    if _asks_all_rows(spec, found) and not few:
+        found, start = refined(spec, surveyed, found, start, blocks, where)
     summed = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
-    return grid_process(spec, inputs, summed, start)
+    one = len(summed.sums.origin) == 1  # several share what a sample tells
+    return grid_process(spec, inputs, summed, start, settled=few and one)
 
 
 def grid_process(
-    spec: GaussianProcessSpec, inputs: Inputs, summed: SummedWaves, start: float | None = None
+    spec: GaussianProcessSpec,
+    inputs: Inputs,
+    summed: SummedWaves,
+    start: float | None = None,
+    settled: bool = False,
 ) -> GridProcessFit:
-    """Return the fit that sums lead to; ``start`` is a penalty near the best one."""
+    """Return the fit that sums lead to; ``start`` is a penalty near the best one, or that one."""
     summed = replace(summed, fit_intercept=spec.fit_intercept)
     problem = summed.problem
-    evidence, states = maximise_wave_evidence(problem, spec.noise, spec.amplitude, start)
+    evidence, states = maximise_wave_evidence(problem, spec.noise, spec.amplitude, start, settled)
     error = SOLVED * summed.tolerance
     parts = []
     for i, state in enumerate(states):
@@ -373,10 +379,18 @@ def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
     return chosen and "lengthscale" in found.kernel.get_params(deep=False)
 
 
+def _penalty(found: Tuning, surveyed: Surveyed) -> float | None:
+    """Return σ²/a² where a sample of the rows has told it."""
+    if found.criterion != EVIDENCE.name or not np.isfinite(found.share):
+        return None
+    return found.share * float(surveyed.sample.lowest(ROWS).w.sum())
+
+
 def refined(
     spec: GaussianProcessSpec,
     surveyed: Surveyed,
     found: Tuning,
+    alpha: float | None,
     blocks: Blocks,
     where: Executor = LOCAL,
 ) -> tuple[Tuning, float | None]:
@@ -384,9 +398,6 @@ def refined(
 
     Each round sums the rows once, as waves that serve lengthscales up to a factor away.
     """
-    alpha: float | None = None
-    if found.criterion == EVIDENCE.name and np.isfinite(found.share):
-        alpha = found.share * float(surveyed.sample.lowest(ROWS).w.sum())
     coarse = max(surveyed.method.tolerance, COARSE)
     for _ in range(ROUNDS):
         ends = scaled(found.kernel, np.array([1 / RANGE])), scaled(found.kernel, np.array([RANGE]))

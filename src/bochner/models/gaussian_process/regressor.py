@@ -23,6 +23,7 @@ from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstima
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
+from bochner.models.displays import MapDisplay
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
     GaussianProcessSpec,
@@ -307,6 +308,25 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         parts = on_places(who, found, values)
         maps = tuple(labelled(part, found, name) for part, name in zip(parts, MAPPED, strict=False))
         return maps if return_std else maps[0]
+
+    def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
+        """Draw the mean over the box of the rows, of one or two columns; return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure if not given.
+        places : int, default 200
+            Along each column.
+        **axes : (m_j,)
+            Coordinates in the place of the box, as those of :meth:`predict_grid`.
+        """
+        curve = self.n_features_in_ == 1
+        return MapDisplay.from_estimator(self, places, deviation=curve, **axes).plot(ax)
+
+    def plot_deviation(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
+        """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
+        return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation")
 
     def predict_interval(
         self, X: Tabular, coverage: float = 0.95, calibrated: bool = True
