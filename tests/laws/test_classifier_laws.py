@@ -217,8 +217,8 @@ def test_fit_is_fit_blocks_for_any_block_size(cls):
 def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
     X, y = table(300)
     w = np.full(300, 1e-4)
-    little = cls(n_features=64, method="orthogonal", random_state=0, C=1.0).fit(X, y, w)
-    same = cls(n_features=64, method="orthogonal", random_state=0, C=1e-4).fit(X, y)
+    little = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1.0).fit(X, y, w)
+    same = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1e-4).fit(X, y)
     np.testing.assert_allclose(little.kernel_.lengthscale, same.kernel_.lengthscale)
 
 

@@ -17,6 +17,9 @@ from bochner.kernels import Gaussian, Laplace, Matern, Polynomial
 ESTIMATORS = [
     bo.SVC(n_features=64, tol=1e-10),
     bo.SVC(kernel=Gaussian(5.0), method="orthogonal", n_features=32, probability=True, tol=1e-14),
+    bo.SVC(tol=1e-10),
+    bo.SVC(kernel=Gaussian(5.0), probability=True, tol=1e-12),
+    bo.LogisticRegression(tol=1e-14),
     bo.LogisticRegression(n_features=64, tol=1e-14),
     bo.LogisticRegression(kernel=Gaussian(5.0), n_features=32, multinomial=False, tol=1e-14),
     bo.SVR(n_features=64, C=10.0, tol=1e-12),

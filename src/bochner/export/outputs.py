@@ -13,6 +13,7 @@ from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models.convex.calibration import KNOTS, Calibration
+from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.fit import GaussianProcessFit
 from bochner.models.gaussian_process.posterior import Predictive
@@ -105,10 +106,7 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ExactFit, X: Traced) -> Outputs:
-    xp = OnnxNamespace(X.graph)
-    K = fit.chosen.kernel.evaluate(X, xp.asarray(_dense(fit.X)))
-    f = K @ fit.solution.coef + fit.solution.intercept
-    return _targets(f, fit.target_shape, fit.inputs)
+    return _targets(_kernel_sum(fit, X), fit.target_shape, fit.inputs)
 
 
 @outputs.register
@@ -129,8 +127,22 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
-    xp, solution = OnnxNamespace(X.graph), fit.solution
-    f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+    f = _linear(fit.chosen, X, fit.solution.coef, fit.solution.intercept)
+    return _by_loss(fit, OnnxNamespace(X.graph), f)
+
+
+@outputs.register
+def _(fit: ExactConvexFit, X: Traced) -> Outputs:
+    return _by_loss(fit, OnnxNamespace(X.graph), _kernel_sum(fit, X))
+
+
+def _kernel_sum(fit: ExactFit | ExactConvexFit, X: Traced) -> Traced:
+    K = fit.chosen.kernel.evaluate(X, OnnxNamespace(X.graph).asarray(_dense(fit.X)))
+    return K @ fit.solution.coef + fit.solution.intercept
+
+
+def _by_loss(fit: ConvexFit | ExactConvexFit, xp: OnnxNamespace, f: Traced) -> Outputs:
+    """Return what the loss of a fit makes of φ(X) β + b."""
     if isinstance(fit.loss, BelowZero):
         inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
         return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}

@@ -11,6 +11,14 @@ TEXTS = {
 kernel : Kernel or str, default "gaussian"
     A value is used as it is; a name means: of this family, with the lengthscale chosen from a
     sample of the rows, as in :class:`bochner.KernelRidge`.""",
+    "kernel or auto": """\
+kernel : Kernel or str, default "auto"
+    A value is used as it is; a name means: of this family, with the lengthscale chosen from a
+    sample of the rows. "auto": the best of candidates, by rows that none was tuned on, as in
+    :class:`bochner.KernelRidgeClassifier`.""",
+    "effort": """\
+effort : {"low", "medium", "high"} or seconds, default "medium"
+    Of "auto", as in :class:`bochner.KernelRidge`.""",
     "kernel at the median": """\
 kernel : Kernel or str, default "gaussian"
     A value is used as it is. A name means: of this family, with the median distance of a
@@ -18,6 +26,14 @@ kernel : Kernel or str, default "gaussian"
     "method": """\
 method : Method or str, default "auto"
     How features are made; see :func:`bochner.draw`.""",
+    "method or exact": """\
+method : Method, str or None, default None
+    None: up to 2048 rows the kernel itself, with no features, unless ``n_features``,
+    ``precision`` or ``warm_start`` ask for them, and "auto" for more. "auto" or a method: how
+    features are made; see :func:`bochner.draw`.""",
+    "n_features or exact": """\
+n_features : int, "auto", Tolerance or None, default None
+    D; None: 1024, where features are made.""",
     "quick method": """\
 method : Method or str, default "auto"
     How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
@@ -72,6 +88,9 @@ random_state : int, Generator, RandomState or None, default None
     "coefficients of classes": """\
 classes_ : (K,)
 coef_ : (1, D) or (K, D)
+    Of ``map_``, also where the kernel itself was fitted.
+dual_coef_, X_fit_ : (1, n) or (K, n), and (n, d)
+    Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
 intercept_ : (1,) or (K,)
 solution_ : Optimum
     Coefficients, objective, outcome (its text is the remedy) and history.

@@ -24,6 +24,7 @@ from bochner.kernels import dotproduct
 from bochner.models import grid
 from bochner.models.convex import classifiers, regressors
 from bochner.models.convex.calibration import Calibration
+from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.gaussian_process import fit as process
@@ -141,6 +142,7 @@ _FITTED: dict[str, type] = {
     "chosen": Chosen,
     "feature-spec": FeatureSpec,
     "exact-fit": exact.ExactFit,
+    "exact-convex-fit": ExactConvexFit,
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,
     "gaussian-process-fit": process.GaussianProcessFit,
@@ -180,6 +182,8 @@ _FITTED: dict[str, type] = {
     "conformal": intervals.Conformal,
     "learned-metric": record.LearnedMetric,
     "metric-round": record.MetricRound,
+    "active-rows": optimum.ActiveRows,
+    "common-factor": optimum.CommonFactor,
     "conjugate-gradients": optimum.ConjugateGradients,
     "convergence": optimum.Convergence,
     "dense": optimum.Dense,

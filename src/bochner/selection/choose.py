@@ -115,6 +115,23 @@ def choose_from(
     return Chosen(spec.seed, found, choice, metric)
 
 
+def choose_for_matrix(
+    spec: FeatureSpec, sample: RowSample, share: float | None, centred: bool
+) -> tuple[Tuning, LearnedMetric | None]:
+    """Find the kernel, where it is open, of a fit with the kernel itself.
+
+    ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted.
+    """
+    if spec.learns_metric:
+        metric = learned_metric(spec, sample, share)
+        return Tuning(metric.kernel), metric
+    if isinstance(spec.kernel, Kernel):
+        return Tuning(spec.kernel), None
+    asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
+    effort = "low" if spec.effort is None else spec.effort
+    return choose_kernel(*asked, effort, exact=True, centred=centred), None
+
+
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
     """Learn a metric from rows; a kernel by name starts from the lengthscale chosen for it."""
     kernel, width = spec.kernel, spec.width_to_search

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.checks import one_of, positive, require_switch
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
@@ -22,7 +23,8 @@ from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit
+from bochner.models.convex.exact import EXACT_ROWS, ExactConvexFit, fit_classifier_exactly
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
@@ -35,25 +37,48 @@ from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
 
 #: What must be the same for the features and coefficients of before to serve again.
-SAME = ("kernel", "method", "n_features", "metric", "random_state", "precision")
+SAME = (
+    "kernel",
+    "effort",
+    "columns",
+    "method",
+    "n_features",
+    "metric",
+    "random_state",
+    "precision",
+)
 
 
 class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
     C: float | str
+    n_features: Any
+    precision: str
     warm_start: bool
+    fit_: ConvexFit | ExactConvexFit
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
+    def _fit(
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+    ) -> ConvexFit | ExactConvexFit:
         loss = self._loss(len(inputs.classes))
         spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
-        asked = [repr(self.get_params(deep=False)[name]) for name in SAME]
+        asked = [repr(self.get_params(deep=False).get(name)) for name in SAME]
         asked += [repr(inputs.n_features_in), repr(inputs.classes.tolist())]
         warm = require_switch(spec.who, self.warm_start, "warm_start")
         before = self.fit_ if warm and self.__sklearn_is_fitted__() else None
-        if before is not None and before.asked != tuple(asked):
+        if not isinstance(before, ConvexFit) or before.asked != tuple(asked):
             before = None
+        if where is LOCAL and not warm and self._few(spec, blocks):
+            return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
         return fit_classifier(spec, blocks, inputs, before, self._calibrates, tuple(asked), where)
+
+    def _few(self, spec: ConvexSpec, blocks: Blocks) -> bool:
+        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
+        open_ = self.method is None and self.n_features is None and self.precision == "auto"
+        n, most = blocks.n_rows, min(EXACT_ROWS, kept_rows(blocks.n_columns))
+        served = isinstance(spec.loss, SquaredHinge | Logistic | Multinomial)
+        return open_ and n is not None and n <= most and served and spec.alpha != 0
 
     def _loss(self, n_classes: int) -> Loss:
         raise NotImplementedError
@@ -84,7 +109,31 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
         """The weight of the losses that was used."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
-    coef_ = learned("solution.coef.T", "β, (1, D) or (K, D).")
+    @property
+    def coef_(self) -> Float[Array, "t D"]:
+        """β, (1, D) or (K, D)."""
+        fit = self._fitted
+        solution = fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution
+        return solution.coef.T
+
+    @property
+    def dual_coef_(self) -> Float[Array, "t n"]:
+        """Of the kernel and each row of ``X_fit_``, (1, n) or (K, n): of a fit without features."""
+        return self._exact("dual_coef_").solution.coef.T
+
+    @property
+    def X_fit_(self) -> Any:
+        """The rows of a fit without features, (n, d)."""
+        return self._exact("X_fit_").X
+
+    def _exact(self, name: str) -> ExactConvexFit:
+        fit = self._fitted
+        if not isinstance(fit, ExactConvexFit):
+            raise AttributeError(  # noqa: TRY004  as hasattr() asks
+                f"{name}: only a fit with the kernel itself has them; see coef_."
+            )
+        return fit
+
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
 
 
@@ -108,8 +157,8 @@ class SVC(ConvexClassifier):
     Parameters
     ----------
     %(kernel)s
-    %(method)s
-    %(n_features)s
+    %(method or exact)s
+    %(n_features or exact)s
     %(metric)s
     %(C)s
     loss : {"squared_hinge", "hinge"}, default "squared_hinge"
@@ -150,6 +199,9 @@ class SVC(ConvexClassifier):
     memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
     with s some tens. Memory O(K D² + n K) beside the features.
 
+    Without features each class takes some Newton steps over its active rows, a of them, by
+    Cholesky factors of their kernel matrix (Chapelle 2007): O(a³/3 + n a) a step, and memory 2 n².
+
     Examples
     --------
     >>> import numpy as np
@@ -162,8 +214,8 @@ class SVC(ConvexClassifier):
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
     C: float | str = "auto"
     loss: str = "squared_hinge"
@@ -226,10 +278,12 @@ class LogisticRegression(ConvexClassifier):
 
     Parameters
     ----------
-    %(kernel)s
-    %(method)s
-    %(n_features)s
+    %(kernel or auto)s
+    %(effort)s
+    %(method or exact)s
+    %(n_features or exact)s
     %(metric)s
+    %(columns as given)s
     %(C)s
     multinomial : bool, default True
         Several classes: one softmax, or (False) each against the rest, normalised.
@@ -253,7 +307,8 @@ class LogisticRegression(ConvexClassifier):
     -----
     Newton's method with conjugate gradients on features kept in memory where they fit, else
     recomputed in each pass; all classes share the passes. Time O(n (c(φ) + s D K) + D³) with s some
-    tens; memory O(D² + n K) beside the features.
+    tens; memory O(D² + n K) beside the features. Without features some tens of steps of O(n² K),
+    with a Cholesky factor of n³/3 after every twelve, and memory 2 n².
 
     Examples
     --------
@@ -265,11 +320,13 @@ class LogisticRegression(ConvexClassifier):
     True
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    effort: str | float = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
+    columns: str = "auto"
     C: float | str = "auto"
     multinomial: bool = True
     class_weight: Any = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,16 @@ NARROW = 2.0**-26
 
 #: Weights above this are no numbers of copies.
 MOST_COPIES = 2.0**40
+
+
+class Solved(Protocol):
+    """A fit whose solution says how it was found."""
+
+    @property
+    def solution(self) -> Optimum: ...
+
+
+Fit = TypeVar("Fit", bound=Solved)
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class ConvexFit:
         return np.concatenate([forward(to_numpy(chosen.features(b.X)), theta) for b in rows])
 
 
-def warned(fit: ConvexFit) -> ConvexFit:
+def warned(fit: Fit) -> Fit:
     """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
@@ -91,16 +101,16 @@ def warned(fit: ConvexFit) -> ConvexFit:
 
 
 class ConvexEstimator(KernelEstimator):
-    """An estimator whose fitted value is a :class:`ConvexFit`."""
+    """An estimator whose fitted value is a :class:`ConvexFit`, or one without features."""
 
-    fit_: ConvexFit
+    fit_: Any
     fit_intercept: bool
     tol: float
     max_iter: int
     method: Any
 
     def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
-        features = self._feature_spec(self.method)
+        features = self._feature_spec("auto" if self.method is None else self.method)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, require_switch(features.who, centred), tol, steps)

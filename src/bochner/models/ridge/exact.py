@@ -29,16 +29,14 @@ from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
+from bochner.models._kernel_sum import KernelSum
 from bochner.models.ridge.sums import RidgeSpec, warned
-from bochner.selection.candidates import choose_kernel
-from bochner.selection.choose import choose, learned_metric
+from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
-from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import (
-    TILE,
     FeaturePreconditioner,
     Found,
     KernelOperator,
@@ -302,29 +300,15 @@ class ExactFit:
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
         """Give the rows of one block after the other, and their predictions, (b, t), by tiles."""
-        dual, kernel = self.solution.coef, self.chosen.kernel
-        for block in blocks.with_rows(TILE):
-            X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
-            X = X.astype(np.float64, copy=False)
-            total = np.zeros((X.shape[0], dual.shape[1])) + self.solution.intercept
-            for start in range(0, len(dual), TILE):
-                here = slice(start, start + TILE)
-                total += kernel(X, self.X[here]) @ dual[here]
-            yield block.X, total
+        return self._sum.values(blocks)
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and gradients of predictions, by tiles."""
-        dual = self.solution.coef
-        tiles = [slice(start, start + TILE) for start in range(0, len(dual), TILE)]
-        for block in blocks.with_rows(TILE):
-            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
-            total = np.zeros((*X.shape, dual.shape[1]))
-            for here in tiles:
-                S = to_numpy(self.X[here])
-                for t, c in enumerate(dual[here].T):
-                    C = np.broadcast_to(c, (len(X), len(S)))
-                    total[:, :, t] += self.chosen.kernel.pullback(X, S, C)
-            yield block.X, total
+        return self._sum.gradients(blocks)
+
+    @property
+    def _sum(self) -> KernelSum:
+        return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
 
 
 # --- fitting -------------------------------------------------------------------------------------
@@ -371,7 +355,9 @@ def _fit_directly(
     if curves is not None:
         X = curves.inputs(X)
         sample = replace(sample, X=X)
-    found, metric = _searched(spec, sample, rows.weight)
+    alpha = least_alpha(spec.alpha)
+    share = None if isinstance(alpha, str) else alpha / rows.weight
+    found, metric = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
     reason = f"The exact kernel of {len(rows.w):,} rows, by a Cholesky factor of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(X)))
     choice = Choice(phi, method, (), reason + found.reason)
@@ -389,32 +375,6 @@ def _fit_directly(
     return warned(
         ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
     )
-
-
-def _searched(
-    spec: RidgeSpec, sample: RowSample, weight: float
-) -> tuple[Tuning, LearnedMetric | None]:
-    """Find the kernel where it is open."""
-    asked, alpha = spec.features, least_alpha(spec.alpha)
-    share = None if isinstance(alpha, str) else alpha / weight
-    if asked.learns_metric:
-        metric = learned_metric(asked, sample, share)
-        return Tuning(metric.kernel), metric
-    if isinstance(asked.kernel, Kernel):
-        return Tuning(asked.kernel), None
-    effort = "low" if asked.effort is None else asked.effort
-    found = choose_kernel(
-        asked.kernel,
-        sample,
-        asked.width_to_search,
-        asked.seed,
-        share,
-        None,
-        effort,
-        exact=True,
-        centred=spec.fit_intercept,
-    )
-    return found, None
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:

@@ -55,10 +55,20 @@ class ConjugateGradients:
 
 
 @dataclass(frozen=True)
+class ActiveRows:
+    """Newton steps by Cholesky factors of the kernel matrix of the active rows."""
+
+
+@dataclass(frozen=True)
+class CommonFactor:
+    """Steps of conjugate gradients on the kernel matrix of all rows, twelve with each factor."""
+
+
+@dataclass(frozen=True)
 class Newton:
     """Newton's method, for smooth losses."""
 
-    steps: Dense | ConjugateGradients = field(default_factory=Dense)
+    steps: Dense | ConjugateGradients | ActiveRows | CommonFactor = field(default_factory=Dense)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""Functions f(x) = Σ_i c_i k(x, x_i) + b: what fits with the kernel itself predict by."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.kernels.kernel import Kernel
+from bochner.solvers.cg import TILE
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSum:
+    """The kernel, the rows of the fit, (n, d), their coefficients, (n, t), and b, (t,)."""
+
+    kernel: Kernel
+    X: Any
+    coef: Float[Array, "n t"]
+    intercept: Float[Array, " t"]
+
+    def values(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+        """Give the rows of one block after the other, and f of them, by tiles."""
+        for block in blocks.with_rows(TILE):
+            X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
+            X = X.astype(np.float64, copy=False)
+            total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
+            for here in self._tiles:
+                total += self.kernel(X, self.X[here]) @ self.coef[here]
+            yield block.X, total
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of f, by tiles."""
+        for block in blocks.with_rows(TILE):
+            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
+            total = np.zeros((*X.shape, self.coef.shape[1]))
+            for here in self._tiles:
+                S = to_numpy(self.X[here])
+                for t, c in enumerate(self.coef[here].T):
+                    C = np.broadcast_to(c, (len(X), len(S)))
+                    total[:, :, t] += self.kernel.pullback(X, S, C)
+            yield block.X, total
+
+    @property
+    def _tiles(self) -> list[slice]:
+        return [slice(start, start + TILE) for start in range(0, len(self.coef), TILE)]

@@ -1,0 +1,161 @@
+"""Rows of classes that penalties are chosen by, and what a classifier minimises."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Bool, Float, Int
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
+from bochner.data.sources import Block
+from bochner.models._rows import N_FOLDS, row_marks
+from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
+from bochner.solvers.convex.losses import Loss
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.rows import indicators, sampled
+
+#: Rows of the sample, beside those kept of rare classes: a class has this number's share of all
+#: classes, halved, where there are as many.
+MOST = 4096
+
+#: So many folds are left out as hold this many rows beside those of the largest class.
+ENOUGH = 200
+
+#: The first penalty as a share of Σ w |z|², in steps of the path, as all are counted; the steps
+#: that a walk goes to; and one at which the penalty leaves the constant.
+FIRST, NEAREST, FARTHEST, CONSTANT = 6, -2, 24, -8
+
+
+class Learned(NamedTuple):
+    """What a classifier minimises."""
+
+    loss: Loss
+    n_classes: int
+    fit_intercept: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of the problem."""
+        return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
+
+    def targets(self, codes: Array) -> Float[Array, "m t"]:
+        """Return −1 and +1 of the classes' codes, or ones in their columns for a joint loss."""
+        if self.loss.joint:
+            return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
+        return indicators(codes, self.n_classes)
+
+    @property
+    def compared(self) -> "Learned":
+        """What penalties are compared by: in the place of a slow loss its like."""
+        if not isinstance(self.loss, CrammerSinger):
+            return self
+        return self._replace(loss=SquaredHinge() if self.loss.squared else Hinge())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSample:
+    """Rows to choose by."""
+
+    X: Array
+    codes: Float[Array, " m"]
+    w: Float[Array, " m"]  # their weights, times the rows of their class that each stands for
+    inflation: float  # r̄
+    folds: tuple[Array, ...]  # rows that each fold leaves out; none where rows are too few
+    distinct: int  # different rows that are left out
+    every_fold: tuple[Array, ...] = ()  # these, and those that are not needed for a choice
+
+
+def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL) -> ClassSample:
+    """Return the rows to choose by, all of them where they are few; two passes at most."""
+    rows = sampled(blocks, seed, where=where).lowest(MOST)
+    stands = np.ones(len(rows))
+    if count_rows(blocks) > MOST:
+        rows, stands = _with_rare(rows, blocks, seed, n_classes, where)
+    codes, w = rows.y[:, 0], stands * rows.w
+    shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
+    squares = (1 - shares[codes.astype(np.int64)]) ** 2
+    inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
+    folds, distinct, every = _folds(rows.X, codes, seed, n_classes)
+    return ClassSample(rows.X, codes, w, inflation, folds, distinct, every)
+
+
+def _with_rare(
+    rows: RowSample, blocks: Blocks, seed: int, n_classes: int, where: Executor
+) -> tuple[RowSample, Float[Array, " m"]]:
+    """Return the rows with more of rare classes, and how many each stands for; one pass."""
+    most = MOST // (2 * n_classes)
+    many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
+    rare = tuple(np.flatnonzero(many < most).tolist())
+    weights, kept = where.sum(RareRows(rare, n_classes, most, seed), blocks)
+    common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
+    for held in kept.values():
+        common = common.merge(held)
+    codes = common.y[:, 0].astype(np.int64)
+    have = np.bincount(codes, common.w, minlength=n_classes)
+    return common, (weights / np.where(have > 0, have, 1.0))[codes]
+
+
+@dataclass(frozen=True)
+class RareRows:
+    """The weight of each class, and ``most`` rows of each of some classes."""
+
+    classes: tuple[int, ...]
+    n_classes: int
+    most: int
+    seed: int
+
+    def zero(self) -> tuple[Float[Array, " K"], dict[int, RowSample]]:
+        return np.zeros(self.n_classes), {}
+
+    def add(
+        self, total: tuple[Array, dict[int, RowSample]], block: Block
+    ) -> tuple[Array, dict[int, RowSample]]:
+        codes = to_numpy(block.y).astype(np.int64)
+        w = np.ones(len(codes)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        weights = np.bincount(codes, w, minlength=self.n_classes)
+        parts = (k for k in self.classes if np.any(codes == k))
+        samples = {
+            k: RowSample.of(block._replace(w=np.where(codes == k, w, 0.0)), self.seed)
+            for k in parts
+        }
+        return self.merge(total, (weights, samples))
+
+    def merge(
+        self, a: tuple[Array, dict[int, RowSample]], b: tuple[Array, dict[int, RowSample]]
+    ) -> tuple[Array, dict[int, RowSample]]:
+        kept = dict(a[1])
+        for k, part in b[1].items():
+            kept[k] = (kept[k].merge(part) if k in kept else part).lowest(self.most)
+        return a[0] + b[0], dict(sorted(kept.items()))
+
+
+def _folds(
+    X: Array, codes: Float[Array, " m"], seed: int, n_classes: int
+) -> tuple[tuple[Array, ...], int, tuple[Array, ...]]:
+    """Return folds that have some rows and leave some of every class, and how many these are.
+
+    As many as are needed for a choice; and all.
+    """
+    marks, codes = row_marks(X, seed), codes.astype(np.int64)
+    different, first = np.unique(marks, return_index=True)
+    every = serving(np.searchsorted(different, marks) % N_FOLDS, codes, codes >= 0, n_classes)
+    beside = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
+    every = every if beside > 1 else []
+    serve = every[: max(1, -(-N_FOLDS * ENOUGH // max(beside, 1)))]
+    distinct = len(np.unique(marks[np.logical_or.reduce(serve)])) if serve else 0
+    return tuple(serve), distinct, tuple(every)
+
+
+def serving(
+    numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
+) -> list[Bool[Array, " n"]]:
+    """Return the rows of each fold that has some and leaves some of every class.
+
+    Only rows that count are looked at.
+    """
+    inside = np.zeros((N_FOLDS, n_classes), np.int64)
+    np.add.at(inside, (numbers, codes), counts)
+    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
+    return [numbers == fold for fold in np.flatnonzero(serves)]

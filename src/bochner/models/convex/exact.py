@@ -1,0 +1,239 @@
+"""Classification by convex losses with the kernel itself, of few rows.
+
+The kernel is chosen by the matrices of rows (:mod:`bochner.selection.candidates`), the penalty as
+on features: by the loss of rows left out, walked downhill from that of ridge regression.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
+from bochner.errors import InvalidInput
+from bochner.features.auto import Choice
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.models._kernel_sum import KernelSum
+from bochner.models.convex.calibration import Calibration, calibrate
+from bochner.models.convex.class_sample import (
+    CONSTANT,
+    FIRST,
+    NEAREST,
+    ClassSample,
+    Learned,
+    class_sample,
+)
+from bochner.models.convex.fit import ConvexSpec, in_units, warned
+from bochner.selection.choose import choose_for_matrix
+from bochner.selection.chosen import Chosen
+from bochner.selection.curves import choose_curves
+from bochner.selection.record import Tuning
+from bochner.selection.search import error_near_median
+from bochner.solvers.convex.kernel import KernelProblem, Point, minimise_on_kernel
+from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
+from bochner.solvers.convex.problem import walk
+from bochner.sums.rows import sampled
+
+#: So few rows are fitted with the kernel itself: several factors of their matrix are a second.
+EXACT_ROWS = 2048
+
+#: The last step of the penalty, below which a machine that interpolates stays as it is.
+LAST = 16
+
+
+@dataclass(frozen=True, eq=False)
+class ExactConvexFit:
+    """A classifier by a convex loss with the kernel itself.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    chosen : Chosen
+        Its map is the Nyström map on all rows.
+    loss : Loss
+    X : (n, d)
+        The rows of the fit.
+    solution : Optimum
+        Coefficients of the kernel and each row.
+    n_iter : int
+    path : HeldOutPath or None
+        Penalties that were compared.
+    calibration : Calibration or None
+    target_shape : tuple of int
+    """
+
+    inputs: Inputs
+    chosen: Chosen
+    loss: Loss
+    X: Any
+    solution: Optimum
+    n_iter: int
+    path: HeldOutPath | None = None
+    calibration: Calibration | None = None
+    target_shape: tuple[int, ...] = ()
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
+        """Give the rows of one block after the other, and their decision values."""
+        return self._sum.values(blocks)
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of decision values."""
+        return self._sum.gradients(blocks)
+
+    def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
+        """Return the decision values of all rows."""
+        return np.concatenate([f for _, f in self.predictions(blocks)])
+
+    @property
+    def on_features(self) -> Optimum:
+        """The solution whose coefficients are those of the features φ, (D, t)."""
+        Z = self.chosen.map(self.X)
+        return replace(self.solution, coef=to_numpy(Z).T @ self.solution.coef)
+
+    @property
+    def _sum(self) -> KernelSum:
+        return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
+
+
+def fit_classifier_exactly(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
+) -> ExactConvexFit:
+    """Choose the kernel and the penalty, where they are open, and minimise on the matrix of rows.
+
+    Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
+    """
+    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
+    blocks, unit = in_units(blocks)
+    seed, given = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
+    rows = class_sample(blocks, seed, learned.n_classes)
+    X = rows.X if is_sparse(rows.X) else np.ascontiguousarray(to_numpy(rows.X), np.float64)
+    # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
+    share = None if given is None else given / unit / 2 / float(rows.w.sum())
+    chosen = _chosen(spec, sampled(blocks, seed, learned.n_classes), X, share)
+    on_rows = OnRows(chosen.kernel(X), rows, learned)
+    path, start, alpha = None, None, unit if given is None else given
+    if given is None and rows.folds:
+        path, start = on_rows.path(chosen.search)
+        alpha = unit * path.alpha
+    ended = on_rows.minimised(alpha / unit, start, None, spec.tol, spec.max_iter)
+    solution = ended.solution.scaled(unit)
+    steps = max(1, len(solution.history))
+    fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path)
+    warned(fit)
+    if not probability:
+        return fit
+    if not rows.folds:
+        raise InvalidInput(
+            f"{spec.who}: probability=True needs some different rows of each class, to "
+            "hold some out; too few came. Set probability=False."
+        )
+    return replace(fit, calibration=on_rows.calibration(alpha / unit, ended.at, unit))
+
+
+def _chosen(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
+    """Choose how columns are transformed, and the kernel."""
+    asked = spec.features
+    curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
+    if curves is not None:
+        sample, X = replace(sample, X=curves.inputs(sample.X)), curves.inputs(X)
+    found, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
+    chosen = Chosen(asked.seed, found, _choice(found, X), metric)
+    return chosen if curves is None else chosen.through(curves)
+
+
+def _choice(found: Tuning, X: Array) -> Choice:
+    from bochner.models.ridge.exact import ExactKernel  # noqa: PLC0415
+
+    reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."
+    phi = NystromMap(found.kernel, to_numpy(dense(X)))
+    return Choice(phi, ExactKernel(), (), reason + found.reason)
+
+
+@dataclass(frozen=True, eq=False)
+class OnRows:
+    """The kernel matrix of all rows, and what is minimised on it."""
+
+    K: Float[Array, "n n"]
+    rows: ClassSample
+    learned: Learned
+
+    def minimised(
+        self,
+        alpha: float,
+        start: Point | None = None,
+        held: Array | None = None,
+        tol: float = TOL,
+        max_iter: int = 100,
+    ) -> Any:
+        """Return the minimum for the rows but those held out."""
+        learned, w = self.learned, self.rows.w
+        problem = KernelProblem(
+            self.K,
+            learned.targets(self.rows.codes),
+            w if held is None else np.where(held, 0.0, w),
+            learned.loss,
+            alpha,
+            learned.fit_intercept,
+        )
+        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
+
+    def path(self, found: Tuning) -> tuple[HeldOutPath, Point]:
+        """Return penalties and what rows left out lost, and where the best ended."""
+        largest = float(self.rows.w @ np.diag(self.K)) or 1.0
+        lost = _LeftOut(self, largest)
+        near = FIRST
+        if np.isfinite(found.share) and found.share > 0:
+            ridge = 2 * found.share * float(self.rows.w.sum())
+            near = int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, LAST))
+        best = walk(lost, near, NEAREST, LAST)
+        steps = sorted(lost.tried)
+        errors = np.array([lost(step) for step in steps]) / max(lost(CONSTANT), 1e-300)
+        alphas = np.array([lost.alpha(step) for step in steps]) / self.rows.inflation
+        return HeldOutPath(alphas, errors), lost.end(best)
+
+    def calibration(self, alpha: float, start: Point, unit: float) -> Calibration:
+        """Return the calibration on decision values of rows held out, fold by fold."""
+        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.every_fold]
+        f = np.concatenate([at.fitted[held] for held, at in ends])
+        codes, w = (
+            np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)
+        )
+        return calibrate(f, codes, unit * w)
+
+
+class _LeftOut:
+    """Loss of the rows left out, for penalties by their step; remembered."""
+
+    def __init__(self, on_rows: OnRows, largest: float) -> None:
+        self._on, self._largest = on_rows, largest
+        self._ends: list[dict[int, Point]] = [{} for _ in on_rows.rows.folds]
+        self.tried: dict[int, float] = {}
+
+    def __call__(self, step: int) -> float:
+        if step not in self.tried:
+            folds = zip(self._on.rows.folds, self._ends, strict=True)
+            self.tried[step] = sum(self._lost(held, step, ends) for held, ends in folds)
+        return self.tried[step]
+
+    def alpha(self, step: int) -> float:
+        """Return the penalty of a step."""
+        return self._largest * FACTOR**step
+
+    def end(self, step: int) -> Point:
+        """Return the minimum without the first fold."""
+        return self._ends[0][step]
+
+    def _lost(self, held: Array, step: int, ends: dict[int, Point]) -> float:
+        rows, learned = self._on.rows, self._on.learned
+        near = min(ends, key=lambda other: abs(other - step), default=None)
+        start = None if near is None else ends[near]
+        at = ends[step] = self._on.minimised(self.alpha(step), start, held).at
+        lost = learned.loss.value(learned.targets(rows.codes[held]), at.fitted[held])
+        return float((rows.w[held, None] * lost).sum())

@@ -1,0 +1,428 @@
+"""Convex losses on the kernel matrix of their rows: one coefficient a row, and no features.
+
+    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc,    f = Kc + b
+
+With slopes g = w ℓ' and curvatures h = w ℓ'' Newton's step (Chapelle 2007) solves
+
+    (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
+
+Rows without curvature have c = 0: of a loss that has such rows only the active ones are factored,
+and the descent starts from the minimum for every fourth row. Where all rows are active, one factor
+serves many steps of conjugate gradients (Polak and Ribière), and all columns of a joint loss.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve
+
+from bochner._core.blas import cho_factor, one_thread
+from bochner._core.shapes import Array, Float
+from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.optimum import (
+    ActiveRows,
+    CommonFactor,
+    Convergence,
+    Newton,
+    Optimum,
+    Step,
+    history_of,
+)
+from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, next_best_length
+
+#: Every how many rows a descent starts with, down to so many, and how well it ends there.
+EVERY, FEWEST, COARSE = 4, 256, 0.1
+
+#: Steps of conjugate gradients with one factor, and the least curvature in it, as a share of the
+#: mean.
+STEPS, LEAST_CURVATURE = 12, 1e-3
+
+#: How many times its length a step is made longer at most.
+FARTHEST = 8.0
+
+#: Shares of alpha that are added to it where rounding leaves no factor.
+JITTERS = (0.0, 1e-3, 1e-1, 1.0, 1e2)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelProblem:
+    """What is minimised.
+
+    Attributes
+    ----------
+    K : (n, n)
+    y : (n, t)
+        What the loss compares.
+    w : (n,)
+        Rows of weight zero are fitted by the others.
+    loss : Loss
+        Smooth.
+    alpha : float
+        Above zero.
+    fit_intercept : bool
+    """
+
+    K: Float[Array, "n n"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    loss: Loss
+    alpha: float
+    fit_intercept: bool = True
+
+    def value(self, at: "Point") -> float:
+        """Return the objective."""
+        loss = float(weighted(self.w[:, None], self.loss.value(self.y, at.fitted)).sum())
+        value = loss + 0.5 * self.alpha * float((at.coef * (at.fitted - at.intercept)).sum())
+        return np.inf if np.isnan(value) else value
+
+    def slopes(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return g."""
+        return weighted(self.w[:, None], self.loss.slope(self.y, fitted))
+
+    def curvatures(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        """Return h: of a joint loss the diagonal of each row's Hessian."""
+        found = self.loss.curvature(self.y, fitted)
+        found = self.loss.diagonal(found) if self.loss.joint else found
+        return weighted(self.w[:, None], found)
+
+    def columns(self) -> Iterator["KernelProblem"]:
+        """Give the problems that are solved each for itself."""
+        if self.loss.joint:
+            yield self
+            return
+        for k in range(self.y.shape[1]):
+            loss = self.loss.at(np.array([k]))
+            yield replace(self, y=np.ascontiguousarray(self.y[:, k : k + 1]), loss=loss)
+
+    def thinned(self) -> tuple["KernelProblem", Array]:
+        """Return the problem of every fourth row that counts, and which these are."""
+        some = np.flatnonzero(self.w)[::EVERY]
+        K = self.K[np.ix_(some, some)]
+        return replace(self, K=K, y=self.y[some], w=EVERY * self.w[some]), some
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Coefficients, intercepts, and the fit of all rows, those of weight zero too."""
+
+    coef: Float[Array, "n t"]
+    intercept: Float[Array, " t"]
+    fitted: Float[Array, "n t"]
+
+    def moved(self, length: float, step: "Point") -> "Point":
+        """Go so far."""
+        return Point(
+            self.coef + length * step.coef,
+            self.intercept + length * step.intercept,
+            self.fitted + length * step.fitted,
+        )
+
+    def column(self, k: int) -> "Point":
+        """Return one column."""
+        here = slice(k, k + 1)
+        return Point(self.coef[:, here], self.intercept[here], self.fitted[:, here])
+
+
+@dataclass(frozen=True, eq=False)
+class KernelOptimum:
+    """Where the objective is least: ``solution.coef`` are c, and ``at`` the fit of all rows."""
+
+    solution: Optimum
+    at: Point
+
+
+@one_thread()  # factors of few rows follow one another: threads would wait for one another
+def minimise_on_kernel(
+    problem: KernelProblem, start: Point | None = None, *, tol: float = 1e-4, max_iter: int = 100
+) -> KernelOptimum:
+    """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+    start : Point, optional
+    tol : float
+        The last step promised to lower the objective by less than this share of it.
+    max_iter : int
+        Steps at most, of each column.
+
+    Returns
+    -------
+    KernelOptimum
+
+    Notes
+    -----
+    A step of a loss with inactive rows takes O(a³/3 + n a) for a active rows; of others O(n² t),
+    and a factor of n³/3 every twelve steps. Memory 2 n².
+    """
+    columns = list(problem.columns())
+    starts: list[Point | None] = [start] * len(columns)
+    if start is not None and not problem.loss.joint:
+        starts = [start.column(k) for k in range(len(columns))]
+    local, factors = problem.loss.has_inactive_rows, _Factors()
+    if starts[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
+        starts = _thinly(problem, columns, tol, max_iter)
+    descend = _by_active_rows if local else _by_common_factors
+    ends = [
+        descend(column, _first(column) if at is None else at, factors, tol, max_iter)
+        for column, at in zip(columns, starts, strict=True)
+    ]
+    at = Point(
+        np.concatenate([end.at.coef for end in ends], axis=1),
+        np.concatenate([end.at.intercept for end in ends]),
+        np.concatenate([end.at.fitted for end in ends], axis=1),
+    )
+    outcomes = [end.outcome for end in ends]
+    order = (Convergence.MOST_STEPS, Convergence.ROUNDED, Convergence.CONVERGED)
+    solution = Optimum(
+        at.coef,
+        problem.loss.centred(at.intercept) if problem.fit_intercept else at.intercept,
+        problem.alpha,
+        problem.value(at),
+        0.0,
+        next(outcome for outcome in order if outcome in outcomes),
+        history_of(_side_by_side([end.steps for end in ends])),
+        Newton(ActiveRows() if local else CommonFactor()),
+    )
+    return KernelOptimum(solution, at)
+
+
+def _first(problem: KernelProblem) -> Point:
+    """Start from the best constant, or from zero where it is that of a ridge regression's step."""
+    b = np.zeros(problem.y.shape[1])
+    if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
+        b = best_constant(problem.loss, problem.y, problem.w[:, None])
+    return Point(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
+
+
+def _thinly(
+    problem: KernelProblem, columns: list[KernelProblem], tol: float, max_iter: int
+) -> list[Point | None]:
+    """Return where the columns are least for every fourth row."""
+    fewer, some = problem.thinned()
+    ends = minimise_on_kernel(fewer, tol=max(COARSE, tol), max_iter=max_iter).at
+    rows = problem.K[some]
+    starts: list[Point | None] = []
+    for k in range(len(columns)):
+        c, at = np.zeros((len(problem.w), 1)), ends.column(k)
+        c[some] = at.coef
+        starts.append(Point(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
+    return starts
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """Where a descent ended, and what it did."""
+
+    at: Point
+    outcome: Convergence
+    steps: list[Step]
+
+
+def _along(problem: KernelProblem, at: Point, step: Point, first: float) -> Point:
+    """Go to the least on the way; ``first`` is the slope at its start."""
+    image = step.fitted - step.intercept
+    along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
+
+    def slope(length: float) -> float:
+        total = float((problem.slopes(at.fitted + length * step.fitted) * step.fitted).sum())
+        total += problem.alpha * (along + length * across)
+        return np.inf if np.isnan(total) else total
+
+    return at.moved(next_best_length(slope, first, FARTHEST) or 1.0, step)
+
+
+# --- active rows ---------------------------------------------------------------------------------
+
+
+class _Factors:
+    """Cholesky factors of √h K √h + alpha I over rows; the last is kept for the next column."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Array, Array, float, _Factor] | None = None
+
+    def __call__(self, K: Array, rows: Array, h: Array, alpha: float) -> "_Factor":
+        """Return the factor, (K of these rows, their numbers, their curvatures)."""
+        last = self._last
+        same = last is not None and alpha == last[2] and np.array_equal(rows, last[0])
+        if last is not None and same and np.array_equal(h, last[1]):
+            return last[3]
+        factor = _factored(K, np.sqrt(h), alpha)
+        self._last = rows, h, alpha, factor
+        return factor
+
+
+def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> "_Factor":
+    """Return the factor, with more than alpha on the diagonal where rounding needs it."""
+    even = len(root) and root.min() == root.max()
+    every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
+    for jitter in JITTERS:
+        A = (K.copy() if even else root[:, None] * K * root).T  # symmetric, and in Fortran order
+        A[every, every] += (1 + jitter) * alpha / scale
+        try:
+            return _Factor(cho_factor(A, True, overwrite_a=True, check_finite=False), scale)
+        except LinAlgError:
+            continue
+    size = float(root**2 @ np.diag(K)) + alpha
+    return _Factor((np.asfortranarray(np.sqrt(size) * np.eye(len(root))), True), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """The factor of a matrix over a number."""
+
+    factor: Any
+    scale: float
+
+    def solve(self, right: Array) -> Array:
+        """Return the inverse times the right-hand sides."""
+        return cho_solve(self.factor, right, check_finite=False) / self.scale
+
+
+def _by_active_rows(
+    problem: KernelProblem, at: Point, factors: _Factors, tol: float, max_iter: int
+) -> _End:
+    """Take Newton steps over the active rows, of one column."""
+    value, steps = problem.value(at), []
+    for _ in range(max_iter):
+        step, first, share = _newton(problem, at, factors)
+        promise = -first / 2
+        there = _along(problem, at, step, first) if first < 0 else at
+        new = problem.value(there)
+        steps.append(Step(min(new, value), promise, active=share))
+        if not new <= value + ROUNDING["float64"] * abs(value):
+            return _End(at, Convergence.ROUNDED, steps)
+        made, at, value = value - new, there, new
+        if max(promise, made) <= tol * max(value, TINY):
+            return _End(at, Convergence.CONVERGED, steps)
+    return _End(at, Convergence.MOST_STEPS, steps)
+
+
+def _newton(problem: KernelProblem, at: Point, factors: _Factors) -> tuple[Point, float, float]:
+    """Return the step, the slope along it, and the share of active rows."""
+    g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
+    rows = np.flatnonzero(h)
+    K = problem.K if len(rows) == len(h) else problem.K[rows]
+    own = K if len(rows) == len(h) else K.take(rows, axis=1)
+    root = np.sqrt(h[rows])
+    z = (at.fitted[rows, 0] - g[rows] / h[rows]) if len(rows) else np.zeros(0)
+    c, b = np.zeros(len(h)), 0.0
+    if len(rows):
+        factor = factors(own, rows, h[rows], problem.alpha)
+        u = factor.solve(root[:, None] * np.column_stack([z, np.ones_like(z)]))
+        if problem.fit_intercept:
+            b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
+        c[rows] = root * (u[:, 0] - b * u[:, 1])
+    fitted = c[rows] @ K + b
+    step = Point(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
+    image = (step.fitted - step.intercept)[:, 0]
+    first = float(g @ step.fitted[:, 0]) + problem.alpha * float(at.coef[:, 0] @ image)
+    return step, first, len(rows) / len(h)
+
+
+# --- one factor for many steps -------------------------------------------------------------------
+
+
+def _by_common_factors(
+    problem: KernelProblem, at: Point, factors: _Factors, tol: float, max_iter: int
+) -> _End:
+    """Take steps of conjugate gradients, with a new factor after every few."""
+    value = problem.value(at)
+    steps: list[Step] = []
+    turns = _Turns(problem, at, factors)
+    while len(steps) < max_iter:
+        if len(steps) % STEPS == 0:
+            turns = _Turns(problem, at, factors)
+        step, first, promise = turns.next(at)
+        there = _along(problem, at, step, first) if first < 0 else at
+        new = problem.value(there)
+        steps.append(Step(min(new, value), promise))
+        if not new <= value + ROUNDING["float64"] * abs(value):
+            return _End(at, Convergence.ROUNDED, steps)
+        made, at, value = value - new, there, new
+        if max(promise, made) <= tol * max(value, TINY):
+            return _End(at, Convergence.CONVERGED, steps)
+    return _End(at, Convergence.MOST_STEPS, steps)
+
+
+class _Turns:
+    """Directions of conjugate gradients with one factor (Polak and Ribière)."""
+
+    def __init__(self, problem: KernelProblem, at: Point, factors: _Factors) -> None:
+        self._problem = problem
+        self._inverse = _CommonFactor.of(problem, at, factors)
+        self._before: tuple[_Gradient, float, Point] | None = None
+
+    def next(self, at: Point) -> tuple[Point, float, float]:
+        """Return the step, the slope along it, and what a Newton step would promise."""
+        gradient = _Gradient.of(self._problem, at)
+        up = step = self._inverse(gradient)
+        steepest = gradient.along(up)
+        if self._before is not None:
+            old, size, last = self._before
+            turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), last)
+            step = turned if gradient.along(turned) < 0 else up
+        self._before = gradient, steepest, step
+        return step, gradient.along(step), -steepest / 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Gradient:
+    """Of the objective: K r in c, and s in b."""
+
+    r: Float[Array, "n t"]
+    s: Float[Array, " t"]
+
+    @staticmethod
+    def of(problem: KernelProblem, at: Point) -> "_Gradient":
+        g = problem.slopes(at.fitted)
+        s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
+        return _Gradient(g + problem.alpha * at.coef, s)
+
+    def along(self, step: Point) -> float:
+        """Return the slope along a step."""
+        image = step.fitted - step.intercept
+        return float((self.r * image).sum()) + float(self.s @ step.intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class _CommonFactor:
+    """Minus the inverse of a Hessian, whose curvature is one for all columns."""
+
+    problem: KernelProblem
+    root: Float[Array, " n"]
+    rows: Array
+    factor: _Factor
+    one: Float[Array, " n"]
+
+    @staticmethod
+    def of(problem: KernelProblem, at: Point, factors: _Factors) -> "_CommonFactor":
+        rows = np.flatnonzero(problem.w)
+        h = problem.curvatures(at.fitted)[rows].mean(axis=1)
+        h = np.maximum(h, LEAST_CURVATURE * max(float(h.mean()), TINY))
+        K = problem.K if len(rows) == len(problem.w) else problem.K[np.ix_(rows, rows)]
+        factor, root = factors(K, rows, h, problem.alpha), np.sqrt(h)
+        return _CommonFactor(problem, root, rows, factor, factor.solve(root[:, None])[:, 0])
+
+    def __call__(self, gradient: _Gradient) -> Point:
+        rows, root, problem = self.rows, self.root, self.problem
+        r, c = gradient.r[rows], np.zeros(gradient.r.shape)
+        u, b = self.factor.solve(-r / root[:, None]), np.zeros(r.shape[1])
+        if problem.fit_intercept:
+            wanted = (gradient.s - r.sum(axis=0)) / problem.alpha  # of Σ δc
+            b = (root @ u - wanted) / max(float(root @ self.one), TINY)
+        c[rows] = root[:, None] * (u - np.outer(self.one, b))
+        return Point(c, b, problem.K @ c + b)
+
+
+def _side_by_side(ends: list[list[Step]]) -> tuple[Step, ...]:
+    """Return the steps of columns that went each by itself, as if all had gone at once."""
+    out = []
+    for i in range(max(map(len, ends))):
+        taken = [steps[min(i, len(steps) - 1)] for steps in ends]
+        live = [steps[i] for steps in ends if i < len(steps)]
+        value, promise = sum(s.objective for s in taken), sum(s.decrease for s in live)
+        out.append(Step(value, promise, active=max(s.active for s in live)))
+    return tuple(out)
