@@ -34,7 +34,7 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.record import Tuning
 from bochner.selection.search import error_near_median
-from bochner.solvers.convex.kernel import KernelProblem, Point, minimise_on_kernel
+from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
@@ -167,7 +167,7 @@ class OnRows:
     def minimised(
         self,
         alpha: float,
-        start: Point | None = None,
+        start: DualPoint | None = None,
         held: Array | None = None,
         tol: float = TOL,
         max_iter: int = 100,
@@ -184,10 +184,10 @@ class OnRows:
         )
         return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
 
-    def path(self, found: Tuning) -> tuple[HeldOutPath, Point]:
+    def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
         """Return penalties and what rows left out lost, and where the best ended."""
         largest = float(self.rows.w @ np.diag(self.K)) or 1.0
-        lost = _LeftOut(self, largest)
+        lost = _LeftOutOnMatrix(self, largest)
         near = FIRST
         if np.isfinite(found.share) and found.share > 0:
             ridge = 2 * found.share * float(self.rows.w.sum())
@@ -198,7 +198,7 @@ class OnRows:
         alphas = np.array([lost.alpha(step) for step in steps]) / self.rows.inflation
         return HeldOutPath(alphas, errors), lost.end(best)
 
-    def calibration(self, alpha: float, start: Point, unit: float) -> Calibration:
+    def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
         ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.every_fold]
         f = np.concatenate([at.fitted[held] for held, at in ends])
@@ -208,12 +208,12 @@ class OnRows:
         return calibrate(f, codes, unit * w)
 
 
-class _LeftOut:
+class _LeftOutOnMatrix:
     """Loss of the rows left out, for penalties by their step; remembered."""
 
     def __init__(self, on_rows: OnRows, largest: float) -> None:
         self._on, self._largest = on_rows, largest
-        self._ends: list[dict[int, Point]] = [{} for _ in on_rows.rows.folds]
+        self._ends: list[dict[int, DualPoint]] = [{} for _ in on_rows.rows.folds]
         self.tried: dict[int, float] = {}
 
     def __call__(self, step: int) -> float:
@@ -226,11 +226,11 @@ class _LeftOut:
         """Return the penalty of a step."""
         return self._largest * FACTOR**step
 
-    def end(self, step: int) -> Point:
+    def end(self, step: int) -> DualPoint:
         """Return the minimum without the first fold."""
         return self._ends[0][step]
 
-    def _lost(self, held: Array, step: int, ends: dict[int, Point]) -> float:
+    def _lost(self, held: Array, step: int, ends: dict[int, DualPoint]) -> float:
         rows, learned = self._on.rows, self._on.learned
         near = min(ends, key=lambda other: abs(other - step), default=None)
         start = None if near is None else ends[near]

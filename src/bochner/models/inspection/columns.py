@@ -23,7 +23,7 @@ from bochner.models._base import KernelEstimator
 
 
 @dataclass(frozen=True)
-class Column:
+class InspectedColumn:
     """A column as the user names it, and the columns of X that it became."""
 
     name: str
@@ -31,7 +31,7 @@ class Column:
     encoder: Encoder
 
 
-def columns_of(model: KernelEstimator) -> tuple[Column, ...]:
+def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
     """Return the columns of the fit, without those that were left out."""
     schema = model.schema_
     if schema is None:
@@ -40,13 +40,15 @@ def columns_of(model: KernelEstimator) -> tuple[Column, ...]:
         encoders = schema.plain
     ends = np.cumsum([len(e.feature_names) for e in encoders])
     found = zip(encoders, ends, strict=True)
-    columns = (Column(e.name, tuple(range(end - len(e.feature_names), end)), e) for e, end in found)
+    columns = (
+        InspectedColumn(e.name, tuple(range(end - len(e.feature_names), end)), e)
+        for e, end in found
+    )
     return tuple(column for column in columns if column.places)
 
 
 def _names(model: KernelEstimator) -> list[str]:
-    # scikit-learn sets this attribute only where columns have names
-    names = getattr(model, "feature_names_in_", None)
+    names = model._inputs.names
     return [f"column {j}" for j in range(model.n_features_in_)] if names is None else [*names]
 
 
@@ -57,13 +59,13 @@ class Inspected:
     Attributes
     ----------
     model : fitted regressor or classifier
-    columns : (c,) of Column
+    columns : (c,) of InspectedColumn
     X : (m, d)
         Dense rows, encoded as those of the fit.
     """
 
     model: KernelEstimator
-    columns: tuple[Column, ...]
+    columns: tuple[InspectedColumn, ...]
     X: Float[Array, "m d"]
 
     @staticmethod
@@ -121,7 +123,7 @@ class Inspected:
 
 
 def exchanged(
-    X: Float[Array, "m d"], column: Column, other: Float[Array, "m d"]
+    X: Float[Array, "m d"], column: InspectedColumn, other: Float[Array, "m d"]
 ) -> Float[Array, "m d"]:
     """Return rows with one column taken from other rows."""
     out, places = X.copy(), list(column.places)

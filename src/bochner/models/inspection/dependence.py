@@ -23,7 +23,7 @@ from bochner._core.text import axes_for
 from bochner.data.encoders import NumberColumn, OneHot, Ordered
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
-from bochner.models.inspection.columns import Column, Inspected
+from bochner.models.inspection.columns import Inspected, InspectedColumn
 
 #: Letters of levels that have room beside one another.
 LETTERS = 40
@@ -54,7 +54,7 @@ class Values:
         return len(self.encoded)
 
 
-def values_of(column: Column, X: Float[Array, "m d"], n_grid: int) -> Values:
+def values_of(column: InspectedColumn, X: Float[Array, "m d"], n_grid: int) -> Values:
     """Return the values of a column to look at: all levels, all of few numbers, else quantiles."""
     encoder, parts = column.encoder, X[:, list(column.places)]
     if isinstance(encoder, OneHot):
@@ -255,7 +255,9 @@ def partial_dependence(
     )
 
 
-def _on_grid(seen: Inspected, chosen: list[Column], values: list[Values]) -> Float[Array, "*g m t"]:
+def _on_grid(
+    seen: Inspected, chosen: list[InspectedColumn], values: list[Values]
+) -> Float[Array, "*g m t"]:
     """Return predictions of all rows with the columns set to each value, or pair of values."""
     found = []
     for at in product(*(range(len(v)) for v in values)):

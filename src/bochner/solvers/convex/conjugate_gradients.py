@@ -188,7 +188,7 @@ def values(
 
 
 @dataclass(frozen=True, eq=False)
-class ActiveRows:
+class ActiveSubset:
     """Rows of some curvature, what ``Loss.curvature`` says of them, and their weights.
 
     ``share``: of all rows. ``copies``: their features, if they were copied out.
@@ -236,7 +236,7 @@ class _Copied(NamedTuple):
     start: int
 
 
-def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveRows:
+def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveSubset:
     """Return the rows of some curvature, copied out where they are few: products read them alone.
 
     Where they are many, all rows are, of which some have none.
@@ -248,9 +248,9 @@ def active_rows(problem: Problem, state: Float[Array, "n u"]) -> ActiveRows:
     first = problem.first.Z
     size = count * first.shape[1] * first.itemsize
     if not count or share > COPIED_SHARE or not (rows.cached or size <= COPIED_BYTES):
-        return ActiveRows(rows, state, w, share, None)
+        return ActiveSubset(rows, state, w, share, None)
     copies = _copied(rows, active, first) if rows.cached else taken_rows(rows, active)
-    return ActiveRows(rows, state[active], w[active], share, copies)
+    return ActiveSubset(rows, state[active], w[active], share, copies)
 
 
 def _copied(rows: SolverRows, taken: Bool[Array, " n"], like: Array) -> Float[Array, "m D"]:
@@ -297,7 +297,7 @@ class Hessian:
     0: there is no intercept.
     """
 
-    rows: ActiveRows
+    rows: ActiveSubset
     loss: Loss
     alpha: float
     floor: float

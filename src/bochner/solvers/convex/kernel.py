@@ -71,7 +71,7 @@ class KernelProblem:
     alpha: float
     fit_intercept: bool = True
 
-    def value(self, at: "Point") -> float:
+    def value(self, at: "DualPoint") -> float:
         """Return the objective."""
         loss = float(weighted(self.w[:, None], self.loss.value(self.y, at.fitted)).sum())
         value = loss + 0.5 * self.alpha * float((at.coef * (at.fitted - at.intercept)).sum())
@@ -104,25 +104,25 @@ class KernelProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class DualPoint:
     """Coefficients, intercepts, and the fit of all rows, those of weight zero too."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]
 
-    def moved(self, length: float, step: "Point") -> "Point":
+    def moved(self, length: float, step: "DualPoint") -> "DualPoint":
         """Go so far."""
-        return Point(
+        return DualPoint(
             self.coef + length * step.coef,
             self.intercept + length * step.intercept,
             self.fitted + length * step.fitted,
         )
 
-    def column(self, k: int) -> "Point":
+    def column(self, k: int) -> "DualPoint":
         """Return one column."""
         here = slice(k, k + 1)
-        return Point(self.coef[:, here], self.intercept[here], self.fitted[:, here])
+        return DualPoint(self.coef[:, here], self.intercept[here], self.fitted[:, here])
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,19 +130,23 @@ class KernelOptimum:
     """Where the objective is least: ``solution.coef`` are c, and ``at`` the fit of all rows."""
 
     solution: Optimum
-    at: Point
+    at: DualPoint
 
 
 @one_thread()  # factors of few rows follow one another: threads would wait for one another
 def minimise_on_kernel(
-    problem: KernelProblem, start: Point | None = None, *, tol: float = 1e-4, max_iter: int = 100
+    problem: KernelProblem,
+    start: DualPoint | None = None,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
 ) -> KernelOptimum:
     """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
 
     Parameters
     ----------
     problem : KernelProblem
-    start : Point, optional
+    start : DualPoint, optional
     tol : float
         The last step promised to lower the objective by less than this share of it.
     max_iter : int
@@ -158,10 +162,10 @@ def minimise_on_kernel(
     and a factor of n³/3 every twelve steps. Memory 2 n².
     """
     columns = list(problem.columns())
-    starts: list[Point | None] = [start] * len(columns)
+    starts: list[DualPoint | None] = [start] * len(columns)
     if start is not None and not problem.loss.joint:
         starts = [start.column(k) for k in range(len(columns))]
-    local, factors = problem.loss.has_inactive_rows, _Factors()
+    local, factors = problem.loss.has_inactive_rows, _KernelFactors()
     if starts[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
         starts = _thinly(problem, columns, tol, max_iter)
     descend = _by_active_rows if local else _by_common_factors
@@ -169,7 +173,7 @@ def minimise_on_kernel(
         descend(column, _first(column) if at is None else at, factors, tol, max_iter)
         for column, at in zip(columns, starts, strict=True)
     ]
-    at = Point(
+    at = DualPoint(
         np.concatenate([end.at.coef for end in ends], axis=1),
         np.concatenate([end.at.intercept for end in ends]),
         np.concatenate([end.at.fitted for end in ends], axis=1),
@@ -189,26 +193,26 @@ def minimise_on_kernel(
     return KernelOptimum(solution, at)
 
 
-def _first(problem: KernelProblem) -> Point:
+def _first(problem: KernelProblem) -> DualPoint:
     """Start from the best constant, or from zero where it is that of a ridge regression's step."""
     b = np.zeros(problem.y.shape[1])
     if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
         b = best_constant(problem.loss, problem.y, problem.w[:, None])
-    return Point(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
+    return DualPoint(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
 
 
 def _thinly(
     problem: KernelProblem, columns: list[KernelProblem], tol: float, max_iter: int
-) -> list[Point | None]:
+) -> list[DualPoint | None]:
     """Return where the columns are least for every fourth row."""
     fewer, some = problem.thinned()
     ends = minimise_on_kernel(fewer, tol=max(COARSE, tol), max_iter=max_iter).at
     rows = problem.K[some]
-    starts: list[Point | None] = []
+    starts: list[DualPoint | None] = []
     for k in range(len(columns)):
         c, at = np.zeros((len(problem.w), 1)), ends.column(k)
         c[some] = at.coef
-        starts.append(Point(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
+        starts.append(DualPoint(c, at.intercept, (at.coef[:, 0] @ rows + at.intercept)[:, None]))
     return starts
 
 
@@ -216,12 +220,12 @@ def _thinly(
 class _End:
     """Where a descent ended, and what it did."""
 
-    at: Point
+    at: DualPoint
     outcome: Convergence
     steps: list[Step]
 
 
-def _along(problem: KernelProblem, at: Point, step: Point, first: float) -> Point:
+def _along(problem: KernelProblem, at: DualPoint, step: DualPoint, first: float) -> DualPoint:
     """Go to the least on the way; ``first`` is the slope at its start."""
     image = step.fitted - step.intercept
     along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
@@ -237,7 +241,7 @@ def _along(problem: KernelProblem, at: Point, step: Point, first: float) -> Poin
 # --- active rows ---------------------------------------------------------------------------------
 
 
-class _Factors:
+class _KernelFactors:
     """Cholesky factors of √h K √h + alpha I over rows; the last is kept for the next column."""
 
     def __init__(self) -> None:
@@ -282,7 +286,7 @@ class _Factor:
 
 
 def _by_active_rows(
-    problem: KernelProblem, at: Point, factors: _Factors, tol: float, max_iter: int
+    problem: KernelProblem, at: DualPoint, factors: _KernelFactors, tol: float, max_iter: int
 ) -> _End:
     """Take Newton steps over the active rows, of one column."""
     value, steps = problem.value(at), []
@@ -300,7 +304,9 @@ def _by_active_rows(
     return _End(at, Convergence.MOST_STEPS, steps)
 
 
-def _newton(problem: KernelProblem, at: Point, factors: _Factors) -> tuple[Point, float, float]:
+def _newton(
+    problem: KernelProblem, at: DualPoint, factors: _KernelFactors
+) -> tuple[DualPoint, float, float]:
     """Return the step, the slope along it, and the share of active rows."""
     g, h = (a[:, 0] for a in (problem.slopes(at.fitted), problem.curvatures(at.fitted)))
     rows = np.flatnonzero(h)
@@ -316,7 +322,7 @@ def _newton(problem: KernelProblem, at: Point, factors: _Factors) -> tuple[Point
             b = float(root @ u[:, 0] / max(float(root @ u[:, 1]), TINY))
         c[rows] = root * (u[:, 0] - b * u[:, 1])
     fitted = c[rows] @ K + b
-    step = Point(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
+    step = DualPoint(c[:, None] - at.coef, b - at.intercept, fitted[:, None] - at.fitted)
     image = (step.fitted - step.intercept)[:, 0]
     first = float(g @ step.fitted[:, 0]) + problem.alpha * float(at.coef[:, 0] @ image)
     return step, first, len(rows) / len(h)
@@ -326,7 +332,7 @@ def _newton(problem: KernelProblem, at: Point, factors: _Factors) -> tuple[Point
 
 
 def _by_common_factors(
-    problem: KernelProblem, at: Point, factors: _Factors, tol: float, max_iter: int
+    problem: KernelProblem, at: DualPoint, factors: _KernelFactors, tol: float, max_iter: int
 ) -> _End:
     """Take steps of conjugate gradients, with a new factor after every few."""
     value = problem.value(at)
@@ -350,12 +356,12 @@ def _by_common_factors(
 class _Turns:
     """Directions of conjugate gradients with one factor (Polak and Ribière)."""
 
-    def __init__(self, problem: KernelProblem, at: Point, factors: _Factors) -> None:
+    def __init__(self, problem: KernelProblem, at: DualPoint, factors: _KernelFactors) -> None:
         self._problem = problem
         self._inverse = _CommonFactor.of(problem, at, factors)
-        self._before: tuple[_Gradient, float, Point] | None = None
+        self._before: tuple[_Gradient, float, DualPoint] | None = None
 
-    def next(self, at: Point) -> tuple[Point, float, float]:
+    def next(self, at: DualPoint) -> tuple[DualPoint, float, float]:
         """Return the step, the slope along it, and what a Newton step would promise."""
         gradient = _Gradient.of(self._problem, at)
         up = step = self._inverse(gradient)
@@ -376,12 +382,12 @@ class _Gradient:
     s: Float[Array, " t"]
 
     @staticmethod
-    def of(problem: KernelProblem, at: Point) -> "_Gradient":
+    def of(problem: KernelProblem, at: DualPoint) -> "_Gradient":
         g = problem.slopes(at.fitted)
         s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
         return _Gradient(g + problem.alpha * at.coef, s)
 
-    def along(self, step: Point) -> float:
+    def along(self, step: DualPoint) -> float:
         """Return the slope along a step."""
         image = step.fitted - step.intercept
         return float((self.r * image).sum()) + float(self.s @ step.intercept)
@@ -398,7 +404,7 @@ class _CommonFactor:
     one: Float[Array, " n"]
 
     @staticmethod
-    def of(problem: KernelProblem, at: Point, factors: _Factors) -> "_CommonFactor":
+    def of(problem: KernelProblem, at: DualPoint, factors: _KernelFactors) -> "_CommonFactor":
         rows = np.flatnonzero(problem.w)
         h = problem.curvatures(at.fitted)[rows].mean(axis=1)
         h = np.maximum(h, LEAST_CURVATURE * max(float(h.mean()), TINY))
@@ -406,7 +412,7 @@ class _CommonFactor:
         factor, root = factors(K, rows, h, problem.alpha), np.sqrt(h)
         return _CommonFactor(problem, root, rows, factor, factor.solve(root[:, None])[:, 0])
 
-    def __call__(self, gradient: _Gradient) -> Point:
+    def __call__(self, gradient: _Gradient) -> DualPoint:
         rows, root, problem = self.rows, self.root, self.problem
         r, c = gradient.r[rows], np.zeros(gradient.r.shape)
         u, b = self.factor.solve(-r / root[:, None]), np.zeros(r.shape[1])
@@ -414,7 +420,7 @@ class _CommonFactor:
             wanted = (gradient.s - r.sum(axis=0)) / problem.alpha  # of Σ δc
             b = (root @ u - wanted) / max(float(root @ self.one), TINY)
         c[rows] = root[:, None] * (u - np.outer(self.one, b))
-        return Point(c, b, problem.K @ c + b)
+        return DualPoint(c, b, problem.K @ c + b)
 
 
 def _side_by_side(ends: list[list[Step]]) -> tuple[Step, ...]:
