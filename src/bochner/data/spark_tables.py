@@ -1,5 +1,6 @@
 """Data frames of Spark: their partitions, as Arrow batches that executors keep."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
 from bochner.data.partitions import PartitionReader, by_name, readers_of
 from bochner.data.sources import Partition
+from bochner.errors import DataWarning
 
 _WHO = "Blocks.from_table"
 
@@ -76,7 +78,9 @@ def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     types = needed("pyspark.sql.pandas.types", "predict")
     schema = _schema(table)
     example = pyarrow.RecordBatch.from_pylist([_made_up(schema)], schema)
-    (found,) = _with_columns(iter([example]), call, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the row is none of the user's
+        (found,) = _with_columns(iter([example]), call, name)
     return table.mapInArrow(
         lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(found.schema)
     )

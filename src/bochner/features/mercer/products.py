@@ -355,7 +355,7 @@ class SineMap(Products):
     def _waves(self, m: int, u: Float[Array, " n"], length: float) -> Float[Array, "m n"]:
         """Return the first m functions of a column at u, from 0 to 1 across the box."""
         xp, i = array_namespace(u), np.arange(1, m + 1)
-        height = (2 / length) ** 0.5
+        height = float(2 / length) ** 0.5
         if self.conditions == "dirichlet":
             return height * xp.sin(as_column(math.pi * (i - self.shift), like=u) * u)
         # All are cosines of an angle; a sine is one a quarter of a turn late.
