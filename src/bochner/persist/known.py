@@ -29,7 +29,7 @@ from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
-from bochner.models.gaussian_process import intervals, neighbours, posterior
+from bochner.models.gaussian_process import intervals, neighbourhoods, neighbours, posterior
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge import estimators, exact, fit, sums
 from bochner.models.ridge import grid as grid_ridge
@@ -151,7 +151,7 @@ _FITTED: dict[str, type] = {
     "grid-ridge-fit": grid_ridge.GridFit,
     "grid-process-fit": grid_process.GridProcessFit,
     "neighbour-process-fit": neighbours.NeighbourProcessFit,
-    "neighbour-rows": neighbours.KeptRows,
+    "neighbour-rows": neighbourhoods.KeptRows,
     "neighbours-chosen": neighbours.ChosenNeighbours,
     "summed-waves": grid.SummedWaves,
     "wave-sums": WaveSums,
@@ -214,7 +214,7 @@ _FITTED: dict[str, type] = {
 
 MAPS: tuple[type, ...] = tuple(_MAPS.values())
 #: Classes whose fields must have the shapes that annotations say: code indexes one by another.
-SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample, neighbours.KeptRows)
+SHAPED: tuple[type, ...] = (*MAPS, Moments, RowSample, neighbourhoods.KeptRows)
 #: By their names in files: built from parameters, then given their fitted state; built from fields.
 ESTIMATORS = _by_name(
     (

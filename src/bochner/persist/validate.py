@@ -27,7 +27,7 @@ from bochner.features.mercer import hermite
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models.gaussian_process.grid import GridProcessFit
-from bochner.models.gaussian_process.neighbours import KeptRows
+from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.models.sgd.steps import KernelStrategy
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution

@@ -18,22 +18,20 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.spatial import cKDTree
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import LOO_ROWS, kept_rows
+from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample, row_priorities
 from bochner.data.schema import Inputs
-from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.intervals import Conformal
+from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
 from bochner.models.gaussian_process.spec import UNASKED, GaussianProcessSpec
 from bochner.models.grid import as_rows
 from bochner.models.ridge.sums import require_alike
@@ -42,7 +40,6 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
 from bochner.selection.spec import NAMED
 from bochner.selection.waves import scaled
-from bochner.solvers.neighbours import LocalLaw, condition
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
@@ -62,8 +59,8 @@ NOISES, FACTORS = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
 #: The descent: steps of log noise and log factor at first, evaluations, where it ends.
 STEPS, EVALUATIONS, WITHIN, CHANGE = (1.5, 0.5), 40, 0.05, 1e-4
 
-#: Numbers that are held at once, 8 MB; rows of a block.
-HELD, BLOCK_ROWS = 1 << 20, 1 << 14
+#: Rows of a block.
+BLOCK_ROWS = 1 << 14
 
 #: Variances of constant targets.
 TINY = np.finfo(np.float64).tiny
@@ -157,78 +154,6 @@ def by_neighbours(spec: GaussianProcessSpec) -> bool:
     return isinstance(spec.features.method, NearestNeighbours)
 
 
-@dataclass(frozen=True, eq=False)
-class KeptRows:
-    """All rows of positive weight, and how many were read.
-
-    Attributes
-    ----------
-    X : (n, d) float64
-    y : (n, t) float64
-    w : (n,) float64
-    priority : (n,) float64
-        Random, of the numbers of the rows: which of them are looked at.
-    rows : int
-    target_shape : tuple of int
-    """
-
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    priority: Float[Array, " n"]
-    rows: int
-    target_shape: tuple[int, ...]
-
-    @staticmethod
-    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
-        """Read all blocks, after ``start`` rows."""
-        shape = required_targets(who, blocks.target_shape)
-        X, y, w = [], [], []
-        for block in blocks:
-            n = block.X.shape[0]
-            X.append(as_rows(block.X))
-            y.append(to_numpy(block.y).astype(np.float64).reshape(n, -1))
-            w.append(np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64))
-        weights = np.concatenate(w)
-        kept = np.flatnonzero(weights > 0)
-        rows = np.concatenate(X)[kept], np.concatenate(y)[kept], weights[kept]
-        n = len(weights)
-        return KeptRows(*rows, row_priorities(seed, start, n)[kept], n, shape)
-
-    def __len__(self) -> int:
-        return len(self.w)
-
-    @property
-    def moments(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
-    def seen(self) -> None:
-        """No moments of features: there are none."""
-
-    @property
-    def sample(self) -> RowSample:
-        """Some rows at random."""
-        whole = RowSample(self.X, self.y, self.w, self.priority)
-        return whole.lowest(kept_rows(self.X.shape[1]))
-
-    @property
-    def blocks(self) -> Blocks:
-        """The rows, to be read again."""
-        y = self.y.reshape(len(self), *self.target_shape)
-        return Blocks.from_arrays(self.X, y, self.w)
-
-    def merge(self, other: "KeptRows") -> "KeptRows":
-        """Return the rows of both."""
-        pairs = zip(self._arrays, other._arrays, strict=True)
-        X, y, w, priority = (np.concatenate(pair) for pair in pairs)
-        return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
-
-    @property
-    def _arrays(self) -> tuple[Array, ...]:
-        return self.X, self.y, self.w, self.priority
-
-
 @dataclass(frozen=True)
 class NeighbourChoice:
     """The method that was asked for, in a sentence."""
@@ -253,81 +178,6 @@ class ChosenNeighbours:
     def kernel(self) -> Kernel:
         """k, with numbers."""
         return self.search.kernel
-
-
-# --- Neighbours and what they tell ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbourhoods:
-    """Rows with targets, and a kernel: which rows are near, and the law of f given these.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    X, y, w : (n, d), (n, t), (n,)
-    count : int
-        Neighbours of each row, m.
-    centred : bool
-    """
-
-    kernel: Kernel
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    count: int
-    centred: bool
-
-    @cached_property
-    def _units(self) -> Any:
-        """Lengthscales of the columns, or 1."""
-        lengths = self.kernel.get_params(deep=False).get("lengthscale", 1.0)
-        return np.array(lengths) if np.ndim(lengths) == 1 else 1.0
-
-    @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.X / self._units)
-
-    def near(self, X: Float[Array, "b d"]) -> Array:
-        """Return the numbers of the rows nearest to each of these, (b, m)."""
-        m = min(self.count, len(self.X))
-        return self._tree.query(X / self._units, m)[1].reshape(len(X), m)
-
-    def near_without(self, own: Array) -> Array:
-        """Return the numbers of the rows nearest to some of the rows, themselves left out."""
-        m = min(self.count, len(self.X) - 1)
-        found = self._tree.query(self.X[own] / self._units, m + 1)[1]
-        itself = found == own[:, None]
-        itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
-        return found[~itself].reshape(len(own), m)
-
-    def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
-        """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
-        size = max(1, HELD // (near.shape[1] ** 2 * (X.shape[1] + 4)))
-        parts = [slice(start, start + size) for start in range(0, len(X), size)]
-        laws = [self._law(X[part], near[part], noise) for part in parts]
-        return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
-
-    def _law(self, X: Array, near: Array, noise: float) -> LocalLaw:
-        places = self.X[near]
-        m = near.shape[1]
-        i, j = np.tril_indices(m)
-        between = self._values(places[:, i] - places[:, j])
-        K = np.empty((len(X), m, m))
-        K[:, i, j] = K[:, j, i] = between
-        k = self._values(places - X[:, None])
-        own = np.broadcast_to(self.whole, len(X))
-        return condition(K, k, own, self.y[near], noise / self.w[near], self.centred)
-
-    def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
-        """Return the kernel of rows so far apart."""
-        d = steps.shape[2]
-        return self.kernel(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
-
-    @cached_property
-    def whole(self) -> float:
-        """k(x, x)."""
-        return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
 
 
 @dataclass(frozen=True, eq=False)
