@@ -135,7 +135,7 @@ def repeated(names: Iterable[Any]) -> list[Any]:
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:
-    """Write names for a sentence: ``'a', 'b', ... (12 in all)``."""
+    """Write names in quotes, with commas between them; of many, how many there are."""
     names = list(names)
     text = ", ".join(repr(name) for name in names[:most])
     return text if len(names) <= most else f"{text}, ... ({len(names)} in all)"

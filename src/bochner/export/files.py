@@ -40,14 +40,14 @@ def to_onnx(
         Operators of version 18 (onnxruntime 1.14 or later). One input, ``X`` of shape
         (rows, columns), for any number of rows. Outputs by what the model gives:
 
-        ===================================  ===================================================
-        regressors                           ``prediction``; of a Gaussian process ``deviation``
-        classifiers, :class:`OneClassSVM`    ``label``, ``decision``, and ``probability`` where
-                                             ``predict_proba`` is there
+        ======================================  ================================================
+        regressors                              ``prediction``; of a Gaussian process ``deviation``
+        classifiers, :class:`OneClassSVM`       ``label``, ``decision``, and ``probability`` where
+                                                ``predict_proba`` is there
         :class:`KernelPCA`, :class:`KernelCCA`  ``scores`` (of X)
-        :class:`KernelKMeans`                ``cluster``, ``distances``
-        :class:`KernelFeatures`, maps        ``features``
-        ===================================  ===================================================
+        :class:`KernelKMeans`                   ``cluster``, ``distances``
+        :class:`KernelFeatures`, maps           ``features``
+        ======================================  ================================================
 
     Raises
     ------
