@@ -20,8 +20,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.prediction_displays import has_features
-from bochner.report.quality import kind_of
+from bochner.report.quality import certificate_of, kind_of
 from bochner.selection.spec import NAMED
 
 COVERAGE = 0.9  # Share of new observations that intervals hold
@@ -173,10 +172,7 @@ def certified(
     On the rows of the fit, or on ``other`` rows. A model without a certificate (alpha = 0, very few
     rows) is still a model.
     """
-    if not has_features(model):
-        return None, "none: the fit has the kernel itself, and nothing to certify."
-    try:
-        certificate = model._certificate_on(blocks, other)
-    except InvalidInput as error:
-        return None, f"none: {error}"
-    return {f.name: getattr(certificate, f.name) for f in fields(certificate)}, str(certificate)
+    found = certificate_of(model, blocks, other)
+    if isinstance(found, str):
+        return None, f"none: {found}"
+    return {f.name: getattr(found, f.name) for f in fields(found)}, str(found)

@@ -48,6 +48,7 @@ from bochner.report.quality import (
     Quality,
     RowLeverage,
     Seen,
+    certificate_of,
     coded,
     kind_of,
     look,
@@ -472,13 +473,8 @@ def _decomposed(model: KernelEstimator) -> tuple[Eigen | None, RowLeverage | Non
 def _certified(
     model: KernelEstimator, blocks: Blocks, same: bool | None
 ) -> tuple[Certificate | None, str]:
-    if not has_features(model):
-        return None, "None: the fit has the kernel itself, and nothing to certify."
-    try:
-        found = model._certificate_on(blocks, other=same is False)
-    except InvalidInput as error:
-        return None, f"None: {error}"
-    return found, str(found)
+    found = certificate_of(model, blocks, other=same is False)
+    return (None, f"None: {found}") if isinstance(found, str) else (found, str(found))
 
 
 def _spectrum(

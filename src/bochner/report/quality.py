@@ -12,9 +12,11 @@ from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_re
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
+from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import Sample
 from bochner.data.sources import Block
+from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
@@ -414,6 +416,16 @@ class Quality:
     calibration: CalibrationDisplay | None = None
     confusion: Float[Array, "K K"] | None = None
     labels: Any = None
+
+
+def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certificate | str:
+    """Return the certificate on the rows of the fit, or on other rows; why, if there is none."""
+    if not has_features(model):
+        return "the fit has the kernel itself, and nothing to certify."
+    try:
+        return model._certificate_on(blocks, other)
+    except InvalidInput as error:
+        return str(error)
 
 
 def quality_of(

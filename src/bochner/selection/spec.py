@@ -131,6 +131,9 @@ def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Toleran
     )
 
 
+#: Names whose lengthscale the evidence is not asked for.
+UNASKED = ("auto", "linear")
+
 #: Features where nothing is asked of them.
 WIDTH = 1024
 

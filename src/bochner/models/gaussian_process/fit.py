@@ -20,13 +20,14 @@ from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
 from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import UNASKED, WARNED, GaussianProcessSpec
+from bochner.models.gaussian_process.spec import WARNED, GaussianProcessSpec
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision

@@ -23,7 +23,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import map_between
 from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.spec import UNASKED, WARNED, GaussianProcessSpec
+from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import (
     BLOCK_ROWS,
     SOLVED,
@@ -39,8 +39,9 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.process import EVIDENCE, ROWS, lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.toeplitz import LowWaves, from_real, inner, solve, to_real, white
 from bochner.solvers.waves import (
     MOST_EXACT,
@@ -74,7 +75,7 @@ MORE_STEPS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class GridProcessFit:
+class GridProcessFit(FeaturelessFit):
     """A Gaussian process on a Fourier grid: what was chosen, the sums, the solution.
 
     Attributes
@@ -100,25 +101,6 @@ class GridProcessFit:
     def chosen(self) -> Chosen:
         """The kernel, the map, and how they were found."""
         return self.summed.chosen
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.summed.target_shape
-
-    @property
-    def outcome(self) -> EvidenceOutcome:
-        """How the choice of noise and amplitude went."""
-        return self.evidence.outcome
-
-    @property
-    def law(self) -> None:
-        """No law of coefficients of features: there are none."""
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ²."""
-        return self.evidence.noise
 
     @property
     def block_rows(self) -> int:

@@ -32,13 +32,13 @@ from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
-from bochner.models.gaussian_process.spec import UNASKED, GaussianProcessSpec
+from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import as_rows
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
-from bochner.selection.spec import NAMED
+from bochner.selection.spec import NAMED, UNASKED
 from bochner.selection.waves import scaled
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
@@ -181,7 +181,7 @@ class ChosenNeighbours:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighbourProcessFit:
+class NeighbourProcessFit(FeaturelessFit):
     """A Gaussian process by nearest neighbours: all rows, what was chosen, and what came first.
 
     Attributes
@@ -205,25 +205,6 @@ class NeighbourProcessFit:
     evidence: Evidence
     first: FirstFit | None = None
     calibrated: Conformal | None = field(default=None)
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.summed.target_shape
-
-    @property
-    def outcome(self) -> EvidenceOutcome:
-        """How the choice of noise and amplitude went."""
-        return self.evidence.outcome
-
-    @property
-    def law(self) -> None:
-        """No law of coefficients of features: there are none."""
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ²."""
-        return self.evidence.noise
 
     @property
     def block_rows(self) -> int:

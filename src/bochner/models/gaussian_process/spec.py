@@ -1,15 +1,14 @@
 """What a user asks of a Gaussian process, checked."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from bochner._core.checks import one_of
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.models.ridge.sums import Pass
 from bochner.selection.chosen import FeatureSpec
-from bochner.solvers.ridge.evidence import EvidenceOutcome, as_variance
-
-#: Names whose lengthscale the evidence is not asked for.
-UNASKED = ("auto", "linear")
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
 
 #: Outcomes that a user is warned of.
 WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
@@ -54,3 +53,29 @@ class GaussianProcessSpec:
         """How rows are summed up."""
         who, precision = self.features.who, self.features.precision
         return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
+
+
+class FeaturelessFit:
+    """What fits of a process share that never make features: all is in the evidence."""
+
+    summed: Any
+    evidence: Evidence
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.summed.target_shape
+
+    @property
+    def outcome(self) -> EvidenceOutcome:
+        """How the choice of noise and amplitude went."""
+        return self.evidence.outcome
+
+    @property
+    def law(self) -> None:
+        """No law of coefficients of features: there are none."""
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """σ²."""
+        return self.evidence.noise

@@ -27,14 +27,12 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
+from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 from bochner.solvers.toeplitz import to_real
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor
-
-#: Names whose lengthscale the evidence is not asked for.
-UNASKED = ("auto", "linear")
 
 
 @dataclass(frozen=True, eq=False)
