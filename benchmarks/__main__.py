@@ -39,7 +39,7 @@ NAMES = (
     "unsupervised",
     "tuning",
     "metric",
-    "defaults",
+    "tables",
     "sgd",
     "double_descent",
     "plan",

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from benchmarks.harness import Options, Row
 from benchmarks.regression import Maker, compare
-from benchmarks.tables import Split
+from benchmarks.scaled import Split
 
 __all__ = ["run"]
 

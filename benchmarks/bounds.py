@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from benchmarks.harness import Options, Row, each
-from benchmarks.tables import standardised
+from benchmarks.scaled import standardised
 from bochner.certificates.bounds.table import compare_bounds
 from bochner.kernels import Exponential, Gaussian, Kernel, Matern
 

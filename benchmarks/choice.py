@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 
 import bochner as bo
 from benchmarks.harness import Options, Row, each, judged
-from benchmarks.tables import standardised
+from benchmarks.scaled import standardised
 from bochner.errors import UnsupportedKernel
 from bochner.features.auto import relative_error, width_of
 from bochner.features.rules import contenders

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import tables
+from benchmarks import scaled
 from benchmarks.harness import Options, Row, child, each, judged
 
 __all__ = ["run"]
@@ -55,12 +55,12 @@ WIDTH = 1024
 def run(options: Options) -> list[Row]:
     """Fit each table both ways."""
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
-        return each(tables.NAMES, lambda name: _both(name, Path(folder), options))
+        return each(scaled.NAMES, lambda name: _both(name, Path(folder), options))
 
 
 def _both(name: str, folder: Path, options: Options) -> list[Row]:
     n, width = options.pick((20_000, 2048), (2000, 256))
-    data = tables.split(name, options, width)
+    data = scaled.split(name, options, width)
     ours, found = _fit(_OURS, data, n, folder)
     theirs, expected = _fit(_THEIRS, data, n, folder)
     spread = float(data.y[:n].std())
@@ -84,7 +84,7 @@ def _both(name: str, folder: Path, options: Options) -> list[Row]:
     return [*both, *goals]
 
 
-def _fit(model: str, data: tables.Split, n: int, folder: Path) -> tuple[Row, np.ndarray]:
+def _fit(model: str, data: scaled.Split, n: int, folder: Path) -> tuple[Row, np.ndarray]:
     table, predictions = folder / "rows.npz", folder / "predictions.npy"
     arrays = {"X": data.X[:n], "y": data.y[:n], "X_test": data.X_test}
     np.savez(table, **{key: value.astype(np.float64) for key, value in arrays.items()})

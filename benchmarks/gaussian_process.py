@@ -14,9 +14,9 @@ import numpy as np
 from scipy.stats import norm
 
 import bochner as bo
-from benchmarks import tables
+from benchmarks import scaled
 from benchmarks.harness import Options, Row, each, judged
-from benchmarks.tables import Split
+from benchmarks.scaled import Split
 
 __all__ = ["run"]
 
@@ -33,11 +33,11 @@ def run(options: Options) -> list[Row]:
     """Compare on ``protein``, and count what nominal intervals cover there and on the relief."""
 
     def rows_of(name: str) -> list[Row]:
-        data = tables.split(name, options, options.pick(1024, 128))
+        data = scaled.split(name, options, options.pick(1024, 128))
         densities = _compared(options, name, data) if name == "protein" else []
         return densities + _covered(options, name, data)
 
-    rows = each(tables.NAMES, rows_of)
+    rows = each(scaled.NAMES, rows_of)
     missing = [name for name in ("gpytorch", "xGPR") if find_spec(name) is None]
     return rows + [{"note": f"{name}: not installed."} for name in missing]
 

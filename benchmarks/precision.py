@@ -12,9 +12,9 @@ import warnings
 import numpy as np
 
 import bochner as bo
-from benchmarks import tables
+from benchmarks import scaled
 from benchmarks.harness import Options, Row, judged
-from benchmarks.tables import Split
+from benchmarks.scaled import Split
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian
 
@@ -28,7 +28,7 @@ SCALES = (1.0, 3.0)
 def run(options: Options) -> list[Row]:
     """Fit in each precision, by each criterion, at each lengthscale."""
     width = options.pick(2048, 256)
-    data = tables.split("protein", options, width)
+    data = scaled.split("protein", options, width)
     return [row for scale in SCALES for row in _rows(data, scale, width)]
 
 

@@ -6,9 +6,9 @@ from statistics import mean, stdev
 import numpy as np
 
 import bochner as bo
-from benchmarks import tables
+from benchmarks import scaled
 from benchmarks.harness import Options, Row, Timing, compared, each, interleaved, judged
-from benchmarks.tables import Split
+from benchmarks.scaled import Split
 from bochner.kernels import Gaussian
 
 __all__ = ["Maker", "compare", "ours"]
@@ -36,10 +36,10 @@ def compare(
     width = options.pick(2048, 256)
 
     def rows_of(name: str) -> list[Row]:
-        data = tables.split(name, options, width)
+        data = scaled.split(name, options, width)
         return _table_rows(options, name, data, width, method, rivals(data))
 
-    return each(tables.NAMES, rows_of)
+    return each(scaled.NAMES, rows_of)
 
 
 def _table_rows(

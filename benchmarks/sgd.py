@@ -14,7 +14,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import make_pipeline
 
 import bochner as bo
-from benchmarks import tables
+from benchmarks import scaled
 from benchmarks.harness import MissingDataSet, Options, Row, compared, interleaved, stored
 from bochner.kernels import Gaussian, Kernel, Polynomial
 
@@ -40,7 +40,7 @@ def run(options: Options) -> list[Row]:
 
 
 def _six(options: Options, name: str, kernel: Kernel, n: int) -> list[Row]:
-    data = tables.split("elevation", options, 512)
+    data = scaled.split("elevation", options, 512)
     model = bo.KernelSGDRegressor(
         kernel, method="orthogonal", n_features=512, max_iter=5, tol=None, random_state=0
     )
