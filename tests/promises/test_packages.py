@@ -1,0 +1,77 @@
+"""What is published agrees with itself: versions, dependencies, workflows and forms."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import bochner
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FORMS = {
+    "vendor.github-workflows": sorted((ROOT / ".github" / "workflows").glob("*.yml")),
+    "vendor.github-issue-forms": sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")),
+    "vendor.citation-file-format": [ROOT / "CITATION.cff"],
+}
+
+
+def checked(schema, *files):
+    """Run the checker of forms."""
+    line = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("schema", FORMS)
+def test_forms_are_what_their_readers_ask_for(schema):
+    assert FORMS[schema]
+    found = checked(schema, *FORMS[schema])
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_a_broken_workflow_is_seen(tmp_path):
+    broken = tmp_path / "test.yml"
+    text = FORMS["vendor.github-workflows"][0].read_text(encoding="utf-8")
+    broken.write_text(text.replace("runs-on:", "runs-upon:"), encoding="utf-8")
+    assert checked("vendor.github-workflows", broken).returncode == 1
+
+
+def test_one_version_everywhere():
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r'version: "([\d.]+)"', recipe)[1] == PROJECT["version"]
+    assert re.search(r"^version: ([\d.]+)$", citation, re.MULTILINE)[1] == PROJECT["version"]
+
+
+def test_the_recipe_asks_for_what_the_package_asks_for():
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    run = recipe.split("  run:\n")[1].split("\n\n")[0]
+    asked = {line.strip("- ").replace(" ", "") for line in run.splitlines()} - {"python"}
+    assert asked == set(PROJECT["dependencies"])
+
+
+def test_the_package_says_that_it_has_types():
+    assert (Path(bochner.__file__).parent / "py.typed").is_file()
+
+
+def test_the_oldest_python_is_tried():
+    oldest = PROJECT["requires-python"].removeprefix(">=")
+    assert f"Programming Language :: Python :: {oldest}" in PROJECT["classifiers"]
+    for file in FORMS["vendor.github-workflows"]:
+        text = file.read_text(encoding="utf-8")
+        if "matrix.python" in text:
+            assert f'python: ["{oldest}"' in text
+
+
+def test_an_installed_package_can_be_tried():
+    found = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "installed.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    compiled = "The compiled loops are not in this package." in found.stderr
+    assert compiled or found.returncode == 0, found.stdout + found.stderr
