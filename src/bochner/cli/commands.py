@@ -355,6 +355,29 @@ def report(**options: Any) -> None:
     _run("predict", "run_report", options)
 
 
+@bochner.command()
+@_model
+@_json
+@_quiet
+def show(**options: Any) -> None:
+    """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
+    _run("inside", "run_show", options)
+
+
+@bochner.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    bash and zsh: eval "$(bochner completion bash)" in ~/.bashrc or ~/.zshrc (zsh: completion zsh).
+    fish: bochner completion fish > ~/.config/fish/completions/bochner.fish
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415
+
+    kind = get_completion_class(shell)
+    click.echo(kind(bochner, {}, "bochner", "_BOCHNER_COMPLETE").source())
+
+
 @bochner.group()
 def experiment() -> None:
     """Show on the rows of FILES what the theory says."""

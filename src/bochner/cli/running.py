@@ -1,5 +1,6 @@
 """Run a command, and turn whatever happens into one sentence and an exit code."""
 
+import json
 import os
 import signal
 import sys
@@ -64,6 +65,9 @@ def run(arguments: list[str]) -> int:
         with _sentences(), _unwinding():
             return bochner.main(arguments, prog_name="bochner", standalone_mode=False) or 0
     except click.ClickException as error:
+        if "--json" in arguments:
+            _tell_as_json(error.format_message(), MISUSED)
+            return MISUSED
         with suppress(OSError):
             error.show()
         return MISUSED
@@ -80,8 +84,16 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("BOCHNER_DEBUG") == "1":
             raise
+        if "--json" in arguments:
+            _tell_as_json(_sentence(error), FAILED, type(error).__name__)
         tell(f"Error: {_sentence(error)}")
         return FAILED
+
+
+def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
+    """Print the one object that a program which asked for JSON reads."""
+    with suppress(OSError, ValueError):
+        click.echo(json.dumps({"error": sentence, "kind": kind, "exit_code": code}))
 
 
 def _left(stopped: BaseException) -> str:

@@ -60,15 +60,6 @@ from bochner.report.quality import (
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import Eigen, decompose
 
-#: How a ridge penalty was chosen.
-CRITERIA = {
-    "loo": "chosen by leave-one-out error",
-    "gcv": "chosen by generalised cross-validation",
-    "evidence": "chosen by marginal likelihood",
-    "kfold": "chosen by five folds",
-    "given": "as given",
-}
-
 
 @dataclass(frozen=True)
 class FitFacts:
@@ -138,7 +129,7 @@ def _penalty(model: KernelEstimator) -> str:
         noise, amplitude = (_numbers(a) for a in (model.noise_variance_, model.amplitude_))
         return f"noise variance {noise}, amplitude {amplitude}"
     if isinstance(model, RIDGE):
-        return f"alpha = {_numbers(model.alpha_)}, {CRITERIA[model.solution_.criterion]}"
+        return f"alpha = {_numbers(model.alpha_)}, {model.solution_.chosen_by}"
     if isinstance(model, OneClassSVM):
         return f"nu = {_numbers(model.nu)}, as given"
     name = "C" if "C" in asked else "alpha"

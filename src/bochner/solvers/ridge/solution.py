@@ -10,6 +10,15 @@ from bochner._core.text import Sentence
 #: What the criteria measure that kernels are tuned by.
 LABELS = {"loo": "error", "evidence": "minus log evidence per row"}
 
+#: How a ridge penalty was chosen.
+WORDS = {
+    "loo": "chosen by leave-one-out error",
+    "gcv": "chosen by generalised cross-validation",
+    "evidence": "chosen by marginal likelihood",
+    "kfold": "chosen by five folds",
+    "given": "as given",
+}
+
 
 class Outcome(Sentence):
     """How it went, and what to do; ``str(outcome)`` is the sentence."""
@@ -204,6 +213,11 @@ class Solution:
     criterion: str
     residual_variance: Float[Array, " t"]
     history: tuple[str, ...] = ()
+
+    @property
+    def chosen_by(self) -> str:
+        """How the penalty was chosen, in words."""
+        return WORDS[self.criterion]
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -1,0 +1,138 @@
+"""What a fitted model is, in numbers and in words: for ``bochner fit`` and ``bochner show``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from bochner.cli.show import number
+from bochner.data.encoders import reasons
+from bochner.models._base import KernelEstimator
+from bochner.models.convex.classifiers import SVC, LogisticRegression
+from bochner.models.convex.regressors import SVR, KernelRegressor
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.prediction_displays import SGD
+from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
+from bochner.models.ridge.fit import RidgeFit
+from bochner.models.unsupervised.kmeans import KernelKMeans
+from bochner.models.unsupervised.pca import KernelPCA
+from bochner.report.kernel_words import kernel_words
+from bochner.solvers.ridge.solution import Solution
+
+
+def facts_of(
+    model: KernelEstimator, rows: int | None, names: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return what a model was fitted to, what it chose, and how it came to its end."""
+    given = not isinstance(model.kernel, str) or model.kernel == "linear"
+    common = {
+        "rows": rows,
+        "columns": model.map_.n_inputs,
+        "raw_columns": model.n_features_in_,
+        "targets": list((model.schema_ and model.schema_.target_names) or ()),
+        "kernel": repr(model.kernel_),
+        "kernel_words": kernel_words(model, names),
+        "left_out": _left_out(model),
+        "kernel_chosen": not given,
+        "method": repr(model.choice_.method),
+        "method_reason": model.choice_.reason,
+        "n_features": model.map_.n_features,
+        "precision": model.feature_dtype_,
+    }
+    return common | (_ridge(model) if isinstance(model, KernelRidge) else _other(model))
+
+
+def _left_out(model: KernelEstimator) -> list[str]:
+    """Return the columns that the fit does not use, with the reason."""
+    encoders = model.schema_.encoders if model.schema_ else ()
+    return [f"{', '.join(names)} ({why})" for why, names in reasons(encoders).items()]
+
+
+def _ridge(model: KernelRidge) -> dict[str, Any]:
+    solution = model.solution_
+    error, r_squared = error_of(model)
+    return {
+        "rows": model.fit_.rows,
+        "precision": model.moments_.precision if isinstance(model.fit_, RidgeFit) else "float64",
+        "alpha": model.alpha_,
+        "alpha_by": solution.criterion,
+        "alpha_words": solution.chosen_by,
+        "effective_dimension": _on_path(solution, solution.path.effective_dimension),
+        "outcome": solution.outcome.name,
+        "outcome_words": str(solution.outcome),
+        "error_by": _judge(solution),
+        "rmse": error,
+        "r_squared": r_squared,
+    }
+
+
+def _other(model: KernelEstimator) -> dict[str, Any]:
+    """Return how other learners came to their end."""
+    solved = not isinstance(model, (GaussianProcessRegressor, KernelKMeans, KernelPCA, *SGD))
+    direct = (KernelRidgeClassifier, GaussianProcessRegressor, KernelPCA)
+    outcome = model.solution_.outcome if solved else None
+    return {
+        "penalty": _penalty(model),
+        "classes": model.classes_.tolist() if is_classifier(model) else None,
+        "passes": None if isinstance(model, direct) else model.n_iter_,
+        "outcome": None if outcome is None else outcome.name,
+        "outcome_words": "done" if outcome is None else str(outcome),
+    }
+
+
+def _penalty(model: KernelEstimator) -> str | None:
+    """Return the penalty used, and what it was compared with."""
+    if not isinstance(model, (SVC, SVR, LogisticRegression, KernelRegressor)):
+        return None
+    name = "alpha" if isinstance(model, KernelRegressor) else "C"
+    if name == "alpha" and model.path_ is None:
+        return None
+    used = model.alpha_ if name == "alpha" else model.C_
+    words = f"{name} = {number(float(np.min(used)))}"
+    return words if model.path_ is None else f"{words}, {model.path_.reason}"
+
+
+def _judge(solution: Solution) -> str:
+    return "loo" if solution.criterion == "loo" else "gcv"
+
+
+def error_of(model: KernelRidge) -> tuple[float | None, float | None]:
+    """Return the root of the leave-one-out (or GCV) mean squared error, and R²."""
+    solution = model.solution_
+    squared = _on_path(solution, getattr(solution.path, _judge(solution)))
+    if squared is None:
+        return None, None
+    variance = model.fit_.target_variance
+    return squared**0.5, 1 - squared / variance if variance > 0 else None
+
+
+def _on_path(solution: Solution, values: np.ndarray) -> float | None:
+    """Return the value at the penalty used, if it is on the path and finite."""
+    where = np.flatnonzero(np.isclose(solution.path.alphas, solution.alpha, rtol=1e-9, atol=0))
+    value = float(values[where[0]]) if len(where) else float("nan")
+    return value if np.isfinite(value) and value >= 0 else None
+
+
+def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts as lines for people."""
+    raw = f" (of {facts['raw_columns']} in the table)"
+    lines = [
+        *([] if facts["rows"] is None else [("rows", f"{facts['rows']:,}")]),
+        ("columns", f"{facts['columns']:,}{raw * (facts['columns'] != facts['raw_columns'])}"),
+        ("target", ", ".join(facts["targets"]) or "none"),
+        *([("left out", "; ".join(facts["left_out"]))] if facts["left_out"] else []),
+        ("kernel", facts["kernel_words"] + ", chosen from the data" * facts["kernel_chosen"]),
+        ("method", facts["method_reason"]),
+        ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
+    ]
+    if "alpha_by" in facts:
+        judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
+        words = f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"
+        alpha = f"{facts['alpha']:.4g}, {facts['alpha_words']}"
+        error = [] if facts["rmse"] is None else [("error", words)]
+        return [*lines, ("alpha", alpha), ("outcome", facts["outcome_words"]), *error]
+    classes = facts["classes"] and ", ".join(map(str, facts["classes"]))
+    found = {"classes": classes, "penalty": facts["penalty"], "passes": facts["passes"]}
+    lines += [(name, str(value)) for name, value in found.items() if value is not None]
+    return [*lines, ("outcome", facts["outcome_words"])]
