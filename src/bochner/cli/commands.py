@@ -372,10 +372,10 @@ def completion(shell: str) -> None:
     bash and zsh: eval "$(bochner completion bash)" in ~/.bashrc or ~/.zshrc (zsh: completion zsh).
     fish: bochner completion fish > ~/.config/fish/completions/bochner.fish
     """
-    from click.shell_completion import get_completion_class  # noqa: PLC0415
+    from click import shell_completion  # noqa: PLC0415
 
-    kind = get_completion_class(shell)
-    click.echo(kind(bochner, {}, "bochner", "_BOCHNER_COMPLETE").source())
+    script: Any = getattr(shell_completion, f"{shell.title()}Complete")
+    click.echo(script(bochner, {}, "bochner", "_BOCHNER_COMPLETE").source())
 
 
 @bochner.group()
