@@ -191,3 +191,7 @@ def test_slopes_of_profiles_are_those_of_differences(kernel):
     away = s > 0
     expected = (kernel.profile(s[away] + step) - kernel.profile(s[away] - step)) / (2 * step)
     assert np.allclose(found[away], expected, rtol=1e-5)
+    value, slope = kernel.with_slope(s)
+    assert_close(value, kernel.profile(s), factor=10)
+    assert_close(slope[away], found[away], factor=1e3)
+    assert np.isfinite(slope).all()

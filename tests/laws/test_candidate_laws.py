@@ -20,7 +20,9 @@ from bochner.selection import (
     split_rows,
 )
 
-QUICK = Effort("quick", tuned=96, tried=96, judged=150, finalists=2, rounds=1, families=())
+QUICK = Effort(
+    "quick", tuned=96, more=120, tried=96, judged=150, finalists=2, rounds=1, families=()
+)
 
 
 def sample_of(X, y, w=None):

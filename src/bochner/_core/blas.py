@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import dgemm, dsyr, dsyr2, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from scipy.linalg.blas import dgemm, dsymv, dsyr, dsyr2, dsyrk, dtrmm, sgemm, ssyrk, strmm
 from threadpoolctl import ThreadpoolController
 
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
@@ -75,6 +75,16 @@ def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array,
     dsyr2(1.0, x, y, a=G, overwrite_a=1)
 
 
+def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Return A x of a symmetric float64 matrix, of which only the upper triangle is read."""
+    return dsymv(1.0, A, x)
+
+
+def scaled_gram(M: Float[Array, "n n"], q: Float[Array, " n"]) -> Float[Array, "n n"]:
+    """Return the upper triangle of M diag(q) M, M symmetric, q ≥ 0; half the work of a product."""
+    return dsyrk(1.0, M * np.sqrt(q))
+
+
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Return C @ L.T in the place of C, for lower triangular L: half the work of a product."""
     trmm = strmm if C.dtype == np.float32 else dtrmm
@@ -87,9 +97,16 @@ def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
     for start in range(0, D, TILE):
         stop = min(start + TILE, D)
         corner = G[start:stop, start:stop]
-        corner[...] = np.triu(corner) + np.triu(corner, 1).T
+        below = _below()[: stop - start, : stop - start]
+        np.copyto(corner, corner.T.copy(), where=below)
         G[stop:, start:stop] = G[start:stop, stop:].T
     return G
+
+
+@cache
+def _below() -> Bool[Array, "tile tile"]:
+    """Where a tile is below its diagonal."""
+    return np.tri(TILE, k=-1, dtype=bool)
 
 
 # --- Decompositions of matrices, on one thread ---------------------------------------------------

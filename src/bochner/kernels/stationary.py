@@ -108,6 +108,10 @@ class Radial(Compilable):
             up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
             return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
 
+    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
+        """Return k and ∂k/∂s of NumPy arrays in one go; any finite slope at s = 0."""
+        return self.profile(s), self.profile_slope(s)
+
     @property
     @abc.abstractmethod
     def mixing(self) -> Mixing:
@@ -168,6 +172,10 @@ class Gaussian(Radial):
     def slope(self, s: Array) -> Array:
         return -0.5 * self.profile(s)
 
+    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
+        k = self.profile(s)
+        return k, -0.5 * k
+
     mixing = One()
     compiled = "gaussian", 1.0
 
@@ -191,8 +199,12 @@ class Exponential(Radial):
         return xp.exp(-xp.sqrt(s))
 
     def profile_slope(self, s: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        return self.with_slope(s)[1]
+
+    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
         r = np.sqrt(s)
-        return np.divide(-0.5 * np.exp(-r), r, out=np.zeros_like(r), where=r > 0)
+        k = np.exp(-r)
+        return k, np.divide(-0.5 * k, r, out=np.zeros_like(r), where=r > 0)
 
     mixing = InverseChi2(1.0)
     compiled = "exponential", 1.0

@@ -80,6 +80,16 @@ class Matern(Radial):
         ratio = self.smoothness / (self.smoothness - 1.0)
         return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
 
+    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
+        if self.smoothness not in (1.5, 2.5):
+            return self.profile(s), self.profile_slope(s)
+        u = np.sqrt(2 * self.smoothness * s)
+        falling = np.exp(-u)
+        once = falling * (1 + u)
+        if self.smoothness == 1.5:
+            return once, -1.5 * falling
+        return once + falling * u * u / 3, -5 / 6 * once
+
     @property
     def mixing(self) -> Mixing:
         return InverseChi2(2.0 * self.smoothness)

@@ -65,8 +65,13 @@ MOST_CELLS = 1 << 22
 #: that is better is seldom lost.
 WORTH, CHANCE = 0.003, 0.5
 
-#: Kernels are added up if the error of one is within this factor of that of the other.
-NEAR = 1.3
+#: Kernels are added up if the error of one is within this factor of that of the other; one goes on
+#: with more rows within the other factor of the least error.
+NEAR, CLOSE = 1.3, 1.1
+
+#: Evaluations of a candidate that goes on from another: with one factor for all lengthscales, then
+#: with one lengthscale a column; and of the best with more rows.
+SCALED, COLUMNS, MORE = 4, 5, 8
 
 LOO = LeaveOneOutError()
 
@@ -88,6 +93,8 @@ class Judged:
     candidate: TunedKernel  # with its best penalty
     squared: Float[Array, " m"]  # relative squared errors, weighted
     error: float  # their weighted mean: 1 is the error of the mean
+    #: Kernel matrices of the rows of the fit, and of the rows held out with these.
+    matrices: tuple[Array, Array] | None = field(default=None, repr=False)
 
     def surely_below(self, other: "Judged") -> bool:
         """Whether the error is worth more numbers, and lower by more than may be chance."""
@@ -299,14 +306,14 @@ class Candidates:
         start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
         at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
         of = OnProcess(start, search.rows, 1, by)
-        scaled = descend(of, at, 5, self.budget, search.recorder.noting("scale"))
-        end = search.go(of.kernel(scaled.at), scaled.at.share, 8)
+        scaled = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
+        end = search.go(of.kernel(scaled.at), scaled.at.share, COLUMNS)
         name = f"{type(family).__name__}, one a column, {_named(by)}"
         return self._ended(name, search, end, search.rows.X.shape[1])
 
     def _by_errors(self, found: TunedKernel) -> TunedKernel:
         search = self._search(LOO)
-        end = search.go(found.kernel, search.share_of(found.alpha), 10)
+        end = search.go(found.kernel, search.share_of(found.alpha), COLUMNS + 2)
         return self._ended("one a column, by leave-one-out", search, end, search.rows.X.shape[1])
 
     def _laplace(self, found: TunedKernel) -> TunedKernel:
@@ -320,19 +327,20 @@ class Candidates:
         start = Laplace(tuple((scales * one / two).tolist()))
         at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
         of = OnProcess(start, rows, 1, LOO)
-        end = descend(of, at, 6, self.budget, search.recorder.noting("scale"))
+        end = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
         return self._ended("Laplace, scales as one a column", search, end, rows.X.shape[1])
 
-    def with_more_rows(self, found: TunedKernel) -> Iterator[TunedKernel]:
-        """Go on with twice as many rows, where lengthscales of columns were found by fewer."""
+    def takes_more_rows(self, found: TunedKernel) -> bool:
+        """Whether lengthscales of columns were found, by fewer rows than there are."""
         kernel: Any = found.kernel
         columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        if not columns or found.numbers <= 1 or len(self.rows) <= self.effort.tuned:
-            return
-        by = EVIDENCE if self.share is None else LOO
-        search = self._search(by, 2 * self.effort.tuned)
-        end = search.go(kernel, search.share_of(found.alpha), 8)
-        yield self._ended(f"{found.name}, more rows", search, end, found.numbers)
+        return columns and found.numbers > 1 and len(self.rows) > self.effort.tuned
+
+    def with_more_rows(self, found: TunedKernel) -> TunedKernel:
+        """Go on with more rows."""
+        search = self._search(EVIDENCE if self.share is None else LOO, self.effort.more)
+        end = search.go(found.kernel, search.share_of(found.alpha), MORE)
+        return self._ended(f"{found.name}, more rows", search, end, found.numbers)
 
     def turned(self, found: TunedKernel) -> Iterator[TunedKernel]:
         """Give kernels in metrics learned from the gradients of fits: columns turned and scaled.
@@ -355,7 +363,7 @@ class Candidates:
             turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
             at = Hyperparameters(np.zeros(1), search.share_of(alpha))
             of = OnProcess(family, turned.rows, 1, LOO)
-            end = descend(of, at, 7, self.budget, search.recorder.noting("scale"))
+            end = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
             scale = significant(float(np.exp(end.at.lengths[0])))
             alpha = search.alpha_of(end.at.share)
             A = _entries(L @ L.T / scale**2)
@@ -444,11 +452,19 @@ class _Trials:
         last = few[: self.effort.finalists]
         simple = min((j for j in few if j.candidate.numbers <= 1), key=lambda j: j.error)
         last += [] if any(j is simple for j in last) else [simple]
-        judged = self._judged([each.candidate for each in last])
-        if not self.budget.over:
-            more = generator.with_more_rows(_ranked(judged)[0].candidate)
-            judged += [self._erring(each, self.train.lowest(self.effort.judged)) for each in more]
+        rows = self.train.lowest(self.effort.judged)
+        judged = self._judged([each.candidate for each in last], rows)
+        judged += [self._erring(each, rows) for each in self._with_more_rows(generator, judged)]
+        judged += self._sums(_ranked(judged), rows)
         return self._compared(judged, few)
+
+    def _with_more_rows(self, generator: Candidates, judged: list[Judged]) -> Iterator[TunedKernel]:
+        """Go on with the best of those that can, if it is about as good as the best of all."""
+        least = min(each.error for each in judged)
+        able = [each for each in judged if generator.takes_more_rows(each.candidate)]
+        best = min(able, key=lambda each: each.error, default=None)
+        if best is not None and best.error < CLOSE * least and not self.budget.over:
+            yield generator.with_more_rows(best.candidate)
 
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
@@ -456,8 +472,16 @@ class _Trials:
         return self._erring(candidate, rows, chooses=self.share is None)
 
     @one_thread()
-    def _erring(self, candidate: TunedKernel, rows: RowSample, chooses: bool = False) -> Judged:
-        K = candidate.kernel(rows.X)
+    def _erring(
+        self,
+        candidate: TunedKernel,
+        rows: RowSample,
+        chooses: bool = False,
+        matrices: tuple[Array, Array] | None = None,
+    ) -> Judged:
+        if matrices is None:
+            matrices = candidate.kernel(rows.X), candidate.kernel(self.test.X, rows.X)
+        K, across = matrices
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if chooses:
             alpha = Penalties(problem).best("loo", candidate.alpha)
@@ -468,10 +492,9 @@ class _Trials:
             coef, intercept = problem.coefficients(candidate.alpha)
         except LinAlgError:
             return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
-        fitted = candidate.kernel(self.test.X, rows.X) @ coef + intercept
-        judged = self._judgement(candidate, fitted)
+        judged = self._judgement(candidate, across @ coef + intercept)
         self._note(judged, len(rows))
-        return judged
+        return replace(judged, matrices=None if chooses else matrices)
 
     def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
         test, train = self.test, self.train
@@ -488,20 +511,21 @@ class _Trials:
         step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
         self.steps.append(step)
 
-    def _judged(self, candidates: list[TunedKernel]) -> list[Judged]:
-        """Fit the best to more rows; then sums of the first with each of the others."""
-        rows = self.train.lowest(self.effort.judged)
+    def _judged(self, candidates: list[TunedKernel], rows: RowSample) -> list[Judged]:
+        """Fit the best to more rows."""
         found: list[Judged] = []
         for candidate in candidates:
             if not (self.budget.over and found):
                 found.append(self._erring(candidate, rows))
-        found = _ranked(found)
+        return found
+
+    def _sums(self, found: list[Judged], rows: RowSample) -> Iterator[Judged]:
+        """Give sums of the first with each of the others that are near."""
         for other in found[1 : self.effort.finalists]:
             both = _sum(found[0].candidate, other.candidate)
             near = other.error < NEAR * found[0].error and not self.budget.over
             if near and self.serves(both.kernel):
-                found.append(self._erring(both, rows))
-        return found
+                yield self._erring(both, rows, matrices=_mean(found[0], other))
 
     def _compared(self, judged: list[Judged], few: list[Judged]) -> Tuning:
         """Take the simplest of those with about the least error."""
@@ -539,6 +563,14 @@ class _Trials:
 
 def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
+
+
+def _mean(a: Judged, b: Judged) -> tuple[Array, Array] | None:
+    """Return the matrices of the mean of two kernels."""
+    if a.matrices is None or b.matrices is None:
+        return None
+    K, across = (0.5 * (one + two) for one, two in zip(a.matrices, b.matrices, strict=True))
+    return K, across
 
 
 def _sum(a: TunedKernel, b: TunedKernel) -> TunedKernel:

@@ -9,7 +9,7 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
 O(m² d) for all of them. Starts are tried on few rows, and the best goes on with more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -75,6 +75,9 @@ MOST_CELLS = 1 << 20
 
 #: Squared distances below this share of their terms are those of equal rows.
 EQUAL = 1e-14
+
+#: Rows whose pairs with all others are made together.
+BAND = 64
 
 #: Step of log ℓ in differences of kernel values.
 STEP = 1e-4
@@ -330,18 +333,21 @@ class OnProcess(Descended):
             slope = (up - down) / (2 * STEP)
             return kernel(self.rows.X), lambda by: np.array([float((by * slope).sum())])
         if self.width == 1:
-            s = self._squared * np.exp(-2 * at.lengths[0])
-            slope = -2 * s * kernel.profile_slope(s)
-            return kernel.profile(s), lambda by: np.array([float((by * slope).sum())])
+            factor = float(np.exp(-2 * at.lengths[0]))
+            K, slope = _in_bands(
+                kernel, lambda band: factor * self._squared[band], len(self.rows.w)
+            )
+            return K, lambda by: np.array([-2 * factor * _dot(by, slope, self._squared)])
         X = self.rows.X / kernel.lengthscale
-        s = _squared(X)
-        slope = kernel.profile_slope(s)
-        return kernel.profile(s), lambda by: _by_column(by * slope, X)
+        size = np.einsum("ij,ij->i", X, X)
+        K, slope = _in_bands(kernel, lambda band: _squared(X, size, band), len(X))
+        return K, lambda by: _by_column(by, slope, X)
 
     @cached_property
     def _squared(self) -> Float[Array, "m m"]:
         """Squared distances in units of the start's lengthscales."""
-        return _squared(self.rows.X / self.start.lengthscale)
+        X = self.rows.X / self.start.lengthscale
+        return _squared(X, np.einsum("ij,ij->i", X, X), slice(None))
 
     def kernel(self, at: Hyperparameters) -> Any:
         scales = self.start.lengthscale * np.exp(at.lengths)
@@ -367,14 +373,42 @@ class OnProcess(Descended):
         return [*((min(a, x), max(b, x)) for a, b, x in ends), share]
 
 
-def _squared(X: Float[Array, "m d"]) -> Float[Array, "m m"]:
-    """Return |x − y|² of all pairs, zero for equal rows: a search needs no more digits."""
-    size = np.einsum("ij,ij->i", X, X)
-    both = size[:, None] + size
-    s = both - 2 * (X @ X.T)
+# --- pairs of rows, a band of them at a time: what is made of a band stays in cache ---------------
+
+
+def _bands(m: int) -> Iterator[slice]:
+    return (slice(start, start + BAND) for start in range(0, m, BAND))
+
+
+def _in_bands(
+    kernel: Radial, squared: Callable[[slice], Array], m: int
+) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
+    """Return kernel values of all pairs, and their slopes in the squared distance."""
+    K, slope = np.empty((m, m)), np.empty((m, m))
+    for band in _bands(m):
+        K[band], slope[band] = kernel.with_slope(squared(band))
+    return K, slope
+
+
+def _squared(X: Float[Array, "m d"], size: Float[Array, " m"], band: slice) -> Float[Array, "b m"]:
+    """Return |x − y|² of pairs, zero for equal rows: a search needs no more digits."""
+    both = size[band, None] + size
+    s = both - 2 * (X[band] @ X.T)
     s[s < EQUAL * both] = 0.0
     return s
 
 
-def _by_column(R: Float[Array, "m m"], X: Float[Array, "m d"]) -> Float[Array, " d"]:
-    return -4 * (R.sum(axis=1) @ (X * X) - np.einsum("ij,ij->j", X, R @ X))
+def _dot(A: Float[Array, "m m"], B: Float[Array, "m m"], C: Float[Array, "m m"]) -> float:
+    """Return the sum of a product of three."""
+    return sum(float(np.vdot(A[band] * B[band], C[band])) for band in _bands(len(A)))
+
+
+def _by_column(
+    by: Float[Array, "m m"], slope: Float[Array, "m m"], X: Float[Array, "m d"]
+) -> Float[Array, " d"]:
+    """Return the gradient in the columns' log lengthscales; ``by`` and ``slope`` are symmetric."""
+    squares, total = X * X, np.zeros(X.shape[1])
+    for band in _bands(len(X)):
+        R = by[band] * slope[band]
+        total += R.sum(axis=1) @ squares[band] - np.einsum("ij,ij->j", X[band], R @ X)
+    return -4 * total

@@ -157,6 +157,8 @@ class Effort:
     name : str
     tuned : int
         Rows that descents end on.
+    more : int
+        Rows that the descent to the best kernel ends on.
     tried : int
         Rows that all candidates are fitted to.
     judged : int
@@ -173,6 +175,7 @@ class Effort:
 
     name: str
     tuned: int
+    more: int
     tried: int
     judged: int
     finalists: int
@@ -183,8 +186,8 @@ class Effort:
 
 #: By name; "low" is no choice among candidates, but one lengthscale of one family.
 EFFORTS = {
-    "medium": Effort("medium", tuned=512, tried=512, judged=2048, finalists=3, rounds=2),
-    "high": Effort("high", tuned=1024, tried=1024, judged=4096, finalists=5, rounds=4),
+    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=2),
+    "high": Effort("high", tuned=1024, more=2048, tried=1024, judged=4096, finalists=5, rounds=4),
 }
 
 

@@ -295,8 +295,9 @@ class LogEvidence(Criterion):
         found = kernel_evidence(
             rows.K, rows.y, rows.w, alpha, centred=rows.centred, noise=noise, amplitude=amplitude
         )
-        n = rows.count
-        return KernelScore(found.value / n, found.by_kernel / n, found.by_log_alpha / n)
+        n, by_kernel = rows.count, found.by_kernel
+        by_kernel /= n
+        return KernelScore(found.value / n, by_kernel, found.by_log_alpha / n)
 
     def shown(self, value: float) -> float:
         return value

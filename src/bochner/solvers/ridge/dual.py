@@ -18,20 +18,16 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
-from scipy.linalg.lapack import dpotri
 
-from bochner._core.blas import cho_factor, cholesky, mirror, one_thread, product
+from bochner._core.blas import add_outer_sum, cho_factor, mirror, one_thread, product, scaled_gram
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.kernel_evidence import KernelScore
+from bochner.solvers.ridge.kernel_evidence import TINY, KernelScore, both_sides, inverse_of
 
 #: From so many rows on, factors are of float32; refinements of what they give, and its residual.
-SINGLE_FROM, REFINEMENTS, REFINED = 2048, 12, 1e-12
+SINGLE_FROM, REFINEMENTS, REFINED = 1024, 12, 1e-12
 
 #: A row that its own fit leaves nothing of, such as a row alone beside an intercept.
 LEAST_SLACK = 1e-100
-
-#: Below this numbers are no divisors.
-TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +60,7 @@ class KernelRows:
     @cached_property
     def weighted(self) -> Float[Array, "n n"]:
         """√w K √w."""
-        if np.all(self.w == 1):
-            return self.K
-        return self.root[:, None] * self.K * self.root
+        return both_sides(self.K, self.root)
 
     @property
     def count(self) -> float:
@@ -148,7 +142,7 @@ class KernelRows:
         return None
 
     def _shifted(self, alpha: float, dtype: Any) -> Float[Array, "n n"]:
-        A = np.array(self.weighted, dtype, order="F")
+        A = np.array(self.weighted.T, dtype, order="F")  # symmetric: its transpose is copied fast
         A[np.diag_indices(len(A))] += alpha
         return A
 
@@ -162,14 +156,7 @@ class KernelRows:
             If rounding leaves A not positive.
         """
         A = self._shifted(alpha, np.float64)
-        U = cholesky(A, overwrite_a=True, check_finite=False)
-        log_det = 2 * float(np.log(np.diag(U)).sum())
-        inverse = mirror(dpotri(U, overwrite_c=True)[0])
-        if self.centred:
-            p = inverse @ self.root
-            share = max(float(self.root @ p), TINY)
-            inverse -= np.outer(p, p / share)
-            log_det += float(np.log(share / self.w.sum()))
+        inverse, log_det = inverse_of(A, self.root if self.centred else None)
         return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.y), log_det)
 
 
@@ -312,9 +299,11 @@ def kernel_leave_one_out(rows: KernelRows, alpha: float) -> KernelScore:
     by_u = 2 * alpha * shares * (rows.root / s)[:, None] * e
     by_diagonal = -2 * alpha * squares / (s * above)
     inverse = dual.inverse
-    outer = -(inverse @ by_u) @ dual.u.T
-    outer = 0.5 * (outer + outer.T) - product(inverse, by_diagonal[:, None] * inverse)
+    outer = scaled_gram(inverse, -by_diagonal)
+    for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
+        add_outer_sum(outer, left, -0.5 * right)
+    outer = mirror(outer).T
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ np.diag(inverse)) / alpha
-    by_kernel = rows.root[:, None] * outer * rows.root
+    by_kernel = both_sides(outer, rows.root)
     return KernelScore(float(np.log(total)), by_kernel / total, alpha * by_alpha / total)

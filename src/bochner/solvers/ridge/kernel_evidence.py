@@ -1,14 +1,16 @@
 """Marginal likelihood of a Gaussian process from its kernel matrix, and its gradient in that.
 
-With Ω = diag(w), C = I − 1wᵀ/W (or I without an intercept), S = Ω^½ C K Cᵀ Ω^½, u = Ω^½ C y,
-A = S + λI and ν, q = uᵀA⁻¹u as in :mod:`bochner.solvers.ridge.evidence`,
+With s = √w, A = √w K √w + λI and M its inverse on all directions but s where there is an intercept
+(:func:`inverse_of`; A⁻¹ without one), u = √w (y − ȳ), ν and q = uᵀMu as in
+:mod:`bochner.solvers.ridge.evidence`,
 
     E = −log p = ½ q/a² + ½ (log det A + (ν − m) log λ) + (ν/2) log 2πa²,
-    ∂E/∂K = ½ Cᵀ Ω^½ (A⁻¹ − vvᵀ/a²) Ω^½ C,   v = A⁻¹u,
-    ∂E/∂log λ = ½ (λ tr A⁻¹ + ν − m − λ vᵀv/a²),
+    ∂E/∂K = ½ √w (M − vvᵀ/a²) √w,   v = Mu,
+    ∂E/∂log λ = ½ (λ tr M + ν − m − λ vᵀv/a²),
 
-and with the noise held, a² = σ²/λ, also ½ (q/a² − ν). With the best a² = q/ν the rest is as if a²
-were held (Rasmussen and Williams 2006, eq. 5.9).
+m and the determinant being those of the directions that M has. With the noise held, a² = σ²/λ, also
+½ (q/a² − ν). With the best a² = q/ν the rest is as if a² were held (Rasmussen and Williams 2006,
+eq. 5.9).
 """
 
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dpotri
 
-from bochner._core.blas import cholesky, mirror, one_thread
+from bochner._core.blas import add_outer, cholesky, mirror, one_thread, upper_product
 from bochner._core.shapes import Array, Float
 
 
@@ -27,6 +29,34 @@ class KernelScore:
     value: float
     by_kernel: Float[Array, "m m"]  # ∂value/∂K, symmetric
     by_log_alpha: float  # ∂value/∂log λ
+
+
+#: Below this numbers are no divisors.
+TINY = float(np.finfo(float).tiny)
+
+
+def inverse_of(
+    A: Float[Array, "m m"], s: Float[Array, " m"] | None
+) -> tuple[Float[Array, "m m"], float]:
+    """Return the inverse of A in its place, and log det A: of all directions but s, if it is given.
+
+    A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s: where an intercept is fitted, s = √w is taken up by it. A is
+    Fortran-contiguous float64; O(m³).
+
+    Raises
+    ------
+    LinAlgError
+        If rounding leaves A not positive.
+    """
+    U = cholesky(A, overwrite_a=True, check_finite=False)
+    log_det = 2 * float(np.log(np.diag(U)).sum())
+    inverse = dpotri(U, overwrite_c=True)[0]
+    if s is not None:
+        p = upper_product(inverse, s)
+        share = max(float(s @ p), TINY)
+        add_outer(inverse, p, -1 / share)
+        log_det += float(np.log(share / (s @ s)))
+    return mirror(inverse), log_det
 
 
 @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
@@ -60,25 +90,31 @@ def kernel_evidence(
     LinAlgError
         If rounding leaves A not positive.
     """
-    m, t = y.shape
-    root, lift = np.sqrt(w), w / w.sum() if centred else np.zeros(m)
-    freedom = max(float(w.sum()), m) - centred
-    u = root[:, None] * (y - lift @ y)
-    A = root[:, None] * _centred(K, lift) * root
-    A[np.diag_indices(m)] += alpha
-    U = cholesky(A, overwrite_a=True, check_finite=False)
-    log_det = 2 * float(np.log(np.diag(U)).sum()) + (freedom - m) * np.log(alpha)
-    inverse = mirror(dpotri(U, overwrite_c=True)[0])
-    v = inverse @ u
-    q = np.maximum((u * v).sum(axis=0), np.finfo(np.float64).tiny)
+    n, t = y.shape
+    m = n - centred
+    root, freedom = np.sqrt(w), max(float(w.sum()), n) - centred
+    u = root[:, None] * (y - w @ y / w.sum() if centred else y)
+    A = np.array(both_sides(K, root).T, order="F")  # symmetric: its transpose is copied fast
+    A[np.diag_indices(n)] += alpha
+    M, log_det = inverse_of(A, root if centred else None)
+    log_det += (freedom - m) * np.log(alpha)
+    v = M @ u
+    q = np.maximum((u * v).sum(axis=0), TINY)
     scale = _amplitudes(q / freedom, alpha, noise, amplitude)
     value = 0.5 * float((q / scale + freedom * np.log(2 * np.pi * scale)).sum() + t * log_det)
-    slope = t * (alpha * float(np.trace(inverse)) + freedom - m)
+    slope = t * (alpha * float(np.trace(M)) + freedom - m)
     slope -= alpha * float(((v * v).sum(axis=0) / scale).sum())
     if noise is not None and amplitude is None:
         slope += float((q / scale - freedom).sum())
-    inner = root[:, None] * (t * inverse - (v / scale) @ v.T) * root
-    return KernelScore(value, 0.5 * _centred(inner, lift, transposed=True), 0.5 * slope)
+    M *= 0.5 * t
+    for each, a in zip(v.T, scale, strict=True):
+        add_outer(M, each, -0.5 / a)
+    return KernelScore(value, both_sides(mirror(M).T, root), 0.5 * slope)
+
+
+def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
+    """Return √w M √w."""
+    return M if np.all(root == 1) else root[:, None] * M * root
 
 
 def _amplitudes(
@@ -88,13 +124,3 @@ def _amplitudes(
     if amplitude is not None:
         return np.full_like(best, amplitude)
     return best if noise is None else np.full_like(best, noise / alpha)
-
-
-def _centred(
-    M: Float[Array, "m m"], lift: Float[Array, " m"], transposed: bool = False
-) -> Float[Array, "m m"]:
-    """Return C M Cᵀ with C = I − 1·lift, or Cᵀ M C."""
-    one = np.ones(len(lift))
-    a, b = (lift, one) if transposed else (one, lift)
-    Mb = M @ b
-    return M - np.outer(a, Mb) - np.outer(Mb, a) + (b @ Mb) * np.outer(a, a)

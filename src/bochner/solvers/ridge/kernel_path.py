@@ -29,7 +29,7 @@ STEP, LONGER = np.log(10.0), np.log(100.0)
 MOST, LEVEL = 14, 3e-3
 
 #: Rows that a penalty is chosen by, at most: factors and inverses of that many.
-PENALTY_ROWS = 2048
+PENALTY_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
