@@ -192,7 +192,12 @@ def test_noise_zero_takes_the_best_amplitude():
 @pytest.mark.parametrize(
     ("value", "name", "error", "message"),
     [
-        ("loo", "noise", InvalidInput, r'noise must be "evidence" or a number.*got \'loo\''),
+        (
+            "loo",
+            "noise",
+            InvalidInput,
+            r'noise must be "auto", "evidence" or a number.*got \'loo\'',
+        ),
         (-1.0, "noise", InvalidInput, r"noise must be a non-negative finite number; got -1.0"),
         (0.0, "amplitude", InvalidInput, r"amplitude must be a positive finite number; got 0.0"),
         (None, "amplitude", InvalidType, r"amplitude must be a positive finite number; got None"),

@@ -531,7 +531,7 @@ def test_refusals(monkeypatch):
         ours.partial_fit(*table(t=2))
     with pytest.raises(InvalidInput, match=r"same targets in every call"):
         ours.calibrate(*table(t=2))
-    with pytest.raises(InvalidInput, match=r"noise must be \"evidence\" or a number"):
+    with pytest.raises(InvalidInput, match=r"noise must be \"auto\", \"evidence\" or a number"):
         model(noise="loo").fit(X, y)
     with pytest.raises(InvalidInput, match=r"amplitude must be a positive finite number"):
         model(amplitude=0).fit(X, y)

@@ -15,6 +15,7 @@ from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models.convex.calibration import KNOTS, Calibration
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
+from bochner.models.gaussian_process.exact import ExactProcessFit
 from bochner.models.gaussian_process.fit import GaussianProcessFit
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.exact import ExactFit
@@ -231,6 +232,22 @@ def _(fit: GaussianProcessFit, X: Traced) -> Outputs:
     Z = _of_fit(fit.chosen, X)
     mean = Z @ law.posterior.coef + law.posterior.intercept
     deviation = xp.sqrt(_variance(xp, law, X, Z))
+    pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
+    return dict(zip(("prediction", "deviation"), pair, strict=True))
+
+
+@outputs.register
+def _(fit: ExactProcessFit, X: Traced) -> Outputs:
+    xp, kernel = OnnxNamespace(X.graph), fit.chosen.kernel
+    k = kernel.evaluate(X, xp.asarray(_dense(fit.summed.X)))
+    mean = k @ fit.coef + fit.intercept
+    prior, parts = kernel.diagonal(X)[:, None], []
+    for alpha, a2 in zip(fit.evidence.alpha, fit.evidence.amplitude, strict=True):
+        inverse, one, whole = fit.posteriors[float(alpha)].quadratic
+        left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
+        own = (k @ one[:, None] - 1.0) * whole**-0.5 if fit.spec.fit_intercept else 0.0 * prior
+        parts.append(a2 * xp.maximum(left + own * own, 0.0))
+    deviation = xp.sqrt(xp.concat(parts, axis=1))
     pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 

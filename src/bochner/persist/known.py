@@ -27,6 +27,7 @@ from bochner.models.convex.calibration import Calibration
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
+from bochner.models.gaussian_process import exact as exact_process
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
 from bochner.models.gaussian_process import intervals, neighbourhoods, neighbours, posterior
@@ -146,6 +147,7 @@ _FITTED: dict[str, type] = {
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,
     "gaussian-process-fit": process.GaussianProcessFit,
+    "exact-process-fit": exact_process.ExactProcessFit,
     "gaussian-process-spec": process.GaussianProcessSpec,
     "summed": sums.Summed,
     "grid-ridge-fit": grid_ridge.GridFit,
@@ -177,6 +179,7 @@ _FITTED: dict[str, type] = {
     "column-curves": record.Curves,
     "cross-conformal": intervals.CrossConformal,
     "cross-conformal-fold": intervals.Fold,
+    "fitted-fold": intervals.FittedFold,
     "evidence": evidence.Evidence,
     "evidence-outcome": evidence.EvidenceOutcome,
     "conformal": intervals.Conformal,

@@ -26,6 +26,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
+from bochner.models.gaussian_process.exact import ExactProcessFit
 from bochner.models.gaussian_process.grid import GridProcessFit
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.models.sgd.steps import KernelStrategy
@@ -197,6 +198,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
     KernelStrategy: ("support",),
     GridProcessFit: ("coef",),
+    ExactProcessFit: ("coef", "intercept"),
     KeptRows: ("X", "y", "w", "priority"),
     WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -15,10 +16,15 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import SolutionWarning
-from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
-from bochner.models.gaussian_process.intervals import Conformal, CrossConformal, cross_conformal
+from bochner.models.gaussian_process.intervals import (
+    NO_SCORES,
+    Conformal,
+    CrossConformal,
+    Fold,
+    cross_conformal,
+)
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.gaussian_process.spec import WARNED, GaussianProcessSpec
 from bochner.models.ridge.sums import Summed, merged
@@ -34,6 +40,13 @@ from bochner.sums.moments import Precision
 
 #: Rows beyond those that chose lengthscales, from which on their errors make intervals.
 ENOUGH = 1024
+
+
+class Ended(Protocol):
+    """A fit that says how the choice of noise and amplitude went."""
+
+    @property
+    def outcome(self) -> EvidenceOutcome: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +138,10 @@ class GaussianProcessFit:
         )
         return Conformal.of(errors, deviation, "leave one out")
 
-    def _refit(self, rows: RowSample) -> tuple[FeatureMap, str, Predictive]:
+    def _refit(self, rows: RowSample) -> Fold:
         y = rows.y.reshape(len(rows), *self.target_shape)
         fit = fit_process(self.spec, Blocks.from_arrays(rows.X, y, rows.w), self.inputs)
-        return fit.chosen.map, fit.chosen.precision, fit.law
+        return Fold(fit.chosen.map, fit.chosen.precision, fit.law, NO_SCORES)
 
     def calibrated_on(self, blocks: Blocks) -> "GaussianProcessFit":
         """Return the fit with intervals by errors on rows that it has not seen."""
@@ -166,7 +179,10 @@ def fit_process(
     return warned(fit)
 
 
-def warned(fit: GaussianProcessFit) -> GaussianProcessFit:
+Fit = TypeVar("Fit", bound=Ended)
+
+
+def warned(fit: Fit) -> Fit:
     """Return the fit; warn of an outcome that asks for attention."""
     if fit.outcome in WARNED:
         warn_user(str(fit.outcome))

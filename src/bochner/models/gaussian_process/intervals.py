@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 from numbers import Real
+from typing import Any, Protocol
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -159,17 +160,46 @@ class Fold:
         return self.law.posterior.mean(Z), np.sqrt(self.law.variance(X, Z) + self.law.noise)
 
 
+class Lawful(Protocol):
+    """A fitted process, as intervals ask it."""
+
+    noise: Float[Array, " t"]
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFold:
+    """The same, of a fit that has no features.
+
+    Attributes
+    ----------
+    fit : fitted process
+    scores : (m_k, t) float64
+    """
+
+    fit: Any
+    scores: Float[Array, "m t"]
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and the standard deviation of y at rows."""
+        fit: Lawful = self.fit
+        mean, variance = fit.moments(X)
+        return mean, np.sqrt(variance + fit.noise)
+
+
 @dataclass(frozen=True, eq=False)
 class CrossConformal:
     """What CV+ intervals are made of.
 
     Attributes
     ----------
-    folds : tuple of Fold
+    folds : tuple of Fold or FittedFold
     source : {"cross-validation"}
     """
 
-    folds: tuple[Fold, ...]
+    folds: tuple[Fold | FittedFold, ...]
     source: str = "cross-validation"
 
     @property
@@ -232,8 +262,11 @@ def _reach(score: Array, deviation: Array) -> Float[Array, "m b t"]:
     return np.where(np.isnan(half), np.inf, half)
 
 
-#: Fits a model of the same kind to some rows, and returns its features and its law.
-Refit = Callable[[RowSample], tuple[FeatureMap, str, Predictive]]
+#: Fits a model of the same kind to some rows; scores are still none.
+Refit = Callable[[RowSample], Fold | FittedFold]
+
+#: Scores before there are any.
+NO_SCORES = np.zeros((0, 0))
 
 
 def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
@@ -255,10 +288,10 @@ def cross_conformal(refit: Refit, sample: RowSample) -> CrossConformal:
     )
 
 
-def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold:
+def _fold(refit: Refit, sample: RowSample, seen: Array, judged: Array) -> Fold | FittedFold:
     with catch_warnings():
         simplefilter("ignore", SolutionWarning)
-        fold = Fold(*refit(sample.take(seen)), np.zeros((0, 0)))
+        fold = refit(sample.take(seen))
     left = sample.take(judged)
     mean, deviation = fold.moments(left.X)
     return replace(fold, scores=scores_of(left.y - mean, deviation))

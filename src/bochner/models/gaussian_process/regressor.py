@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, require_switch
@@ -24,6 +25,12 @@ from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.displays import MapDisplay
+from bochner.models.gaussian_process.exact import (
+    ExactProcessFit,
+    fit_exact_process,
+    solved_exactly,
+)
+from bochner.models.gaussian_process.exact_functions import ExactFunctions
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
     GaussianProcessSpec,
@@ -50,9 +57,11 @@ from bochner.models.gaussian_process.neighbours import (
 )
 from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
+from bochner.models.ridge.estimators import takes_pieces
+from bochner.models.ridge.exact import DIRECT_ROWS, NYSTROM, ExactKernel, as_exact
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
 
 #: Rows of a full covariance, at most: 8 bytes times their square.
@@ -61,12 +70,12 @@ MOST_ROWS = 20_000
 
 #: Why there are no moments of features.
 NO_FEATURES = (
-    "a fit on a Fourier grid makes no features, nor does one on nearest neighbours; what it keeps "
-    "of the rows is fit_.summed."
+    "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on nearest "
+    "neighbours; what it keeps of the rows is fit_.summed."
 )
 
-#: What a fit is, by the method: features, waves, or nearest neighbours.
-ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit
+#: What a fit is, by the method: features, waves, nearest neighbours, or the kernel itself.
+ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit
 
 #: Names of what a map of places holds.
 MAPPED = ("mean", "std")
@@ -74,33 +83,44 @@ MAPPED = ("mean", "std")
 
 @estimator
 class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator):
-    """Gaussian process regression through features, in one pass over the rows.
+    """Gaussian process regression: of few rows with the kernel itself, else through features.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
     scikit-learn's does; bounds of a new y are those of ``predict_interval``.
 
-    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²): f is φ(x)·β + b on the features and what they leave
-    out of k beside it, so that the standard deviation far from the data is that of the kernel.
-    Noise σ² and amplitude a² are those of the largest marginal likelihood.
+    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b and what they
+    leave out of k beside it, so that the standard deviation far from the data is that of the
+    kernel.
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
+    kernel : Kernel or str, default "auto"
         A value is used as it is, times the amplitude. A name means: of this family, with the
-        lengthscale chosen from a sample of the rows; see :class:`KernelRidge`.
-    %(method)s
-    %(n_features)s
+        lengthscale chosen from a sample of the rows. "auto": the best of candidates, by rows that
+        none was tuned on, as in :class:`bochner.KernelRidge`.
+    %(effort)s
+    method : Method, str or None, default None
+        None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
+        ``precision`` say what features are to be, and "auto" for more. "exact": the kernel itself,
+        by one Cholesky factor of the matrix of all rows, at most 20,000. "auto" or a method: how
+        features are made; see :func:`bochner.draw`.
+    %(n_features or exact)s
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
-    noise : "evidence" or float, default "evidence"
-        σ², a variance in units of y², or: chosen by the evidence.
-    amplitude : "evidence" or float, default "evidence"
+    %(columns as given)s
+    noise : "auto", "evidence" or float, default "auto"
+        σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
+        likelihood. "auto": with the kernel itself by the largest density of rows left out
+        [1]_, which asks less of the kernel; through features by the evidence.
+    amplitude : "auto", "evidence" or float, default "auto"
         a², the same for what the kernel is multiplied by.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
         How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
         stays as it is. "evidence": of names and values, one a column where that is worth it, by
         the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
-        "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo".
+        "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo". With
+        the kernel "auto" they are those of the candidates, and "evidence" means Matérn's of
+        smoothness 3/2.
     precision : {"auto", "float32", "float64"}, default "auto"
         As that of :class:`KernelRidge`.
     fit_intercept : bool, default True
@@ -112,7 +132,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     kernel_ : Kernel
         The kernel with its numbers, without the amplitude.
     map_ : FeatureMap
-        φ.
+        φ; of the kernel itself its Nyström map on all rows.
     noise_variance_, amplitude_ : float or (t,)
         σ² and a². What the features leave out is noise in ``evidence_``, but not in this σ².
     log_marginal_likelihood_value_ : float
@@ -132,10 +152,15 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, whatever n; the first calibrated
-    interval takes five or ten fits more up to 5,119 rows. The mean is that of
-    :class:`KernelRidge` with alpha σ²/a². With exact features (Nyström with all rows) it is the
-    exact Gaussian process.
+    With the kernel itself time O(n³/3) beside some seconds for what is chosen, memory O(n²), and
+    O(n²) for each deviation. Through features time O(n (c(φ) + D²) + D³), memory O(D²) and one
+    block, whatever n. The first calibrated interval takes five or ten fits more up to 5,119 rows,
+    with the kernel itself up to 3,071. The mean is that of :class:`KernelRidge` with alpha σ²/a².
+
+    References
+    ----------
+    .. [1] Sundararajan and Keerthi (2001), *Predictive approaches for choosing hyperparameters in
+       Gaussian processes*; Rasmussen and Williams (2006), section 5.4.2.
 
     Examples
     --------
@@ -150,13 +175,15 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     True
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    effort: str | float = "medium"
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
-    noise: float | str = "evidence"
-    amplitude: float | str = "evidence"
+    columns: str = "auto"
+    noise: float | str = "auto"
+    amplitude: float | str = "auto"
     lengthscale: str = "auto"
     precision: str = "auto"
     fit_intercept: bool = True
@@ -172,12 +199,36 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         precision: Precision | None = None,
     ) -> ProcessFit:
         spec = self._spec()
+        exact = self._exact
+        if exact is not None:
+            why = 'method="exact" compares each row with all others'
+            require_order(spec.features.who, why, where, "Leave where out, or take features.")
+        if exact is not None or (precision is None and self._few(blocks)):
+            return fit_exact_process(spec, blocks, inputs)
         if on_grid(spec.features):
             return fit_grid_process(spec, blocks, inputs, where)
         if by_neighbours(spec):
             return fit_neighbours(spec, blocks, inputs, fit_by_method, where)
         return fit_process(spec, blocks, inputs, where, precision)
 
+    @property
+    def _exact(self) -> ExactKernel | None:
+        """The method where it is the kernel itself."""
+        exact = None if self.method is None else as_exact(self.method)
+        if exact is not None and exact.preconditioner is not None:
+            raise InvalidInput(
+                f"{type(self).__name__}: the matrix of all rows is factored, which takes no "
+                f"preconditioner; got {exact!r}. Pass ExactKernel()."
+            )
+        return exact
+
+    def _few(self, blocks: Blocks) -> bool:
+        """Whether the kernel itself is fitted where nothing is asked of features."""
+        asked = self.method is not None or self.n_features is not None or self.precision != "auto"
+        n, t = blocks.n_rows, int(np.prod(blocks.target_shape or ()))
+        return not asked and n is not None and n**3 * t <= DIRECT_ROWS**3
+
+    @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
@@ -196,11 +247,20 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
             return with_grid_process_rows_of(self.fit_, spec, blocks)
         if isinstance(self.fit_, NeighbourProcessFit):
             return with_neighbours_of(self.fit_, spec, blocks, fit_by_method)
+        if isinstance(self.fit_, ExactProcessFit):
+            before = self._featured(self.fit_).summed
         return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
+
+    def _featured(self, fit: ExactProcessFit) -> GaussianProcessFit:
+        """Return the fit to the same rows with features of the same kernel, which rows add to."""
+        features = replace(fit.spec.features, kernel=fit.chosen.kernel, learns_metric=False)
+        spec = replace(fit.spec, features=features, lengthscale="loo")
+        return fit_process(spec, fit.summed.blocks, fit.inputs, precision="float64")
 
     def _spec(self) -> GaussianProcessSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
-        features = self._feature_spec(self.method)
+        method = "auto" if self.method is None else self.method
+        features = self._feature_spec(method if self._exact is None else NYSTROM)
         return GaussianProcessSpec.of(
             features, self.noise, self.amplitude, self.lengthscale, centred
         )
@@ -214,6 +274,8 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         fit, spec = self._fitted, self._again(self._spec())
         if isinstance(fit, GridProcessFit):
             self.fit_ = grid_process(spec, fit.inputs, fit.summed)
+        elif isinstance(fit, ExactProcessFit):
+            self.fit_ = warned(solved_exactly(spec, fit.inputs, fit.chosen, fit.summed))
         elif isinstance(fit, NeighbourProcessFit):
             self.fit_ = fit_kept(spec, fit.summed, fit.inputs, fit_by_method)
         else:
@@ -378,7 +440,9 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
             parts.append(-0.5 * (np.log(2 * np.pi * spread) + error**2 / spread))
         return np.concatenate(parts).reshape(-1, *self.target_shape_)
 
-    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions | GridFunctions:
+    def sample_functions(
+        self, n: int = 1, random_state: Seed = None
+    ) -> Functions | GridFunctions | ExactFunctions:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
@@ -386,7 +450,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         n = integer(n, "sample_functions", "n", 1)
         fit = self._fitted
         rows = copy(self)._rows_to_predict
-        if isinstance(fit, GridProcessFit | NeighbourProcessFit):
+        if isinstance(fit, GridProcessFit | NeighbourProcessFit | ExactProcessFit):
             return fit.functions(rows, n, seed_of(random_state))
         return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
 
@@ -425,7 +489,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         Found when first asked for, and kept. Up to 5,119 rows (or where fewer than that are kept)
         by CV+: ten fits without a tenth of the rows each, five without a fifth from 513 rows on.
         With more, by leave-one-out errors of rows beyond the 4,096 that lengthscales were compared
-        on.
+        on; with the kernel itself beyond 2,048, which is from 3,072 rows on.
         """
         return self._fitted.calibration()
 
@@ -454,6 +518,11 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
             return fit.summed.certified_blocks(blocks, float(np.min(fit.evidence.alpha)))
         if isinstance(fit, NeighbourProcessFit):
             fit.certified(blocks, float(np.min(fit.evidence.alpha)))
+        if isinstance(fit, ExactProcessFit):
+            raise InvalidInput(
+                f"{type(self).__name__}.certify: an exact fit has the kernel itself, and nothing "
+                'to certify; fit with features, e.g. method="auto", for a certificate.'
+            )
         return KernelEstimator._certificate_on(self, blocks, other)
 
     @property

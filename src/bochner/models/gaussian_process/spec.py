@@ -25,6 +25,8 @@ class GaussianProcessSpec:
         None: chosen by the evidence.
     lengthscale : {"auto", "loo", "evidence"}
     fit_intercept : bool
+    criterion : {"density", "evidence"}
+        What noise and amplitude are chosen by where the kernel itself is fitted.
     """
 
     features: FeatureSpec
@@ -32,6 +34,7 @@ class GaussianProcessSpec:
     amplitude: float | None
     lengthscale: str
     fit_intercept: bool
+    criterion: str = "evidence"
 
     @staticmethod
     def of(
@@ -46,7 +49,8 @@ class GaussianProcessSpec:
                 "scaled; set one of them."
             )
         variances = as_variance(noise, "noise"), as_variance(amplitude, "amplitude")
-        return GaussianProcessSpec(features, *variances, lengthscale, centred)
+        by = "evidence" if "evidence" in (noise, amplitude) else "density"
+        return GaussianProcessSpec(features, *variances, lengthscale, centred, by)
 
     @property
     def rows(self) -> Pass:

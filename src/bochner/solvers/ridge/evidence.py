@@ -93,13 +93,13 @@ class Evidence:
 
 
 def as_variance(value: object, name: str) -> float | None:
-    """Return a given noise ≥ 0 or amplitude > 0, or None for "evidence"."""
+    """Return a given noise ≥ 0 or amplitude > 0, or None for "auto" and "evidence"."""
     if isinstance(value, str):
-        if value == "evidence":
+        if value in ("auto", "evidence"):
             return None
         raise InvalidInput(
-            f'GaussianProcessRegressor: {name} must be "evidence" or a number, the variance in '
-            f"units of y²; got {value!r}."
+            f'GaussianProcessRegressor: {name} must be "auto", "evidence" or a number, the '
+            f"variance in units of y²; got {value!r}."
         )
     check = nonnegative if name == "noise" else positive
     return check(value, "GaussianProcessRegressor", name)

@@ -107,18 +107,22 @@ class AtPenalty:
 
 
 def least_along(
-    function: Callable[[float], tuple[float, float]], start: float, low: float, high: float
+    function: Callable[[float], tuple[float, float]],
+    start: float,
+    low: float,
+    high: float,
+    level: float = LEVEL,
 ) -> float:
     """Return where a function of one number is least on the way down from the start.
 
     ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
-    slope changes its sign; then cubics through both ends.
+    slope changes its sign; then cubics through both ends, until the slope is ``level``.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
     best, count, step = (here[0], x), 1, STEP
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
-    while count < MOST and abs(here[1]) > LEVEL:
+    while count < MOST and abs(here[1]) > level:
         if len(ends) == 2:
             x = _between(*ends[False], *ends[True])
         else:

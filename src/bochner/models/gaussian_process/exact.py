@@ -1,0 +1,370 @@
+"""A Gaussian process with the kernel itself: the exact posterior of few rows, and no features.
+
+The kernel is chosen as that of :class:`bochner.KernelRidge` is, among candidates and by rows that
+none was tuned on. Noise and amplitude are those under which rows left out are most likely; rows
+that chose neither set the scale of deviations, where there are some.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample, row_priorities
+from bochner.data.schema import Inputs
+from bochner.data.sources import required_targets
+from bochner.errors import InvalidInput
+from bochner.features.auto import Choice
+from bochner.features.nystrom.nystrom import NystromMap
+from bochner.kernels.kernel import Kernel
+from bochner.models._kernel_sum import KernelSum
+from bochner.models.gaussian_process.exact_functions import ExactFunctions, draw_exact_functions
+from bochner.models.gaussian_process.fit import warned
+from bochner.models.gaussian_process.intervals import (
+    NO_SCORES,
+    Conformal,
+    CrossConformal,
+    FittedFold,
+    cross_conformal,
+)
+from bochner.models.gaussian_process.neighbourhoods import KeptRows
+from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
+from bochner.models.ridge.exact import ExactKernel, gather
+from bochner.selection.candidates import choose_lengthscale_exactly
+from bochner.selection.choose import choose_for_matrix
+from bochner.selection.chosen import Chosen
+from bochner.selection.curves import choose_curves
+from bochner.selection.process import lengthscales_by_evidence
+from bochner.selection.record import KernelComparison, LearnedMetric, Tuning
+from bochner.selection.search import error_near_median
+from bochner.selection.spec import UNASKED
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.ridge.kernel_path import PENALTY_ROWS
+from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
+
+#: Rows of an n × n matrix and its factor, at most: seven gigabytes.
+MOST_ROWS = 20_000
+
+#: Rows beyond those that choose noise, from which on their errors make intervals; at most so many.
+ENOUGH, MOST_SCORES = 1024, 2048
+
+#: Rows of a block of predictions.
+BLOCK_ROWS = 1024
+
+#: Rows that lengthscales by errors and by evidence are compared on.
+COMPARED = 1024
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactProcessFit(FeaturelessFit):
+    """A Gaussian process with the kernel itself.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : GaussianProcessSpec
+    chosen : Chosen
+        Its map is the Nyström map on all rows.
+    summed : KeptRows
+        All rows, in random order.
+    evidence : Evidence
+    coef : (n, t)
+        Of the kernel and each row.
+    intercept : (t,)
+    loo_log_density : float
+    calibrated : Conformal, CrossConformal or None
+        Scores that calibrated intervals are made of; None until they are asked for.
+    """
+
+    inputs: Inputs
+    spec: GaussianProcessSpec
+    chosen: Chosen
+    summed: KeptRows
+    evidence: Evidence
+    coef: Float[Array, "n t"]
+    intercept: Float[Array, " t"]
+    loo_log_density: float
+    calibrated: Conformal | CrossConformal | None = field(default=None)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are predicted together."""
+        return BLOCK_ROWS
+
+    @cached_property
+    def posteriors(self) -> dict[float, KernelPosterior]:
+        """The posterior at the penalty of each target: a factor, which no file holds."""
+        problem = _problem(self.chosen.kernel, self.summed, self.spec.fit_intercept)
+        return {float(a): KernelPosterior.of(problem, float(a)) for a in self.evidence.alpha}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: a factor is made again when it is asked for."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ the mean of f."""
+        return lambda X: self._values(X) @ self.coef + self.intercept
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+        k, X = self._values(X), _rows(X)
+        prior = np.asarray(to_numpy(self.chosen.kernel.diag(X)), np.float64)
+        shares = {alpha: one.variance(k, prior) for alpha, one in self.posteriors.items()}
+        variance = [shares[float(alpha)] for alpha in self.evidence.alpha]
+        return k @ self.coef + self.intercept, np.stack(variance, 1) * self.evidence.amplitude
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        k, prior = self._values(X), np.asarray(to_numpy(self.chosen.kernel(_rows(X))), np.float64)
+        shares = {alpha: one.covariance(k, prior) for alpha, one in self.posteriors.items()}
+        return self.evidence.amplitude * np.stack(
+            [shares[float(alpha)] for alpha in self.evidence.alpha], 2
+        )
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of the mean there."""
+        total = KernelSum(self.chosen.kernel, self.summed.X, self.coef, self.intercept)
+        return total.gradients(blocks)
+
+    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> ExactFunctions:
+        """Draw functions of the posterior."""
+        posteriors = [self.posteriors[float(alpha)] for alpha in self.evidence.alpha]
+        return draw_exact_functions(
+            rows, self.chosen.kernel, self.summed, self.evidence, posteriors, n, seed
+        )
+
+    def _values(self, X: Array) -> Float[Array, "b n"]:
+        return np.asarray(to_numpy(self.chosen.kernel(_rows(X), self.summed.X)), np.float64)
+
+    # --- intervals -------------------------------------------------------------------------------
+
+    def calibration(self) -> Conformal | CrossConformal:
+        """Return the scores that calibrated intervals are made of; found once, and kept."""
+        if self.calibrated is None:
+            object.__setattr__(self, "calibrated", self._calibration())
+        return self.calibrated  # type: ignore[return-value]
+
+    def _calibration(self) -> Conformal | CrossConformal:
+        unseen = len(self.summed) - PENALTY_ROWS
+        if unseen < ENOUGH:
+            return cross_conformal(self._refit, self.summed.sample)
+        m = min(unseen, MOST_SCORES)
+        pairs = [
+            _left_out(self.posteriors[float(alpha)], self.coef[:, i], self.summed.w, m)
+            for i, alpha in enumerate(self.evidence.alpha)
+        ]
+        errors, slack = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
+        floor = self.evidence.amplitude * self.evidence.alpha
+        return Conformal.of(errors / slack, np.sqrt(floor / slack), "leave one out")
+
+    def _refit(self, rows: RowSample) -> FittedFold:
+        y = rows.y.reshape(len(rows), *self.target_shape)
+        blocks = Blocks.from_arrays(rows.X, y, rows.w)
+        return FittedFold(fit_exact_process(self.spec, blocks, self.inputs), NO_SCORES)
+
+    def calibrated_on(self, blocks: Blocks) -> "ExactProcessFit":
+        """Return the fit with intervals by errors on rows that it has not seen."""
+        parts = [
+            (*self.moments(block.X), to_numpy(block.y)) for block in blocks.with_rows(BLOCK_ROWS)
+        ]
+        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
+        variance = np.concatenate([variance for _, variance, _ in parts])
+        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
+        return replace(self, calibrated=scores)
+
+
+def _rows(X: Array) -> Array:
+    """Return rows in float64, sparse ones as they are."""
+    found = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
+    return found.astype(np.float64, copy=False)
+
+
+def _left_out(
+    posterior: KernelPosterior, coef: Float[Array, " n"], w: Float[Array, " n"], m: int
+) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
+    """Return residuals and slacks of the last m rows."""
+    return posterior.alpha * coef[-m:] / w[-m:], posterior.slack(m)
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
+
+def fit_exact_process(spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs) -> ExactProcessFit:
+    """Choose the kernel by the matrix of some rows, then noise and amplitude, then solve with all.
+
+    Time O(n³/3) once, and O(m³) some times with m ≤ 2048; memory 2 n² numbers.
+    """
+    rows = _kept(spec, blocks)
+    chosen, start = _choose(spec, rows)
+    return warned(solved_exactly(spec, inputs, chosen, rows, start))
+
+
+def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
+    """Read all rows, and put them in random order."""
+    who, seed = spec.features.who, spec.features.seed
+    shape, n = required_targets(who, blocks.target_shape), count_rows(blocks)
+    if n > MOST_ROWS:
+        raise InvalidInput(
+            f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
+            f'{n:,}. Take features, method="auto", or NearestNeighbours().'
+        )
+    rows = gather(blocks)
+    priority = row_priorities(seed, 0, n)[rows.number]
+    order = np.argsort(priority, kind="stable")
+    return KeptRows(rows.X[order], rows.y[order], rows.w[order], priority[order], n, shape)
+
+
+def solved_exactly(
+    spec: GaussianProcessSpec,
+    inputs: Inputs,
+    chosen: Chosen,
+    rows: KeptRows,
+    start: float | None = None,
+) -> ExactProcessFit:
+    """Return the fit of a kernel to rows."""
+    problem = _problem(chosen.kernel, rows, spec.fit_intercept)
+    alpha, outcome = choose_penalty(
+        problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
+    )
+    posteriors = {float(a): KernelPosterior.of(problem, float(a)) for a in np.unique(alpha)}
+    ends = [
+        posteriors[float(a)].coefficients(rows.y[:, i : i + 1], problem)
+        for i, a in enumerate(alpha)
+    ]
+    coef = np.hstack([each for each, _ in ends])
+    intercept = np.concatenate([b for _, b in ends])
+    found = [
+        _scaled(spec, posteriors[float(a)], problem, coef[:, i], i) for i, a in enumerate(alpha)
+    ]
+    noise, amplitude, likelihood, density = np.array(found).T
+    evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
+    density = float(density.sum())
+    fit = ExactProcessFit(inputs, spec, chosen, rows, evidence, coef, intercept, density)
+    fit.__dict__["posteriors"] = posteriors
+    return fit
+
+
+def _problem(kernel: Kernel, rows: KeptRows, centred: bool) -> KernelRows:
+    K = np.asarray(to_numpy(kernel(rows.X)), np.float64)
+    return KernelRows(K, rows.y, rows.w, centred)
+
+
+def _scaled(
+    spec: GaussianProcessSpec,
+    posterior: KernelPosterior,
+    rows: KernelRows,
+    coef: Float[Array, " n"],
+    i: int,
+) -> tuple[float, float, float, float]:
+    """Return noise, amplitude, log evidence and mean log density left out, of one target."""
+    n, alpha = len(rows.w), posterior.alpha
+    if not rows.power[i] > 0:
+        return spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan
+    m = n if n <= PENALTY_ROWS else min(max(n - PENALTY_ROWS, ENOUGH), MOST_SCORES)
+    residual, slack = _left_out(posterior, coef, rows.w, m)
+    w = rows.w[-m:]
+    a2 = spec.amplitude
+    if a2 is None and spec.noise is not None:
+        a2 = spec.noise / alpha if spec.noise else None
+    elif a2 is None and spec.criterion == "density":
+        a2 = float(w @ (residual**2 / slack) / w.sum()) / alpha
+    a2, likelihood = evidence_at(posterior, rows, coef, i, a2)
+    noise = alpha * a2 if spec.noise is None else spec.noise
+    variance = np.maximum(alpha * a2 / slack, TINY)
+    density = -0.5 * (np.log(2 * np.pi * variance) + (residual / slack) ** 2 / variance)
+    return noise, a2, likelihood, float(w @ density / w.sum())
+
+
+# --- the kernel ----------------------------------------------------------------------------------
+
+
+def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | None]:
+    """Return what was chosen, and where its penalty is looked for."""
+    asked, X = spec.features, rows.X
+    sample = RowSample(X, rows.y, rows.w, rows.priority)
+    curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
+    if curves is not None:
+        X = curves.inputs(X)
+        sample = replace(sample, X=X)
+    found, metric = _tuned(spec, sample)
+    reason = f"The exact kernel of {len(rows):,} rows, by a Cholesky factor of their matrix."
+    phi = NystromMap(found.kernel, to_numpy(dense(X)))
+    choice = Choice(phi, ExactKernel(), (), reason + found.reason)
+    chosen = Chosen(asked.seed, found, choice, metric)
+    chosen = chosen if curves is None else chosen.through(curves)
+    start = found.share * float(rows.w[:PENALTY_ROWS].sum())
+    return chosen, start if np.isfinite(start) and start > 0 else None
+
+
+def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
+    """Return the kernel, by errors, by evidence, or by the likelier of both."""
+    asked, kernel, by_evidence = spec.features, spec.features.kernel, spec.lengthscale == "evidence"
+    given = isinstance(kernel, Kernel)
+    if asked.learns_metric or (not by_evidence and (given or kernel in UNASKED)):
+        return choose_for_matrix(asked, sample, _share(spec, sample), spec.fit_intercept)
+    first = _by_errors(spec, sample)
+    if spec.lengthscale == "loo" or kernel == "linear":
+        return first, None
+    second = lengthscales_by_evidence(
+        first.kernel,
+        sample,
+        centred=spec.fit_intercept,
+        noise=spec.noise,
+        amplitude=spec.amplitude,
+    )
+    return second if by_evidence else _likelier(spec, first, second, sample), None
+
+
+def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:
+    """Return the penalty a row, where noise and amplitude are given."""
+    if not spec.noise or spec.amplitude is None:
+        return None
+    return spec.noise / spec.amplitude / float(sample.w.sum())
+
+
+def _by_errors(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
+    """Return the kernel as given, or of its name with the lengthscale of the least errors."""
+    kernel, seed = spec.features.kernel, spec.features.seed
+    if isinstance(kernel, Kernel):
+        return Tuning(kernel)
+    name, share = "matern32" if kernel == "auto" else kernel, _share(spec, sample)
+    return choose_lengthscale_exactly(name, sample, seed, share, spec.fit_intercept)
+
+
+def _likelier(
+    spec: GaussianProcessSpec, first: Tuning, second: Tuning, sample: RowSample
+) -> Tuning:
+    """Return the search that ends where rows are likelier under the law without them."""
+    if not second.path or second.kernel == first.kernel:
+        return first
+    few = sample.lowest(COMPARED)
+    before, after = (_log_density(spec, found.kernel, few) for found in (first, second))
+    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
+    measure = "minus the log density per row, left out"
+    compared = (
+        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
+        KernelComparison(
+            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
+        ),
+    )
+    found = second if after > before else first
+    return replace(found, compared=(*found.compared, *compared))
+
+
+def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:
+    """Return the mean leave-one-out log density of a fit to these rows."""
+    n, t = sample.y.shape
+    rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
+    phi = NystromMap(kernel, to_numpy(dense(sample.X)))
+    chosen = Chosen(spec.features.seed, Tuning(kernel), Choice(phi, ExactKernel(), (), ""))
+    return solved_exactly(spec, Inputs(sample.X.shape[1]), chosen, rows).loo_log_density

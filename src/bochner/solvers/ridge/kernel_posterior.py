@@ -1,0 +1,299 @@
+"""The posterior of a Gaussian process from the kernel matrix of its rows: one Cholesky factor.
+
+With s = √w, A = √w K √w + λI and k = √w k(X, x), and with an intercept b of flat prior where one is
+fitted, the process y = b + f(x) + ε, f ~ GP(0, a² k), ε ~ N(0, a²λ/w), has
+
+    E y    = b̂ + kᵀu,   u = A⁻¹(√w y − s b̂),   b̂ = sᵀA⁻¹√w y/sᵀA⁻¹s,
+    Var f  = a² (k(x, x) − kᵀA⁻¹k + (1 − kᵀA⁻¹s)²/sᵀA⁻¹s)
+
+(Rasmussen and Williams 2006, eq. 2.25, 2.26 and 2.41 with B⁻¹ = 0), and of the last m rows the
+inverse of A is that of the last m × m corner of its factor, L₂₂⁻ᵀL₂₂⁻¹: rows are left out of a fit
+to n for m³.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, solve_triangular
+
+from bochner._core.blas import cho_factor, one_thread
+from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.dual import LEAST_SLACK, SINGLE_FROM, TINY, KernelRows
+from bochner.solvers.ridge.evidence import EvidenceOutcome
+from bochner.solvers.ridge.kernel_evidence import kernel_evidence
+from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, PENALTY_ROWS, least_along
+
+#: Share of a penalty that a factor in float32 may be off by.
+ROUNDED = 0.01
+
+#: Times that what a factor of float32 gives is refined: each leaves a hundredth of what was off.
+REFINEMENTS = 6
+
+#: Products that tell the largest eigenvalue of A to a few per cent.
+PRODUCTS = 4
+
+#: Penalties between which noise is looked for, as shares of the trace; given ones below are raised.
+LOWEST = 1e-12
+
+#: The slope of the log evidence a row, in log λ, that is level.
+LEVEL = 3e-4
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPosterior:
+    """The posterior at one penalty, for an amplitude of one.
+
+    Attributes
+    ----------
+    factor : (n, n)
+        L, the lower triangle, in float32 where that is off by little beside the penalty.
+    root : (n,)
+        s.
+    alpha : float
+        λ.
+    centred : bool
+    """
+
+    factor: Float[Array, "n n"] = field(repr=False)
+    root: Float[Array, " n"]
+    alpha: float
+    centred: bool
+
+    @staticmethod
+    @one_thread()
+    def of(rows: KernelRows, alpha: float) -> "KernelPosterior":
+        """Factor the matrix of rows: n³/3 operations.
+
+        Raises
+        ------
+        LinAlgError
+            If rounding leaves A not positive.
+        """
+        single = len(rows.w) > SINGLE_FROM and _bears_float32(rows, alpha)
+        try:
+            factor = _factor(rows, alpha, np.float32 if single else np.float64)
+        except LinAlgError:
+            if not single:
+                raise
+            factor = _factor(rows, alpha, np.float64)
+        return KernelPosterior(factor, rows.root, alpha, rows.centred)
+
+    def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
+        """Return A⁻¹ of columns, in the precision of the factor."""
+        right = np.asarray(right, self.factor.dtype)
+        return cho_solve((self.factor, True), right, check_finite=False).astype(np.float64)
+
+    @cached_property
+    def _one(self) -> tuple[Float[Array, " n"], float]:
+        """A⁻¹s, and sᵀA⁻¹s."""
+        p = self.inverse(self.root[:, None])[:, 0]
+        return p, max(float(self.root @ p), TINY)
+
+    def coefficients(
+        self, y: Float[Array, "n t"], rows: KernelRows | None = None
+    ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
+        """Return √w u and b̂: the mean is Σ_i √w_i u_i k(x, x_i) + b̂.
+
+        With ``rows``, those of the factor, what a factor of float32 gives is refined to float64.
+        """
+        right = np.hstack([self.root[:, None] * y, self.root[:, None]])
+        u = self.inverse(right)
+        for _ in range(REFINEMENTS if rows and self.factor.dtype == np.float32 else 0):
+            u += self.inverse(right - rows.weighted @ u - self.alpha * u)  # type: ignore[union-attr]
+        u, p = u[:, :-1], u[:, -1:]
+        intercept = np.zeros(y.shape[1])
+        if self.centred:
+            intercept = self.root @ u / (self.root @ p)
+            u = u - p * intercept
+        return self.root[:, None] * u, intercept
+
+    @property
+    def log_det(self) -> float:
+        """Of A, on all directions but s where an intercept is fitted."""
+        found = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum())
+        if self.centred:
+            found += float(np.log(self._one[1] / (self.root @ self.root)))
+        return found
+
+    @property
+    def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
+        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, which variances are made of: O(n³)."""
+        inverse = self.inverse(np.eye(len(self.root)))
+        p, whole = self._one
+        return self.root[:, None] * inverse * self.root, self.root * p, whole
+
+    def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
+        """Return Var f/a² at rows with these kernel values, and k(x, x): O(b n²)."""
+        half = self._half(k)
+        found = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
+        return np.maximum(found + self._by_intercept(k) ** 2, 0.0)
+
+    def covariance(self, k: Float[Array, "b n"], prior: Float[Array, "b b"]) -> Float[Array, "b b"]:
+        """Return Cov f, f'/a² of rows."""
+        half, own = self._half(k).astype(np.float64), self._by_intercept(k)
+        return prior - half.T @ half + np.outer(own, own)
+
+    def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
+        right = np.asfortranarray((self.root * k).T, dtype=self.factor.dtype)
+        return solve_triangular(
+            self.factor, right, lower=True, overwrite_b=True, check_finite=False
+        )
+
+    def _by_intercept(self, k: Float[Array, "b n"]) -> Float[Array, " b"]:
+        """Return (1 − kᵀA⁻¹s)/√(sᵀA⁻¹s); zero without an intercept."""
+        if not self.centred:
+            return np.zeros(len(k))
+        p, whole = self._one
+        return (1 - k @ (self.root * p)) / np.sqrt(whole)
+
+    def slack(self, m: int) -> Float[Array, " m"]:
+        """Return what their own fit leaves of the last m rows: O(m³)."""
+        n = len(self.root)
+        corner = self.factor[n - m :, n - m :].astype(np.float64)
+        half = solve_triangular(corner, np.eye(m), lower=True, check_finite=False)
+        diagonal = np.einsum("ij,ij->j", half, half)
+        if self.centred:
+            p, whole = self._one
+            diagonal = diagonal - p[n - m :] ** 2 / whole
+        above = np.maximum(self.root[n - m :] ** 2, 1.0)
+        return np.maximum((above - 1 + self.alpha * diagonal) / above, LEAST_SLACK)
+
+
+def _factor(rows: KernelRows, alpha: float, dtype: Any) -> Float[Array, "n n"]:
+    A: Any = np.array(rows.weighted, dtype, order="F")
+    A[np.diag_indices(len(A))] += alpha
+    return cho_factor(A, True, overwrite_a=True, check_finite=False)[0]
+
+
+def _bears_float32(rows: KernelRows, alpha: float) -> bool:
+    """Whether a factor of float32 is off by little beside the penalty."""
+    v = rows.root / np.linalg.norm(rows.root)
+    for _ in range(PRODUCTS):
+        v = rows.weighted @ v
+        top = float(np.linalg.norm(v))
+        v = v / max(top, TINY)
+    return bool(np.finfo(np.float32).eps * top <= ROUNDED * alpha)
+
+
+# --- noise and amplitude -------------------------------------------------------------------------
+#
+# By evidence, or by the density of rows left out: with residuals r, slacks s and σ² = a²λ it is
+#
+#     log p_i = −½ (log 2πσ²/s_i + r_i²/(s_i σ²)),     σ̂² = Σ w r²/s/W
+#
+# (Sundararajan and Keerthi 2001). It asks less of the kernel than the evidence does: where that is
+# not the one of the data, densities of rows left out are still what intervals are made of.
+
+#: How noise and amplitude are chosen.
+CRITERIA = ("density", "evidence")
+
+
+def choose_penalty(
+    rows: KernelRows,
+    noise: float | None = None,
+    amplitude: float | None = None,
+    *,
+    criterion: str = "density",
+    start: float | None = None,
+) -> tuple[Float[Array, " t"], EvidenceOutcome]:
+    """Return λ = σ²/a² of each target, and how the choice went.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        In random order: of more than 2048 the first ones choose.
+    noise, amplitude : float, optional
+        σ² and a² where they are given.
+    criterion : {"density", "evidence"}
+        What is maximised: of rows left out, or the marginal likelihood.
+    start : float, optional
+        Where λ is looked for first.
+
+    Notes
+    -----
+    O(m³) for each of four to eight λ a target, m ≤ 2048.
+    """
+    few = rows if len(rows.w) <= PENALTY_ROWS else rows.take(np.arange(PENALTY_ROWS))
+    scored = _by_density if criterion == "density" else _by_evidence
+    found = [_chosen(few, i, noise, amplitude, start, scored) for i in range(rows.y.shape[1])]
+    outcomes = [outcome for _, outcome in found]
+    varying = [each for each in outcomes if each is not EvidenceOutcome.CONSTANT_TARGET]
+    outcome = max(varying, key=list(EvidenceOutcome).index, default=EvidenceOutcome.CONSTANT_TARGET)
+    return np.array([alpha for alpha, _ in found]), outcome
+
+
+Scored = Callable[[KernelRows, int, float | None, float | None, float], tuple[float, float]]
+
+
+def _chosen(
+    rows: KernelRows,
+    i: int,
+    noise: float | None,
+    amplitude: float | None,
+    start: float | None,
+    scored: Scored,
+) -> tuple[float, EvidenceOutcome]:
+    low, high = LOWEST * rows.trace, HIGHEST * rows.trace
+    if noise is not None and amplitude is not None:
+        return max(noise / amplitude, low), EvidenceOutcome.SOLVED
+    if not rows.power[i] > 0 or rows.count <= rows.centred:
+        return high, EvidenceOutcome.CONSTANT_TARGET
+    if noise == 0:
+        return low, EvidenceOutcome.SOLVED
+
+    def at(log_alpha: float) -> tuple[float, float]:
+        try:
+            return scored(rows, i, noise, amplitude, float(np.exp(log_alpha)))
+        except LinAlgError:
+            return np.inf, -np.inf
+
+    first = FIRST * rows.trace / len(rows.w) if start is None else start
+    alpha = float(np.exp(least_along(at, np.log(first), np.log(low), np.log(high), level=LEVEL)))
+    if alpha <= 1.001 * low:
+        return alpha, EvidenceOutcome.EDGE_LOW
+    return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
+
+
+def _by_evidence(
+    rows: KernelRows, i: int, noise: float | None, amplitude: float | None, alpha: float
+) -> tuple[float, float]:
+    """Return minus the log evidence a row, and its slope in log λ."""
+    held = {"centred": rows.centred, "noise": noise, "amplitude": amplitude}
+    score = kernel_evidence(rows.K, rows.y[:, i : i + 1], rows.w, alpha, **held)  # type: ignore[arg-type]
+    return score.value / rows.count, score.by_log_alpha / rows.count
+
+
+def _by_density(
+    rows: KernelRows, i: int, noise: float | None, amplitude: float | None, alpha: float
+) -> tuple[float, float]:
+    """Return minus the mean log density of rows left out, and its slope in log λ."""
+    dual = replace(rows, y=rows.y[:, i : i + 1]).at(alpha)
+    w, M, s = rows.w, dual.inverse, dual.slack
+    share = w / w.sum()
+    by_s = alpha * (np.diag(M) - alpha * np.einsum("ij,ij->i", M, M)) / np.maximum(w, 1.0)
+    r, u = dual.residuals[:, 0], dual.u[:, 0]
+    by_r = alpha * (u - alpha * (M @ u)) / rows.root
+    q = max(float(share @ (r**2 / s)), TINY)
+    by_q = float(share @ ((2 * r * by_r - r**2 * by_s / s) / s))
+    spread, by_spread = float(share @ np.log(s)), float(share @ (by_s / s))
+    if noise is None and amplitude is None:
+        return 0.5 * (np.log(q) - spread), 0.5 * (by_q / q - by_spread)
+    moves = float(amplitude is not None)
+    variance = alpha * amplitude if amplitude is not None else float(noise or 0.0)
+    value = 0.5 * (np.log(variance) + q / variance - spread)
+    return value, 0.5 * (moves * (1 - q / variance) + by_q / variance - by_spread)
+
+
+def evidence_at(
+    posterior: KernelPosterior, rows: KernelRows, coef: Float[Array, " n"], i: int, a2: float | None
+) -> tuple[float, float]:
+    """Return a² as it is given or of the largest evidence of all rows, and the log evidence."""
+    freedom = max(rows.count - rows.centred, 1.0)
+    q = max(float(rows.y[:, i] @ coef), TINY)
+    scale = q / freedom if a2 is None else max(a2, TINY)
+    left = freedom - (len(rows.w) - rows.centred)
+    log_det = posterior.log_det + left * np.log(posterior.alpha)
+    return scale, -0.5 * (q / scale + log_det + freedom * np.log(2 * np.pi * scale))
