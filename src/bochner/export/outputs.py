@@ -12,7 +12,7 @@ from bochner.export.graph import Unwritable
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
-from bochner.models.convex.calibration import KNOTS, Calibration
+from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.exact import ExactProcessFit
@@ -101,13 +101,22 @@ def _linear(chosen: Chosen, X: Traced, coef: Array, intercept: Array) -> Traced:
 @outputs.register
 def _(fit: RidgeFit, X: Traced) -> Outputs:
     solution = fit.solution
-    f = _linear(fit.chosen, X, solution.coef, solution.intercept)
-    return _targets(f, fit.target_shape, fit.inputs)
+    return _by_squares(fit, _linear(fit.chosen, X, solution.coef, solution.intercept))
 
 
 @outputs.register
 def _(fit: ExactFit, X: Traced) -> Outputs:
-    return _targets(_kernel_sum(fit, X), fit.target_shape, fit.inputs)
+    return _by_squares(fit, _kernel_sum(fit, X))
+
+
+def _by_squares(fit: RidgeFit | ExactFit, f: Traced) -> Outputs:
+    """Return predictions of a ridge regression, or labels and probabilities of a classifier."""
+    found = _targets(f, fit.target_shape, fit.inputs)
+    calibration = None if fit.inputs.classes is None else fit.calibration
+    if calibration is None:
+        return found
+    xp = OnnxNamespace(f.graph)
+    return found | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
 
 
 @outputs.register
@@ -186,8 +195,7 @@ def _probabilities(
 ) -> Traced | None:
     """Return probabilities of classes, where the loss or a calibration gives any."""
     if calibration is not None:
-        scores = _calibrated(xp, calibration, f)
-        return _pair(xp, scores) if f.shape[1] == 1 else _softmax(xp, scores)
+        return _of_scores(xp, _calibrated(xp, calibration, f))
     if isinstance(loss, Multinomial):
         return _softmax(xp, f)
     if isinstance(loss, Logistic):
@@ -195,11 +203,16 @@ def _probabilities(
     return None
 
 
+def _of_scores(xp: OnnxNamespace, scores: Traced) -> Traced:
+    return _pair(xp, scores) if scores.shape[1] == 1 else _softmax(xp, scores)
+
+
 def _calibrated(xp: OnnxNamespace, calibration: Calibration, f: Traced) -> Traced:
-    low, _, high = KNOTS
-    a = calibration.slopes.tolist()
-    below, above = xp.minimum(f - low, 0.0), xp.maximum(f - high, 0.0)
-    return a[0] * below + a[1] * xp.clip(f, low, 0.0) + a[2] * xp.clip(f, 0.0, high) + a[3] * above
+    parts = pieces(xp.minimum, xp.maximum, xp.clip)
+    return sum(
+        (a * part(f) for a, part in zip(calibration.slopes[1:].tolist(), parts[1:], strict=True)),
+        calibration.slopes.tolist()[0] * parts[0](f),
+    )
 
 
 def _sigmoid(xp: OnnxNamespace, f: Traced) -> Traced:

@@ -76,7 +76,7 @@ __all__ = [
 FOR_DEVELOPERS = {
     "_base": "KernelEstimator",
     "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
-    "convex.calibration": "agreeing calibrate",
+    "_calibration": "agreeing calibrate",
     "convex.classification": "class_sample",
     "gaussian_process.adaptation": "left_out",
     "gaussian_process.intervals": "Conformal",

@@ -52,6 +52,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.models._calibration import decided
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._labels import (
     FEW_CLASSES,
@@ -591,11 +592,6 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     @abstractmethod
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""
-
-
-def decided(f: Float[Array, "n t"]) -> Array:
-    """Return the codes decided for: of the largest value, or of the sign of a single one."""
-    return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
 
 
 class PenalisedByAlpha:

@@ -22,8 +22,8 @@ from bochner.features.random import gegenbauer, networks, positive
 from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
 from bochner.kernels import dotproduct
 from bochner.models import grid
+from bochner.models._calibration import Calibration
 from bochner.models.convex import classifiers, regressors
-from bochner.models.convex.calibration import Calibration
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM

@@ -29,6 +29,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.models._calibration import Calibration, calibrate
 from bochner.models._rows import (
     FeatureBlock,
     Features,
@@ -37,7 +38,6 @@ from bochner.models._rows import (
     fold_numbers,
     weights_of,
 )
-from bochner.models.convex.calibration import Calibration, calibrate
 from bochner.models.convex.class_sample import (
     CONSTANT,
     FARTHEST,

@@ -17,11 +17,11 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import LabelEstimator, decided, learned
+from bochner.models._base import LabelEstimator, learned
+from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
-from bochner.models.convex.calibration import Calibration, agreeing
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.exact import EXACT_ROWS, ExactConvexFit, fit_classifier_exactly
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
@@ -169,7 +169,7 @@ class SVC(ConvexClassifier):
         to be had: weights and copies of rows agree to ``tol`` only.
     probability : bool, default False
         Whether ``predict_proba`` is calibrated, on five folds
-        (``bochner.models.convex.calibration``). Its largest probability is always that of the
+        (``bochner.models._calibration``). Its largest probability is always that of the
         class predicted. With ``class_weight`` it is that of weighted classes.
     %(class_weight)s
     %(fit_intercept)s

@@ -18,8 +18,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
+from bochner.models._calibration import Calibration, calibrate
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.convex.calibration import Calibration, calibrate
 from bochner.models.convex.class_sample import (
     CONSTANT,
     FIRST,

@@ -14,8 +14,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.models._base import KernelEstimator, learned
+from bochner.models._calibration import Calibration
 from bochner.models._rows import Features
-from bochner.models.convex.calibration import Calibration
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum

@@ -24,10 +24,11 @@ from bochner.models._base import (
     LabelEstimator,
     PenalisedByAlpha,
     TargetEstimator,
-    decided,
     learned,
 )
+from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
+from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.grid import NO_FEATURES, on_grid
@@ -415,7 +416,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
-    one sweep. Values are not probabilities, and none are offered.
+    one sweep. Probabilities are calibrated on decision values of rows left out one by one
+    (``bochner.models._calibration``), 2048 at random or those of the sample.
 
     Parameters
     ----------
@@ -448,6 +450,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     kernel_, map_, choice_, search_, moments_, sample_, solution_, certificate_, schema_
         As in :class:`KernelRidge`; targets are ±1.
     alpha_ : float or (K,)
+    calibration_ : Calibration
+        Of probabilities.
     coef_ : (K, D), (1, D) for two classes
     intercept_ : (K,), (1,) for two classes
     %(columns)s
@@ -533,6 +537,30 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return joined(list(self._values(self._rows_to_predict(X))))
+
+    @by_partition
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return calibrated probabilities of the classes; the largest is of the class predicted."""
+        f = to_numpy(self._decisions(X))
+        return agreeing(self.calibration_.probabilities(f), decided(f))
+
+    @by_partition
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return their logarithms."""
+        f = to_numpy(self._decisions(X))
+        return agreeing(self.calibration_.log_probabilities(f), decided(f))
+
+    @property
+    def calibration_(self) -> Calibration:
+        """Probabilities from decision values, by leave-one-out; measured once."""
+        fit = self._fitted
+        found = None if isinstance(fit, GridFit) else fit.calibration
+        if found is None:
+            raise InvalidInput(
+                "KernelRidgeClassifier: probabilities need leave-one-out values, which conjugate "
+                "gradients and Fourier grids do not give; take features, e.g. n_features=1024."
+            )
+        return found
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Give the labels of one block of rows after the other."""

@@ -6,6 +6,7 @@ Features of all rows precondition the latter, and choose the penalty.
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from bochner.features.rules import as_method
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
+from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
@@ -81,6 +83,10 @@ class GatheredRows:
     @property
     def weight(self) -> float:
         return float(self.w.sum())
+
+    def take(self, some: Array) -> "GatheredRows":
+        """Return these rows, in this order."""
+        return GatheredRows(self.X[some], self.y[some], self.w[some], self.number[some])
 
 
 def gather(blocks: Blocks) -> GatheredRows:
@@ -306,6 +312,16 @@ class ExactFit:
         """Give the rows of one block after the other, and gradients of predictions, by tiles."""
         return self._sum.gradients(blocks)
 
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Probabilities of classes, by leave-one-out values; None where there are none."""
+        slack, y, w = self.solution.slack, self.y, self.w
+        if slack is None or y is None:
+            return None
+        some = np.flatnonzero(np.isfinite(slack).all(axis=1))
+        residual = self.solution.alpha * self.solution.coef[some] / w[some, None]
+        return calibrate(y[some] - residual / slack[some], decided(y[some]), w[some])
+
     @property
     def _sum(self) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
@@ -363,18 +379,24 @@ def _fit_directly(
     choice = Choice(phi, method, (), reason + found.reason)
     chosen = Chosen(seed, found, choice, metric)
     chosen = chosen if curves is None else chosen.through(curves)
+    order = np.argsort(priority) if len(rows.w) > PENALTY_ROWS else np.arange(len(rows.w))
+    solution = _solved(spec, found.share, chosen, rows.take(order)).of_rows(np.argsort(order))
+    return warned(
+        ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
+    )
+
+
+def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -> Solution:
+    """Solve with the matrix of rows whose first and last are like all others."""
     judged = min(rows.weight, float(rows.w[:PENALTY_ROWS].sum()))
-    start = found.share * judged if np.isfinite(found.share) else None
-    numbers = fold_numbers(chosen.seed, 0, int(rows.number[-1]) + 1)[rows.number]
+    start = share * judged if np.isfinite(share) else None
+    numbers = fold_numbers(chosen.seed, 0, int(rows.number.max()) + 1)[rows.number]
     folds = [np.flatnonzero(numbers == k) for k in range(N_FOLDS)]
     folds = [fold for fold in folds if len(fold)]
     by_folds = spec.alpha == "kfold" and len(folds) > 1
     K = chosen.kernel(rows.X)
     problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
-    solution = solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start)
-    return warned(
-        ExactFit(inputs, spec, chosen, shape, rows.X, solution, count_rows(blocks), rows.y, rows.w)
-    )
+    return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start)
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:

@@ -10,15 +10,20 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
+from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
+from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.leave_one_out import Rows
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 from bochner.sums.rows import sampled
+
+#: Below this rounding makes the slack of a row.
+LEAST_SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,24 @@ class RidgeFit:
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of predictions there."""
         return self.chosen.gradients(self.solution.coef, blocks)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Probabilities of classes, by leave-one-out values of the sample's rows."""
+        summed, moments = self.summed, self.summed.seen
+        eigen = decompose(moments, summed.fit_intercept)
+        shrink = 1 / (eigen.values[:, None] + np.atleast_1d(self.solution.alpha))
+        shrink[eigen.values <= 0] = 0.0
+        values, sample = [], summed.sample
+        for Z, y, w in summed.centred(sample):
+            weights = np.ones(len(y)) if w is None else w
+            mean = 1 / eigen.weight if eigen.centred else 0.0
+            leverage = np.square(Z @ eigen.vectors) @ shrink + mean
+            slack = 1 - np.minimum(weights, 1.0)[:, None] * leverage
+            residual = y - Z @ self.solution.coef
+            values.append(y - residual / np.maximum(slack, LEAST_SLACK) + moments.target_mean)
+        left_out = np.concatenate(values)
+        return calibrate(left_out, decided(sample.y), sample.w)
 
     @cached_property
     def certificate(self) -> Certificate:

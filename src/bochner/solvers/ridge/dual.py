@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg.lapack import get_lapack_funcs
 
 from bochner._core.blas import add_outer_sum, cho_factor, mirror, one_thread, product, scaled_gram
 from bochner._core.shapes import Array, Float
@@ -96,32 +97,47 @@ class KernelRows:
         LinAlgError
             If rounding leaves A not positive.
         """
-        root, one = self.root[:, None], self.root[:, None]
+        return self.solved(alpha, 0)[:2]
+
+    def solved(
+        self, alpha: float | Float[Array, " t"], last: int
+    ) -> tuple[Float[Array, "n t"], Float[Array, " t"], Float[Array, "m t"]]:
+        """Return coefficients, intercept, and the slacks s of so many last rows.
+
+        The inverse's last block is that of the last block of the Cholesky factor: O(last³) more.
+        """
+        root, tail = self.root[:, None], slice(len(self.w) - last, None)
         each = np.broadcast_to(np.asarray(alpha, np.float64), self.y.shape[1])
         coef, intercept = np.empty(self.y.shape), np.zeros(self.y.shape[1])
+        slack = np.empty((last, self.y.shape[1]))
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
-            right = np.hstack([root * self.y[:, own], one])
-            u = self._refined(float(value), right)
+            u, spare = self._refined(float(value), np.hstack([root * self.y[:, own], root]), last)
             u, p = u[:, :-1], u[:, -1:]
             if self.centred:
-                intercept[own] = self.root @ u / (self.root @ p)
-                u = u - p * intercept[own]
+                share = self.root @ p
+                intercept[own] = self.root @ u / share
+                u, spare = u - p * intercept[own], spare - p[tail, 0] ** 2 / share
             coef[:, own] = root * u
-        return coef, intercept
+            slack[:, own] = slack_of(value * spare, self.w[tail])[:, None]
+        return coef, intercept, slack
 
     @one_thread()
-    def _refined(self, alpha: float, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
-        """Return A⁻¹ of these columns."""
+    def _refined(
+        self, alpha: float, right: Float[Array, "n r"], last: int
+    ) -> tuple[Float[Array, "n r"], Float[Array, " m"]]:
+        """Return A⁻¹ of these columns, and the last entries of its diagonal."""
         if len(right) > SINGLE_FROM:
-            found = self._by_single(alpha, right)
+            found = self._by_single(alpha, right, last)
             if found is not None:
                 return found
         A = self._shifted(alpha, np.float64)
         factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, right, check_finite=False)
+        return cho_solve(factor, right, check_finite=False), inverse_diagonal(factor[0], last)
 
-    def _by_single(self, alpha: float, right: Float[Array, "n r"]) -> Float[Array, "n r"] | None:
+    def _by_single(
+        self, alpha: float, right: Float[Array, "n r"], last: int
+    ) -> tuple[Float[Array, "n r"], Float[Array, " m"]] | None:
         """Refine what a factor of float32 gives; None if that does not converge fast."""
         A = self._shifted(alpha, np.float32)
         try:
@@ -135,7 +151,7 @@ class KernelRows:
             left = right - self.weighted @ u - alpha * u
             off = float((np.linalg.norm(left, axis=0) / size).max())
             if off <= REFINED:
-                return u
+                return u, inverse_diagonal(factor[0], last)
             if not off < 0.3 * before:
                 return None
             before = off
@@ -203,8 +219,7 @@ class Dual:
     @cached_property
     def slack(self) -> Float[Array, " n"]:
         """s: what of a row its own fit leaves."""
-        above = np.maximum(self.rows.w, 1.0)
-        return np.maximum((above - 1 + self.alpha * np.diag(self.inverse)) / above, LEAST_SLACK)
+        return slack_of(self.alpha * np.diag(self.inverse), self.rows.w)
 
     @cached_property
     def left_out(self) -> Float[Array, "n t"]:
@@ -271,6 +286,26 @@ class Dual:
         rows = self.rows
         more = rows.count - len(rows.w)
         return more + self.alpha * float(np.trace(self.inverse))
+
+
+def slack_of(left: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Return s of rows from α M_ii: of W equal rows one is left out."""
+    above = np.maximum(w, 1.0)
+    return np.maximum((above - 1 + left) / above, LEAST_SLACK)
+
+
+def inverse_diagonal(L: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
+    """Return the last entries of the diagonal of (LLᵀ)⁻¹; entries above L's diagonal are not read.
+
+    They are the squares of the columns of L⁻¹, whose last block is the inverse of L's.
+    """
+    if not last:
+        return np.empty(0)
+    block = np.tril(L[-last:, -last:])
+    inverse, failed = get_lapack_funcs("trtri", (block,))(block, lower=1)
+    if failed:
+        raise LinAlgError("a factor without an inverse")
+    return np.square(np.tril(inverse)).sum(axis=0, dtype=np.float64)
 
 
 # --- a criterion and its gradient in the kernel matrix -------------------------------------------

@@ -83,6 +83,7 @@ class AtPenalty:
     residual_variance: Float[Array, " t"]
     effective_dimension: float
     deviation: float  # standard error of the pooled leave-one-out error
+    slack: Float[Array, " n"]
     criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
 
     @staticmethod
@@ -102,6 +103,7 @@ class AtPenalty:
             rows.w @ dual.residuals**2 / rows.w.sum(),
             rows.count - rows.centred - dual.freedom,
             np.sqrt(spread / rows.count),
+            dual.slack,
             criteria,
         )
 
@@ -170,7 +172,7 @@ def solve_kernel(
     -----
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 2048
     rows it is chosen by the first 2048, alpha being the variance of the noise whatever n, and there
-    is one factor of all: the path is that of those rows.
+    is one factor of all: the path is that of those rows, and slacks are those of the last 2048.
     """
     if len(rows.w) > PENALTY_ROWS:
         return _solve_many(rows, alpha, per_target, start)
@@ -198,10 +200,12 @@ def _solve_many(rows: KernelRows, alpha: Alpha, per_target: bool, start: float |
     folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
     few = replace(rows.take(kept), folds=folds if len(folds) > 1 else ())
     found = solve_kernel(few, alpha, per_target=per_target, start=start)
-    coef, intercept = rows.coefficients(found.alpha)
+    coef, intercept, last = rows.solved(found.alpha, len(kept))
+    slack = np.full((len(rows.w), last.shape[1]), np.nan)
+    slack[-len(kept) :] = last
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
     variance = rows.w @ residuals**2 / rows.w.sum()
-    return replace(found, coef=coef, intercept=intercept, residual_variance=variance)
+    return replace(found, coef=coef, intercept=intercept, residual_variance=variance, slack=slack)
 
 
 def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Solution:
@@ -224,6 +228,7 @@ def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) 
         _path(penalties),
         criterion,
         np.array([each.residual_variance[i] for each, i in take]),
+        slack=np.stack([each.slack for each in (found if len(chosen) > 1 else found[:1])], axis=1),
     )
 
 

@@ -1,6 +1,6 @@
 """What a solver returns: a value, an outcome whose text is the remedy, and its path."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -203,6 +203,9 @@ class Solution:
         Σ w (y − ŷ)² / W on the rows of the fit.
     history : tuple of str
         What was done, in order.
+    slack : (n, 1) or (n, t), or None
+        Of an exact fit's rows: the share of its leave-one-out error that a row's residual is; NaN
+        for rows that were not looked at, of many. None where none were.
     """
 
     coef: Float[Array, "D t"]
@@ -213,6 +216,12 @@ class Solution:
     criterion: str
     residual_variance: Float[Array, " t"]
     history: tuple[str, ...] = ()
+    slack: Float[Array, "n s"] | None = None
+
+    def of_rows(self, order: Array) -> "Solution":
+        """Return that of an exact fit for its rows in another order."""
+        slack = None if self.slack is None else self.slack[order]
+        return replace(self, coef=self.coef[order], slack=slack)
 
     @property
     def chosen_by(self) -> str:
