@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from bochner.models.ridge.double_descent import DoubleDescent, double_descent
     from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
     from bochner.models.ridge.exact import ExactKernel
+    from bochner.models.ridge.local import LocalKernel
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
     from bochner.models.tune import tune
     from bochner.models.unsupervised.cca import KernelCCA
@@ -130,6 +131,7 @@ __all__ = [
     "KernelSGDClassifier",
     "KernelSGDRegressor",
     "LaplacianEigenfunctions",
+    "LocalKernel",
     "LogisticRegression",
     "Maclaurin",
     "MapDisplay",
@@ -211,6 +213,7 @@ _NAMES = {
         "KernelRidgeClassifier",
         "KernelSGDClassifier",
         "KernelSGDRegressor",
+        "LocalKernel",
         "LogisticRegression",
         "NearestNeighbours",
         "OneClassSVM",

@@ -156,7 +156,7 @@ def test_compare_tries_every_method_of_the_library_once():
     assert len(set(methods)) == len(methods)
     kinds = {type(method).__name__ for method in methods}
     bases = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
-    bases |= {"ExactKernel", "NearestNeighbours"}  # no features
+    bases |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
     public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
     known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
     assert kinds == known - bases

@@ -269,7 +269,7 @@ def test_what_an_exact_fit_has_not_is_said():
         assert hasattr(features, name)
     with pytest.raises(AttributeError, match=r"exact fit has no features; see dual_coef_"):
         exact.coef_  # noqa: B018
-    with pytest.raises(AttributeError, match=r'only a fit with method="exact" has them'):
+    with pytest.raises(AttributeError, match=r'only a fit with method="exact" or "local" has them'):
         features.dual_coef_  # noqa: B018
     with pytest.raises(AttributeError, match=r"has the kernel itself, and nothing to certify"):
         exact.certificate_  # noqa: B018

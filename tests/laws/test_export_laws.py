@@ -212,6 +212,15 @@ def test_the_graph_of_a_descent_gives_what_it_has_come_to(strategy):
         agrees_as_a_classifier(model, rows)
 
 
+@pytest.mark.parametrize("leaf_rows", [20, 60])
+def test_the_graph_of_leaves_finds_the_leaf_of_each_row(leaf_rows):
+    method = bo.LocalKernel(leaf_rows, landmarks=8)
+    model = bo.KernelRidge(Matern(1.5), method=method, alpha=0.1, random_state=0)
+    model.fit(X, np.column_stack([Y, X[:, 2] ** 2]))
+    assert model.fit_.tree.n_leaves == 60 // leaf_rows
+    assert alike(run(model, X, precision="float64")["prediction"], model.predict(X), DOUBLE)
+
+
 def test_the_graph_of_an_exact_fit_is_of_the_kernel_itself():
     model = bo.KernelRidge(Matern(1.5), method="exact", alpha=0.1, random_state=0).fit(X, Y)
     assert alike(run(model, X)["prediction"], model.predict(X.astype("f4") * 1.0), SINGLE)

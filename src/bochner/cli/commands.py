@@ -133,7 +133,7 @@ def demo(**options: Any) -> None:
 )
 @click.option(
     "--method",
-    type=click.Choice((*METHODS, "exact")),
+    type=click.Choice((*METHODS, "exact", "local")),
     help="How features are made; auto measures and says why. The learner's own if not given.",
 )
 @click.option(

@@ -1,5 +1,6 @@
 """What fitted learners give for rows, as formulas of traced arrays."""
 
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -12,6 +13,7 @@ from bochner.export.graph import Unwritable
 from bochner.features.fourier.fourier import require_real
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
+from bochner.kernels.algebra import Transformed
 from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
@@ -20,6 +22,7 @@ from bochner.models.gaussian_process.fit import GaussianProcessFit
 from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.ridge.exact import ExactFit
 from bochner.models.ridge.fit import RidgeFit
+from bochner.models.ridge.local import LocalFit
 from bochner.models.sgd.fit import SgdFit
 from bochner.models.sgd.steps import FeatureStrategy
 from bochner.models.unsupervised.cca import CcaFit
@@ -117,6 +120,36 @@ def _by_squares(fit: RidgeFit | ExactFit, f: Traced) -> Outputs:
         return found
     xp = OnnxNamespace(f.graph)
     return found | {"probability": _of_scores(xp, _calibrated(xp, calibration, f))}
+
+
+@outputs.register
+def _(fit: LocalFit, X: Traced) -> Outputs:
+    xp, total = OnnxNamespace(X.graph), np.zeros(len(fit.solution.intercept))
+    for leaf, inside in _leaves(fit, X):
+        machine = fit.machine(leaf)
+        K = machine.kernel.evaluate(X, xp.asarray(machine.X))
+        total = inside * (K @ machine.coef + machine.intercept) + total
+    return _targets(total, fit.target_shape, fit.inputs)
+
+
+def _leaves(fit: LocalFit, X: Traced) -> Iterator[tuple[int, Any]]:
+    """Give the leaves of a tree, and a column of ones where rows are in them, else of zeros."""
+    xp, kernel, tree = OnnxNamespace(X.graph), fit.chosen.kernel, fit.tree
+    while isinstance(kernel, Transformed):
+        X, kernel = kernel.inputs(X), kernel.kernel
+    waiting: list[tuple[int, Any]] = [(0, 1.0)] if len(tree.cuts) else []
+    if not waiting:
+        yield 0, 1.0
+    while waiting:
+        number, inside = waiting.pop()
+        K = kernel.evaluate(X, xp.asarray(tree.rows[number]))
+        p = K @ tree.weights[number][:, None]
+        second = xp.where(p >= float(tree.cuts[number]), 1.0, 0.0)
+        for child, own in zip(tree.children[number], (1.0 - second, second), strict=True):
+            if child < 0:
+                yield -1 - int(child), own * inside
+            else:
+                waiting.append((int(child), own * inside))
 
 
 @outputs.register

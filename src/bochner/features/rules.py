@@ -154,8 +154,9 @@ def leaf_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
             return draw(method, kernel, ask)
     if not any(isinstance(method, owner) for owner, *_ in LEAF_RULES):
         raise InvalidInput(
-            f"{type(method).__name__} makes no features: ExactKernel() is a method of KernelRidge "
-            'alone, NearestNeighbours() of GaussianProcessRegressor. Take Nystrom(), or "auto".'
+            f"{type(method).__name__} makes no features: ExactKernel() and LocalKernel() are "
+            "methods of KernelRidge alone, NearestNeighbours() of GaussianProcessRegressor. Take "
+            'Nystrom(), or "auto".'
         )
     text = REQUIRES.get(
         type(method), "a kernel that it has a rule for; got {}. Nystrom() serves all."

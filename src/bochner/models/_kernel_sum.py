@@ -23,26 +23,32 @@ class KernelSum:
     intercept: Float[Array, " t"]
 
     def values(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
-        """Give the rows of one block after the other, and f of them, by tiles."""
+        """Give the rows of one block after the other, and f of them."""
         for block in blocks.with_rows(TILE):
             X = block.X if is_sparse(block.X) else np.ascontiguousarray(to_numpy(block.X))
-            X = X.astype(np.float64, copy=False)
-            total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
-            for here in self._tiles:
-                total += self.kernel(X, self.X[here]) @ self.coef[here]
-            yield block.X, total
+            yield block.X, self.at(X.astype(np.float64, copy=False))
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
-        """Give the rows of one block after the other, and the gradients of f, by tiles."""
+        """Give the rows of one block after the other, and the gradients of f."""
         for block in blocks.with_rows(TILE):
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
-            total = np.zeros((*X.shape, self.coef.shape[1]))
-            for here in self._tiles:
-                S = to_numpy(self.X[here])
-                for t, c in enumerate(self.coef[here].T):
-                    C = np.broadcast_to(c, (len(X), len(S)))
-                    total[:, :, t] += self.kernel.pullback(X, S, C)
-            yield block.X, total
+            yield block.X, self.gradients_at(X)
+
+    def at(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:
+        """Return f of rows in float64, by tiles."""
+        total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
+        for here in self._tiles:
+            total += self.kernel(X, self.X[here]) @ self.coef[here]
+        return total
+
+    def gradients_at(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
+        """Return the gradients of f at rows in float64, by tiles."""
+        total = np.zeros((*X.shape, self.coef.shape[1]))
+        for here in self._tiles:
+            S = to_numpy(self.X[here])
+            for t, c in enumerate(self.coef[here].T):
+                total[:, :, t] += self.kernel.pullback(X, S, np.broadcast_to(c, (len(X), len(S))))
+        return total
 
     @property
     def _tiles(self) -> list[slice]:

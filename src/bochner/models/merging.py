@@ -68,7 +68,8 @@ def _check_moments(model: object) -> None:
         raise InvalidType(
             "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
             "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
-            f'method="exact"); got {type(model).__name__}. Fit it on all rows, with fit_blocks.'
+            f'method="exact" or "local"); got {type(model).__name__}. Fit it on all rows, with '
+            "fit_blocks."
         )
 
 

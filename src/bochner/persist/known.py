@@ -32,13 +32,13 @@ from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
 from bochner.models.gaussian_process import intervals, neighbourhoods, neighbours, posterior
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.ridge import estimators, exact, fit, sums
+from bochner.models.ridge import estimators, exact, fit, local, sums
 from bochner.models.ridge import grid as grid_ridge
 from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
 from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised import cca, kmeans, pca, transform
-from bochner.selection import record
+from bochner.selection import record, tree
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
@@ -62,6 +62,7 @@ _CHOICES: dict[str, type] = {
     "binomial-series": dotproduct.Binomial,
     "exponential-series": dotproduct.ExponentialSeries,
     "exact-kernel": exact.ExactKernel,
+    "local-kernel": local.LocalKernel,
     "nearest-neighbours": neighbours.NearestNeighbours,
     "nearest-neighbours-choice": neighbours.NeighbourChoice,
     "monomial-expansion": powers.Expanded,
@@ -143,6 +144,8 @@ _FITTED: dict[str, type] = {
     "chosen": Chosen,
     "feature-spec": FeatureSpec,
     "exact-fit": exact.ExactFit,
+    "local-fit": local.LocalFit,
+    "row-tree": tree.Tree,
     "exact-convex-fit": ExactConvexFit,
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,

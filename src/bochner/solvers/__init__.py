@@ -37,6 +37,7 @@ FOR_DEVELOPERS = {
     "ridge.evidence": (
         "Evidence EvidenceOutcome as_variance evidence_of log_evidence maximise_evidence"
     ),
+    "ridge.groups": "Group reduced_at",
     "ridge.kernel_evidence": "kernel_evidence",
     "ridge.kernel_path": "least_along solve_kernel",
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",

@@ -42,25 +42,33 @@ from bochner.models.ridge.exact import (
 )
 from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
 from bochner.models.ridge.grid import GridFit, fit_grid, grid_solved_again, with_grid_rows_of
+from bochner.models.ridge.local import MOST_CELLS, LocalFit, LocalKernel, as_local, fit_local
 from bochner.models.ridge.sums import RidgeSpec
-from bochner.selection.spec import Tolerance
+from bochner.selection.spec import WIDTH, Tolerance
 from bochner.solvers.ridge.path import as_alpha, least_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
 
+#: From so many rows on, 2048 features are worth the time, seconds, where a width is not asked for.
+WIDE_ROWS = 1 << 16
+
+#: What a fit of this folder gives.
+AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit
+
 
 def takes_pieces(model: "RidgeEstimator") -> bool:
     """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
-    if model.method is not None and as_exact(model.method) is not None:
+    named = "exact" if as_exact(model.method) else "local" if as_local(model.method) else None
+    if named is not None:
         raise AttributeError(
-            f'{type(model).__name__}.partial_fit: method="exact" needs all rows at once; call fit, '
-            "or take features, whose moments add up."
+            f'{type(model).__name__}.partial_fit: method="{named}" needs all rows at once; call '
+            "fit, or take features, whose moments add up."
         )
     return True
 
 
-def _featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
+def _featured(fit: ExactFit | LocalFit, spec: RidgeSpec) -> RidgeFit:
     """Return the fit to the same rows with features of the same kernel, which further rows add to.
 
     In float64, because rows do not come again.
@@ -72,7 +80,7 @@ def _featured(fit: ExactFit, spec: RidgeSpec) -> RidgeFit:
 
 
 class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
-    """An estimator whose ``fit_`` is a :class:`RidgeFit` or an :class:`ExactFit`."""
+    """An estimator whose ``fit_`` is one of the fits of this folder."""
 
     method: Any
     n_features: Any
@@ -85,6 +93,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
         method = self.method if exact is None else exact.preconditioner or NYSTROM
+        method = NYSTROM if as_local(method) is not None else method
         features = self._feature_spec("auto" if method is None else method)
         return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
@@ -94,23 +103,42 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         inputs: Inputs,
         where: Executor = LOCAL,
         precision: Precision | None = None,
-    ) -> RidgeFit | ExactFit | GridFit:
+    ) -> AnyRidgeFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
         if self.method is None and precision is None and self._few(spec, blocks):
             exact, where = ExactKernel(), LOCAL  # so few rows come here, whoever reads them
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
+        local = as_local(self.method) or (
+            LocalKernel() if precision is None and self._many(spec, blocks, where) else None
+        )
+        if local is not None:
+            return fit_local(spec, local, blocks, inputs, where)
         if on_grid(spec.features):
             return fit_grid(spec, blocks, inputs, where)
-        return fit_ridge(spec, blocks, inputs, where, precision)
+        return fit_ridge(self._wide(spec, blocks), blocks, inputs, where, precision)
+
+    def _wide(self, spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:
+        """Return the spec with twice the usual width, where it is open and rows are very many."""
+        if self.n_features is not None or (blocks.n_rows or 0) < WIDE_ROWS:
+            return spec
+        return replace(spec, features=replace(spec.features, width=2 * WIDTH))
 
     def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
         """Whether the kernel itself is fitted where nothing is asked of features."""
         open_, n = self.n_features is None and self.precision == "auto", blocks.n_rows
         return open_ and n is not None and n <= DIRECT_ROWS and least_alpha(spec.alpha) != 0
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | ExactFit | GridFit:
+    def _many(self, spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
+        """Whether rows of a default fit are split into leaves: they must come here, and stay."""
+        asked = self.method, self.n_features, self.kernel, self.precision
+        if asked != (None, None, "auto", "auto") or where is not LOCAL or blocks.n_rows is None:
+            return False
+        cells = blocks.n_rows * blocks.n_columns
+        return cells <= MOST_CELLS and least_alpha(spec.alpha) != 0
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> AnyRidgeFit:
         """Fit in one precision: rows do not come again."""
         single = self.precision == "float32"
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
@@ -119,15 +147,15 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         spec, fit = self._spec(None), self._fitted
         if isinstance(fit, GridFit):
             return with_grid_rows_of(fit, spec, blocks)
-        fit = _featured(fit, spec) if isinstance(fit, ExactFit) else fit
+        fit = _featured(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
         return with_rows_of(fit, spec, blocks)
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
         fit = self._fitted
-        if isinstance(fit, ExactFit):
+        if isinstance(fit, ExactFit | LocalFit):
             raise InvalidInput(
-                f"{type(self).__name__}.solve_again: an exact fit keeps no moments that could be "
+                f"{type(self).__name__}.solve_again: {fit.kind} keeps no moments that could be "
                 "solved again. Call fit."
             )
         again = grid_solved_again if isinstance(fit, GridFit) else solved_again
@@ -142,31 +170,31 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         if not self.__sklearn_is_fitted__():
             return False
         fit = self.fit_
-        if isinstance(fit, ExactFit):
+        if isinstance(fit, ExactFit | LocalFit):
             return self.method is None and fit.y is not None
         return True
 
     def _sums(self, name: str) -> RidgeFit:
         fit = self._fitted
-        if isinstance(fit, ExactFit):
-            raise AttributeError(f"{name}: an exact fit has no features.")  # noqa: TRY004
+        if isinstance(fit, ExactFit | LocalFit):
+            raise AttributeError(f"{name}: {fit.kind} has no features.")  # noqa: TRY004
         if isinstance(fit, GridFit) and name != "sample_":
             raise AttributeError(f"{name}: {NO_FEATURES}")
         return fit
 
-    def _exact(self, name: str) -> ExactFit:
+    def _exact(self, name: str) -> ExactFit | LocalFit:
         fit = self._fitted
-        if not isinstance(fit, ExactFit):
+        if not isinstance(fit, ExactFit | LocalFit):
             raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f'{name}: only a fit with method="exact" has them; see coef_.'
+                f'{name}: only a fit with method="exact" or "local" has them; see coef_.'
             )
         return fit
 
     def _coef(self, instead: str) -> Float[Array, "D t"]:
         fit = self._fitted
-        if isinstance(fit, ExactFit):
+        if isinstance(fit, ExactFit | LocalFit):
             raise AttributeError(  # noqa: TRY004
-                f"coef_: an exact fit has no features; {instead}."
+                f"coef_: {fit.kind} has no features; {instead}."
             )
         return fit.solution.coef
 
@@ -193,7 +221,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     def rows_seen_(self) -> int:
         """Rows that were read."""
         fit = self._fitted
-        return fit.rows if isinstance(fit, ExactFit) else fit.summed.rows
+        return fit.rows if isinstance(fit, ExactFit | LocalFit) else fit.summed.rows
 
     @property
     def sample_(self) -> RowSample:
@@ -202,16 +230,16 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     @property
     def X_fit_(self) -> Any:
-        """The rows of an exact fit, (n, d)."""
+        """The rows of a fit without features, (n, d)."""
         return self._exact("X_fit_").X
 
     @property
     def certificate_(self) -> Certificate:
         """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
         fit = self._fitted
-        if isinstance(fit, ExactFit):
+        if isinstance(fit, ExactFit | LocalFit):
             raise AttributeError(  # noqa: TRY004
-                "certificate_: an exact fit has the kernel itself, and nothing to certify."
+                f"certificate_: {fit.kind} has the kernel itself, and nothing to certify."
             )
         return fit.certificate
 
@@ -237,9 +265,9 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
         fit = self._fitted
-        if isinstance(fit, ExactFit):
+        if isinstance(fit, ExactFit | LocalFit):
             raise InvalidInput(
-                f"{type(self).__name__}.certify: an exact fit has the kernel itself, and nothing "
+                f"{type(self).__name__}.certify: {fit.kind} has the kernel itself, and nothing "
                 'to certify; fit with features, e.g. method="auto", for a certificate.'
             )
         return fit.certified(blocks)
@@ -278,16 +306,19 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
         gives the same kernel; with a number nothing new is begun after so many seconds.
     method : Method, str or None, default None
         None: "exact" up to 8192 rows, unless ``n_features`` or ``precision`` say what features
-        are to be or ``alpha`` is 0, and "auto" for more. "auto": features, see
+        are to be or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, where they are in
+        this process and a gigabyte holds them, and else "auto". "auto": features, see
         :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
         it took and why. "exact": no features but the kernel itself, directly or by conjugate
         gradients (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³
-        up to 8192 rows (a second for 2000) and then like n² (100,000 rows are minutes).
+        up to 8192 rows (a second for 2000) and then like n² (100,000 rows are minutes). "local":
+        the kernel itself among rows that are near one another, and landmarks for the rest
+        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
     n_features : int, "auto", Tolerance or None, default None
-        D; None: 1024, where features are made. Error falls with D; time grows like n D² + D³ and
-        memory like D². "auto": as many as bring ε of the certificate to 0.1 at the penalty that
-        is forecast; see :func:`bochner.required_features`. With "exact" the width of the
-        preconditioner.
+        D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
+        time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate
+        to 0.1 at the penalty that is forecast; see :func:`bochner.required_features`. With "exact"
+        the width of the preconditioner.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
@@ -325,8 +356,8 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
     alpha_ : float or (t,)
     coef_ : (D,) or (t, D)
     dual_coef_ : (n,) or (n, t)
-        Of the kernel and each row of ``X_fit_``: only with ``method="exact"``, and then there are
-        no ``coef_``, ``moments_`` and ``certificate_``.
+        Of the kernel and each row of ``X_fit_``: only with ``method="exact"`` or ``"local"``, and
+        then there are no ``coef_``, ``moments_`` and ``certificate_``.
     intercept_ : float or (t,)
     certificate_ : Certificate
         How far φ(x)·φ(y) is from k on the rows of the fit; measured when first asked for.
@@ -397,7 +428,7 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
-        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of an exact fit."""
+        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of a fit without features."""
         return self._by_target(self._exact("dual_coef_").solution.coef.T).T
 
     @property
@@ -426,10 +457,10 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     effort : {"low", "medium", "high"} or seconds, default "medium"
         Of "auto", as in :class:`KernelRidge`.
     method : Method, str or None, default None
-        How features are made, or "exact" for the kernel itself; None: that up to 8192 rows, as in
+        How features are made, or "exact" or "local" for the kernel itself; None: as in
         :class:`KernelRidge`.
     n_features : int, "auto", Tolerance or None, default None
-        D; None: 1024, where features are made. As in :class:`KernelRidge`.
+        D; None: 1024 or 2048, where features are made. As in :class:`KernelRidge`.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"

@@ -27,6 +27,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
 from bochner.features.rules import as_method
+from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
@@ -296,6 +297,8 @@ class ExactFit:
     y: Any = None
     w: Any = None
 
+    kind = "an exact fit"
+
     @property
     def target_variance(self) -> float:
         """Weighted mean square of y about its mean, in the mean of targets; NaN without targets."""
@@ -466,15 +469,17 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
             return KernelOperator(
                 lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
             )
-    return KernelOperator(kernel.evaluate, X, moved=_of_differences(kernel))
+    return KernelOperator(kernel.evaluate, X, moved=of_differences(kernel))
 
 
-def _of_differences(kernel: Kernel) -> bool:
+def of_differences(kernel: Kernel) -> bool:
     """Whether the kernel is one of x − y alone."""
     if isinstance(kernel, Sum | Product):
-        return _of_differences(kernel.left) and _of_differences(kernel.right)
+        return of_differences(kernel.left) and of_differences(kernel.right)
     if isinstance(kernel, Scaled | Power):
-        return _of_differences(kernel.kernel)
+        return of_differences(kernel.kernel)
+    if isinstance(kernel, Mahalanobis | Columns):
+        return of_differences(kernel.kernel)
     return isinstance(kernel, Stationary | Constant)
 
 

@@ -1,0 +1,389 @@
+"""Ridge regression with the kernel itself within leaves of a tree, and landmarks across them.
+
+A kernel that decays needs, near a place, all rows that are near it, and little of the rest. So rows
+are split into leaves, each with the matrix of its own rows; what leaves have to tell one another
+goes through landmarks of all (:mod:`bochner.solvers.ridge.groups`). Time grows like n.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.checks import integer
+from bochner._core.shapes import Array, Float, Int
+from bochner._core.sizes import kept_rows
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample, row_priorities
+from bochner.data.schema import Inputs
+from bochner.data.sources import required_targets
+from bochner.errors import InvalidInput
+from bochner.features.auto import Choice
+from bochner.features.method import Method, Request
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import draw_map
+from bochner.kernels.algebra import Transformed
+from bochner.kernels.kernel import Kernel
+from bochner.models._kernel_sum import KernelSum
+from bochner.models.ridge.exact import GatheredRows, gather, of_differences
+from bochner.models.ridge.sums import RidgeSpec, warned
+from bochner.selection.choose import choose_for_matrix
+from bochner.selection.chosen import Chosen
+from bochner.selection.curves import choose_curves
+from bochner.selection.density import Places
+from bochner.selection.record import LearnedMetric, Tuning
+from bochner.selection.search import error_near_median
+from bochner.selection.tree import Tree, grow
+from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
+from bochner.solvers.ridge.path import least_alpha
+from bochner.solvers.ridge.solution import Solution
+from bochner.sums.executor import LOCAL, Executor, require_order
+
+#: Rows of a leaf: so many, up to so many rows, then fewer, like 1/√n, and at least the last.
+LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 4096, 1 << 14, 2048
+
+#: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
+ROWS_A_LANDMARK, MOST_ACROSS = 4, 1 << 27
+
+#: Cells of tables that are kept by a default fit: a gigabyte.
+MOST_CELLS = 1 << 27
+
+#: Rows that are predicted at once.
+AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class LocalKernel(Method):
+    """The kernel itself within leaves of a tree of rows, and landmarks across; "local".
+
+    Parameters
+    ----------
+    leaf_rows : int, optional
+        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 4096 of
+        up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
+    landmarks : int, optional
+        Rows that stand for all others where two rows are of different leaves; time grows like
+        n leaf_rows landmarks, memory like n landmarks. Default: a quarter of ``leaf_rows``, and
+        2²⁷/n at most.
+
+    Notes
+    -----
+    The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
+    features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
+    Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
+    principal component of the kernel, at medians. At borders of leaves predictions jump by a
+    little: by what the landmarks do not explain.
+    """
+
+    leaf_rows: int | None = None
+    landmarks: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        for name, least in (("leaf_rows", 2), ("landmarks", 1)):
+            if getattr(self, name) is not None:
+                value = integer(getattr(self, name), "LocalKernel", name, least=least)
+                object.__setattr__(self, name, value)
+
+    def most_in_leaf(self, n: int) -> int:
+        """Return how many of n rows a leaf has, at most."""
+        if self.leaf_rows is not None:
+            return self.leaf_rows
+        fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
+        return max(FEWEST_LEAF_ROWS, fewer)
+
+    def landmarks_of(self, n: int) -> int:
+        """Return how many landmarks there are for n rows."""
+        if self.landmarks is not None:
+            return self.landmarks
+        return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
+
+
+def as_local(method: object) -> LocalKernel | None:
+    """Return the method if it is this one, or its name."""
+    if isinstance(method, str) and method == "local":
+        return LocalKernel()
+    return method if isinstance(method, LocalKernel) else None
+
+
+class _Seen(NamedTuple):
+    """A kernel of differences or products, and rows as it sees them."""
+
+    kernel: Kernel
+    X: Float[Array, "n d"]
+
+
+def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _Seen:
+    """Take transformations of rows out of a kernel, so that each row is transformed once."""
+    while isinstance(kernel, Transformed):
+        X, kernel = kernel.inputs(X), kernel.kernel
+    return _Seen(kernel, np.ascontiguousarray(X))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFit:
+    """A ridge regression with the kernel itself within leaves, and landmarks across them.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : RidgeSpec
+    chosen : Chosen
+        Its map is that of the landmarks.
+    target_shape : tuple of int
+    X, y, w : (n, d), (n, t), (n,)
+        The rows of the fit, their targets and weights.
+    tree : Tree
+    leaf : (n,) int
+        Of each row.
+    across : (leaves, D, t)
+        Coefficients of the kernel and each landmark, for rows of a leaf.
+    solution : Solution
+        Coefficients of the kernel and each row, for rows of its leaf; the path is that of rows in
+        a few places.
+    rows : int
+        Rows that were read, those of zero weight too.
+    """
+
+    inputs: Inputs
+    spec: RidgeSpec
+    chosen: Chosen
+    target_shape: tuple[int, ...]
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    tree: Tree
+    leaf: Int[Array, " n"]
+    across: Float[Array, "l D t"]
+    solution: Solution
+    rows: int
+
+    kind = "a local fit"
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        y = self.y - np.average(self.y, axis=0, weights=self.w)
+        return float(np.average((y**2).mean(axis=1), weights=self.w))
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Give the rows of one block after the other, and their predictions, (b, t)."""
+        for block in blocks.with_rows(AT_ONCE):
+            seen = _within(self.chosen.kernel, _in_float64(block.X))
+            total = np.zeros((len(seen.X), len(self.solution.intercept)))
+            for leaf, here in self._by_leaf(seen):
+                total[here] = self._machines[leaf].at(seen.X[here])
+            yield block.X, total
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and gradients of predictions."""
+        for block in blocks.with_rows(AT_ONCE):
+            X = _in_float64(block.X)
+            total = np.zeros((*X.shape, len(self.solution.intercept)))
+            for leaf, here in self._by_leaf(_within(self.chosen.kernel, X)):
+                total[here] = self.machine(leaf).gradients_at(X[here])
+            yield block.X, total
+
+    def _by_leaf(self, seen: _Seen) -> Iterator[tuple[int, Array]]:
+        """Give leaves, and which rows are in them."""
+        leaf = self.tree.leaves(*seen)
+        for number in np.unique(leaf):
+            yield int(number), np.flatnonzero(leaf == number)
+
+    def machine(self, leaf: int) -> KernelSum:
+        """Return what predicts rows of a leaf: of the kernel with all landmarks and its rows."""
+        return self._machine(leaf, _Seen(self.chosen.kernel, self._landmarks_and_rows))
+
+    @property
+    def _landmarks_and_rows(self) -> Float[Array, "m d"]:
+        return np.concatenate([_landmarks(self.chosen.map), self.X])
+
+    @cached_property
+    def _machines(self) -> list[KernelSum]:
+        seen = _within(self.chosen.kernel, self._landmarks_and_rows)
+        return [self._machine(leaf, seen) for leaf in range(self.tree.n_leaves)]
+
+    def _machine(self, leaf: int, seen: _Seen) -> KernelSum:
+        own, D = np.flatnonzero(self.leaf == leaf), self.across.shape[1]
+        X = np.concatenate([seen.X[:D], seen.X[D + own]])
+        coef = np.concatenate([self.across[leaf], self.solution.coef[own]])
+        return KernelSum(seen.kernel, X, coef, self.solution.intercept)
+
+
+def _in_float64(X: Any) -> Float[Array, "n d"]:
+    return np.ascontiguousarray(to_numpy(dense(X)), np.float64)
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
+
+def fit_local(
+    spec: RidgeSpec, method: LocalKernel, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> LocalFit:
+    """Choose the kernel on a sample, split all rows into leaves, choose the penalty, solve.
+
+    O(n m² / 3 + n m D) for leaves of m rows and D landmarks, and n (d + D) numbers.
+    """
+    who = spec.features.who
+    if least_alpha(spec.alpha) == 0:
+        raise InvalidInput(
+            f'{who}: method="local" requires alpha above 0; got {spec.alpha!r}. '
+            "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
+        )
+    why = 'method="local" splits rows into leaves'
+    require_order(who, why, where, "Leave where out, or take features.")
+    shape = required_targets(who, blocks.target_shape)
+    rows = gather(blocks)
+    rows = replace(rows, X=dense(rows.X)) if is_sparse(rows.X) else rows
+    table = LocalRows.of(spec, method, rows)
+    found = table.judged
+    coef, across, intercept = table.solved(np.asarray(found.alpha))
+    residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
+    solution = replace(
+        found,
+        coef=coef,
+        intercept=intercept,
+        residual_variance=rows.w @ residuals**2 / rows.w.sum(),
+    )
+    parts = rows.X, rows.y, rows.w, table.tree, table.leaf, across, solution
+    return warned(LocalFit(inputs, spec, table.chosen, shape, *parts, count_rows(blocks)))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRows:
+    """All rows of a fit, the kernel that was chosen for them, and their leaves.
+
+    Attributes
+    ----------
+    centred : bool
+        Whether an intercept is fitted.
+    rows : GatheredRows
+    chosen : Chosen
+    seen : (kernel, (n, d))
+        The kernel without transformations of rows, and rows transformed.
+    tree : Tree
+    leaf : (n,) int
+    judged : Solution
+        Of rows in a few places: the penalty, and how it was found.
+    """
+
+    centred: bool
+    rows: GatheredRows
+    chosen: Chosen
+    seen: _Seen
+    tree: Tree
+    leaf: Int[Array, " n"]
+    judged: Solution
+
+    @staticmethod
+    def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows) -> "LocalRows":
+        """Choose the kernel, its scale, the penalty and the landmarks, and split rows."""
+        seed = spec.features.seed
+        found, metric, curves, sample = _found(spec, rows)
+        X = rows.X if curves is None else curves.inputs(rows.X)
+        asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
+        places = Places.of(found.kernel, (X, rows.y, rows.w), *asked)
+        is_open = isinstance(spec.features.kernel, str)
+        best = places.best(found) if is_open else places.at(found.kernel, 1.0)
+        found = places.noted(found, best)
+        seen = _within(found.kernel, X)
+        kernel = found.kernel if curves is None else curves.of(found.kernel)
+        tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
+        ask = Request(rows.X.shape[1], method.landmarks_of(len(leaf)), seed, X=sample.X)
+        phi = draw_map(Nystrom(), kernel, ask)
+        reason = (
+            f"The kernel itself within each of {tree.n_leaves} leaves of the {len(leaf):,} rows, "
+            f"and {phi.n_features} landmarks across them."
+        )
+        choice = Choice(phi, method, (), reason + found.reason)
+        search = replace(found, kernel=kernel)
+        chosen = Chosen(seed, search, choice, metric, curves=curves)
+        return LocalRows(spec.fit_intercept, rows, chosen, seen, tree, leaf, best.solution)
+
+    def solved(
+        self, alphas: Float[Array, " a"]
+    ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"]]:
+        """Return coefficients of rows, of landmarks for each leaf, and the intercept."""
+        t = self.rows.y.shape[1]
+        each, D = np.broadcast_to(alphas, t), self.chosen.n_features
+        coef, intercept = np.empty(self.rows.y.shape), np.zeros(t)
+        across = np.zeros((self.tree.n_leaves, D, t))
+        for alpha in np.unique(each):
+            own = np.flatnonzero(each == alpha)
+            coef[:, own], across[:, :, own], intercept[own] = self._solved_at(float(alpha), own)
+        return coef, across, intercept
+
+    def _solved_at(
+        self, alpha: float, targets: Int[Array, " s"]
+    ) -> tuple[Float[Array, "n s"], Float[Array, "l D s"], Float[Array, " s"]]:
+        reduced: list[Reduced] = []
+        for leaf in range(self.tree.n_leaves):  # what one leaf needs of precision, the next does
+            group = self._group(leaf, targets, not reduced or reduced[-1].single)
+            reduced.append(reduced_at(group, alpha))
+        shared = reduce(add, (each.sums for each in reduced)).across(self.centred)
+        coef = np.empty((len(self.leaf), len(targets)))
+        across = np.empty((len(reduced), *shared.v.shape))
+        for leaf, each in enumerate(reduced):
+            here = self._rows_of[leaf]
+            coef[here] = each.coefficients(shared, np.sqrt(self.rows.w[here]))
+            across[leaf] = self._root @ (shared.v - self._features(leaf).T @ coef[here])
+        return coef, across, shared.intercept
+
+    def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
+        here = self._rows_of[leaf]
+        matrix = partial(_matrix, self.seen.kernel, self.seen.X[here])
+        y = self.rows.y[np.ix_(here, targets)]
+        return Group(matrix, self._features(leaf), y, self.rows.w[here], single)
+
+    def _features(self, leaf: int) -> Float[Array, "m D"]:
+        """Return φ of the rows of a leaf: made twice, which costs less than to keep all of them."""
+        X = self.seen.X[self._rows_of[leaf]]
+        return to_numpy(self.seen.kernel.evaluate(X, self._landmarks)) @ self._root
+
+    @cached_property
+    def _rows_of(self) -> list[Int[Array, " m"]]:
+        return [np.flatnonzero(self.leaf == leaf) for leaf in range(self.tree.n_leaves)]
+
+    @cached_property
+    def _landmarks(self) -> Float[Array, "D d"]:
+        """Return the landmarks as the kernel without transformations sees them."""
+        return _within(self.chosen.kernel, _landmarks(self.chosen.map)).X
+
+    @cached_property
+    def _root(self) -> Float[Array, "D D"]:
+        """Return L⁻ᵀ: features are kernel values with landmarks times it."""
+        phi: Any = self.chosen.map
+        return phi.root(np.dtype(np.float64))
+
+
+def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:
+    """Return the kernel matrix of rows, Fortran-contiguous, in the precision asked for.
+
+    Kernels of differences see rows of float32 about their mean, in a quarter of the time.
+    """
+    if dtype == np.float32 and of_differences(kernel):
+        X = (X - X.mean(axis=0)).astype(dtype)
+    return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
+
+
+def _landmarks(phi: Any) -> Float[Array, "D d"]:
+    return np.asarray(phi.landmarks, np.float64)
+
+
+def _found(
+    spec: RidgeSpec, rows: GatheredRows
+) -> tuple[Tuning, LearnedMetric | None, Any, RowSample]:
+    """Return the kernel found on a sample of rows, the metric and the curves, and the sample."""
+    seed = spec.features.seed
+    priority = row_priorities(seed, 0, int(rows.number[-1]) + 1)[rows.number]
+    sample = RowSample(rows.X, rows.y, rows.w, priority).lowest(kept_rows(rows.X.shape[1]))
+    curves = choose_curves(sample, seed, error_near_median) if spec.features.bends else None
+    bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+    alpha = least_alpha(spec.alpha)
+    share = None if isinstance(alpha, str) else alpha / rows.weight
+    found, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept)
+    return found, metric, curves, sample

@@ -1,0 +1,165 @@
+"""A kernel, its scale and its penalty, judged again at the density of all rows.
+
+A kernel is chosen on a sample of a long table. All rows lie denser: rougher kernels and shorter
+lengthscales tell more of what they hold. Which, and how much shorter, leave-one-out errors of rows
+that lie together in a few places say: there as many near rows are left as in the whole table.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.kernels.kernel import Constant, Kernel
+from bochner.selection.record import Tuning, TuningStep
+from bochner.selection.rows import rounded
+from bochner.selection.tree import neighbourhoods
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import solve_kernel
+from bochner.solvers.ridge.solution import Solution
+from bochner.sums.rows import N_FOLDS, fold_numbers
+
+#: Places, and rows of each: one matrix of all of them takes a tenth of a second a penalty.
+PLACES, PLACE_ROWS = 8, 128
+
+#: Factor from one scale to the next, and scales that are tried each way, at most.
+STEP, MOST = 2**0.5, 4
+
+#: Share of the mean squared error that another scale must save, and another kernel.
+WORTH, WORTH_KERNEL = 0.005, 0.02
+
+#: Other kernels that are judged again, at most, and how much larger their error on few rows may be.
+OTHERS, NEAR = 4, 1.5
+
+#: The stage of a search that these evaluations are of.
+STAGE = "scale among all rows"
+
+
+def stretched(kernel: Kernel, factor: float) -> Kernel | None:
+    """Return the kernel with all lengthscales so many times as long; None where it has others."""
+    if "lengthscale" in kernel.get_params(deep=False):
+        scales: Any = np.asarray(kernel.get_params(deep=False)["lengthscale"]) * factor
+        longer = rounded(tuple(scales.tolist()) if np.ndim(scales) else float(scales))
+        return kernel.replace(lengthscale=longer)
+    if isinstance(kernel, Constant):
+        return kernel
+    held = {f.name: getattr(kernel, f.name) for f in fields(kernel)}  # type: ignore[arg-type]
+    parts = {name: stretched(part, factor) for name, part in held.items() if _is_kernel(part)}
+    return None if not parts or None in parts.values() else kernel.replace(**parts)
+
+
+def _is_kernel(part: object) -> bool:
+    return isinstance(part, Kernel)
+
+
+class AtDensity(NamedTuple):
+    """A kernel, how many times as long its lengthscales are, and the solution in a few places."""
+
+    kernel: Kernel
+    factor: float
+    solution: Solution
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Rows that lie together in a few places, and what is asked of their fit.
+
+    Attributes
+    ----------
+    X : (m, d)
+        As the kernel sees them.
+    y : (m, t)
+    w : (m,)
+    fit : callable
+        From the matrix of a kernel to the solution.
+    """
+
+    X: Float[Array, "m d"]
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    fit: Callable[[Float[Array, "m m"]], Solution]
+    steps: list[TuningStep] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @staticmethod
+    def of(
+        kernel: Kernel,
+        rows: tuple[Array, Array, Array],
+        seed: int,
+        centred: bool,
+        alpha: Any,
+        per_target: bool,
+        share: float,
+    ) -> "Places":
+        """Take rows X, y and w of a few places; ``share`` is where a penalty is looked for."""
+        X, y, w = rows
+        some = neighbourhoods(kernel, X, PLACES, PLACE_ROWS, seed)
+        numbers = fold_numbers(seed, 0, len(some))
+        folds = tuple(own for k in range(N_FOLDS) if len(own := np.flatnonzero(numbers == k)))
+        folds = folds if alpha == "kfold" and len(folds) > 1 else ()
+        start = share * float(w[some].sum()) if np.isfinite(share) else None
+
+        def fit(K: Float[Array, "m m"]) -> Solution:
+            problem = KernelRows(K, y[some], w[some], centred, folds)
+            return solve_kernel(problem, alpha, per_target=per_target, start=start)
+
+        return Places(X[some], y[some], w[some], fit)
+
+    def best(self, found: Tuning) -> AtDensity:
+        """Return the best of the kernels that a search compared, at the best of its scales."""
+        best = self.at(found.kernel, 1.0)
+        for other in rivals(found):
+            judged = self.at(other, 1.0)
+            if judged.error < (1 - WORTH_KERNEL) * best.error:
+                best = judged
+        return self.scaled(best)
+
+    def scaled(self, best: AtDensity) -> AtDensity:
+        """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
+        if stretched(best.kernel, 1.0) is None:
+            return best
+        for step in (1 / STEP, STEP):
+            start = best.factor
+            for _ in range(MOST):
+                found = self.at(best.kernel, best.factor * step)
+                if not found.error < (1 - WORTH) * best.error:
+                    break
+                best = found
+            if best.factor != start:
+                break
+        return best
+
+    def at(self, kernel: Kernel, factor: float) -> AtDensity:
+        """Return the solution with lengthscales so many times as long."""
+        longer = kernel if factor == 1.0 else stretched(kernel, factor)
+        assert longer is not None
+        found = self.fit(to_numpy(longer(self.X)))
+        place = np.abs(found.path.alphas - np.min(found.alpha)).argmin()
+        error = float(found.path.loo[place])
+        variance = max(float(np.mean(self.y.var(axis=0))), np.finfo(float).tiny)
+        share, value = float(np.min(found.alpha)) / len(self.w), error / variance
+        least = min([value, *(step.best for step in self.steps)])
+        seconds = time.monotonic() - self.began
+        self.steps.append(TuningStep(STAGE, longer, share, value, least, seconds))
+        return AtDensity(kernel, factor, found, error)
+
+    def noted(self, found: Tuning, best: AtDensity) -> Tuning:
+        """Return the record of a search, with these steps and the kernel that was taken."""
+        longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else None
+        kernel = best.kernel if longer is None else longer
+        compared = tuple(replace(c, taken=c.kernel == best.kernel) for c in found.compared)
+        path = (*found.path, *self.steps)
+        return replace(found, kernel=kernel, path=path, compared=compared)
+
+
+def rivals(found: Tuning) -> list[Kernel]:
+    """Return the kernels that a search compared with the one it found, the best of them first."""
+    least = min((c.error for c in found.compared if c.kernel == found.kernel), default=np.inf)
+    near = [c for c in found.compared if c.kernel != found.kernel and c.error < NEAR * least]
+    ranked = sorted(near, key=lambda c: c.error)
+    return list(dict.fromkeys(c.kernel for c in ranked))[:OTHERS]

@@ -1,0 +1,167 @@
+"""A tree of rows: split again and again along the direction in which a kernel sees most.
+
+Each split is along the first principal component of the rows as the kernel sees them (kernel
+principal component analysis of a few): p(x) = Σ_j v_j k(x, s_j). Rows that the kernel takes for
+near come into one leaf, whatever its columns, lengthscales and metric. All leaves have about as
+many rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float, Int
+from bochner.kernels.kernel import Kernel
+
+#: Rows that a direction is found by: its component has a quarter of the spread or more, and is
+#: told well from so many.
+LOOKED_AT = 64
+
+#: Rows that p is computed for at once.
+AT_ONCE = 1 << 16
+
+
+class Split(NamedTuple):
+    """p(x) = Σ_j v_j k(x, s_j), and the number that rows of the second half have at least."""
+
+    rows: Float[Array, "m d"]
+    weights: Float[Array, " m"]
+    cut: float
+
+    def side(self, kernel: Kernel, X: Float[Array, "n d"]) -> Array:
+        """Return whether rows are of the second half."""
+        return _component(kernel, self.rows, self.weights, X) >= self.cut
+
+
+def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[Array, " n"]:
+    parts = [
+        to_numpy(kernel.evaluate(X[start : start + AT_ONCE], rows)) @ weights
+        for start in range(0, len(X), AT_ONCE)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Splits of the space that rows are in, and the leaves that are left.
+
+    Attributes
+    ----------
+    rows : (s, m, d)
+        Of each split, as the kernel sees them.
+    weights : (s, m)
+    cuts : (s,)
+    children : (s, 2) int
+        Numbers of further splits; of a leaf, −1 − its number.
+    """
+
+    rows: Float[Array, "s m d"]
+    weights: Float[Array, "s m"]
+    cuts: Float[Array, " s"]
+    children: Int[Array, "s 2"]
+
+    @property
+    def n_leaves(self) -> int:
+        """One more than there are splits."""
+        return len(self.cuts) + 1
+
+    def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
+        """Return the leaf that each row is in; O(n m) kernel values a level."""
+        found = np.zeros(len(X), np.intp)
+        for leaf, here in self._parts(kernel, X):
+            found[here] = leaf
+        return found
+
+    def _parts(self, kernel: Kernel, X: Array) -> Iterator[tuple[int, Array]]:
+        waiting = [(0, np.arange(len(X)))] if len(self.cuts) else []
+        while waiting:
+            number, here = waiting.pop()
+            split = Split(self.rows[number], self.weights[number], float(self.cuts[number]))
+            side = split.side(kernel, X[here])
+            for child, own in zip(self.children[number], (here[~side], here[side]), strict=True):
+                if child < 0:
+                    yield -1 - int(child), own
+                elif len(own):
+                    waiting.append((int(child), own))
+
+
+def grow(
+    kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
+) -> tuple[Tree, Int[Array, " n"]]:
+    """Split rows until no leaf has more than ``most``; return the tree, and the leaf of each row.
+
+    Leaves are as equal in size as can be: of rows that are level with a cut some are on either
+    side. O(n m) kernel values a level.
+    """
+    rng, n = stream(seed, "tree"), len(X)
+    leaf, count = np.zeros(n, np.intp), 0
+    splits: list[Split] = []
+    children: list[list[int]] = []
+    waiting = [(np.arange(n), max(1, -(-n // most)), -1, 0)]
+    while waiting:
+        here, leaves, parent, which = waiting.pop()
+        number = len(splits) if leaves > 1 else -1 - count
+        if parent >= 0:
+            children[parent][which] = number
+        if leaves == 1:
+            leaf[here] = count
+            count += 1
+            continue
+        split, first = _split(kernel, X, here, leaves, rng)
+        splits.append(split)
+        children.append([0, 0])
+        half = leaves // 2
+        waiting += [(here[first], half, number, 0), (here[~first], leaves - half, number, 1)]
+    return _tree(splits, children, X.shape[1]), leaf
+
+
+def _split(
+    kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
+) -> tuple[Split, Array]:
+    """Return a split of these rows, and which are of the first half."""
+    some = X[np.sort(rng.choice(here, LOOKED_AT, replace=len(here) < LOOKED_AT))]
+    rows = np.ascontiguousarray(some, np.float64)
+    K = to_numpy(kernel.evaluate(rows, rows))
+    centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    vector = np.linalg.eigh(centred)[1][:, -1]
+    weights = vector - vector.mean()
+    weights = weights * np.where(weights[np.abs(weights).argmax()] < 0, -1.0, 1.0)
+    p = _component(kernel, rows, weights, X[here])
+    count = len(here) * (leaves // 2) // leaves
+    order = np.argsort(p, kind="stable")
+    first = np.zeros(len(here), bool)
+    first[order[:count]] = True
+    cut = float(p[order[count - 1]] + p[order[count]]) / 2
+    return Split(rows, weights, cut), first
+
+
+def _tree(splits: list[Split], children: list[list[int]], d: int) -> Tree:
+    return Tree(
+        np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, d),
+        np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),
+        np.array([split.cut for split in splits]),
+        np.array(children, np.intp).reshape(-1, 2),
+    )
+
+
+def neighbourhoods(
+    kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int
+) -> Int[Array, " m"]:
+    """Return rows that lie together, in ``count`` places, about ``size`` in each.
+
+    A random side of a split, again and again: rows as dense as in the whole table, which a random
+    sample of as many is not. O(n m) kernel values a place.
+    """
+    rng, found = stream(seed, "neighbourhoods"), []
+    for _ in range(count):
+        here = np.arange(len(X))
+        while len(here) > size:
+            leaves = max(2, -(-len(here) // size))
+            _, first = _split(kernel, X, here, leaves, rng)
+            here = here[first] if rng.random() < 0.5 else here[~first]
+        found.append(here)
+    return np.unique(np.concatenate(found))

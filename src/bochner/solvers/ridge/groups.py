@@ -1,0 +1,159 @@
+"""Ridge regression with features of all rows and a kernel within groups: one factor for each group.
+
+The kernel is k̂(x, x') = φ(x)·φ(x'), and k(x, x') itself where both are of one group. Its matrix is
+ZZᵀ + R, R of blocks R_g = K_g − Z_g Z_gᵀ (Snelson and Ghahramani (2007), "partially independent
+conditional"). With s = √w, C_g = s R_g s + αI and V = sZ,
+
+    (VVᵀ + C)⁻¹ r = C⁻¹(r − V v),   v = (I + VᵀC⁻¹V)⁻¹ VᵀC⁻¹ r,
+
+so that sums over groups of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s] are all that groups know of one
+another: O(m³/3 + m² D) a group of m rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, solve_triangular
+
+from bochner._core.blas import cho_factor, cholesky, subtract_product
+from bochner._core.shapes import Array, Float
+
+#: Share of the penalty that rounding of a block's largest eigenvalue may take, in float32.
+ROUNDED = 0.01
+
+#: Below this a sum of weights is no divisor.
+TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Rows that the kernel itself joins.
+
+    Attributes
+    ----------
+    matrix : callable
+        ``matrix(dtype)`` gives K, (m, m), Fortran-contiguous, which is written into.
+    Z : (m, D)
+        Features, with Z Zᵀ ⪯ K.
+    y : (m, t)
+    w : (m,)
+        Positive.
+    single : bool, default True
+        Whether float32 may serve.
+    """
+
+    matrix: Callable[[Any], Float[Array, "m m"]]
+    Z: Float[Array, "m D"]
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    single: bool = True
+
+    @property
+    def root(self) -> Float[Array, " m"]:
+        """√w."""
+        return np.sqrt(self.w)
+
+    def system(self, alpha: float) -> Float[Array, "m m"]:
+        """Return C, in float32 where its rounding is little beside the penalty.
+
+        An entry of float32 is off by its rounding, and so is an eigenvalue by that of the whole.
+        """
+        if self.single:
+            C = self._system(np.float32, alpha)
+            if np.finfo(np.float32).eps * float(np.linalg.norm(C)) <= ROUNDED * alpha:
+                return C
+        return self._system(np.float64, alpha)
+
+    def _system(self, dtype: Any, alpha: float) -> Float[Array, "m m"]:
+        Z = self.Z.astype(dtype, copy=False)
+        C = self.matrix(dtype)
+        subtract_product(C, Z, np.asarray(Z, order="F"))
+        if not np.all(self.w == 1):
+            C *= (self.root[:, None] * self.root).astype(dtype)
+        C[np.diag_indices(len(C))] += dtype(alpha)
+        return C
+
+    def reduced(self, alpha: float) -> "Reduced":
+        """Return what other groups need of this one, and what its coefficients follow from.
+
+        Raises
+        ------
+        LinAlgError
+            If rounding leaves C not positive.
+        """
+        C, root, D = self.system(alpha), self.root[:, None], self.Z.shape[1]
+        right = np.hstack([root * self.Z, root * self.y, root]).astype(C.dtype, copy=False)
+        L, _ = cho_factor(C, True, overwrite_a=True, check_finite=False)
+        half = solve_triangular(L, right, lower=True, check_finite=False)
+        own = solve_triangular(L, half, lower=True, trans=1, overwrite_b=False, check_finite=False)
+        sums = (half[:, :D].T @ half).astype(np.float64)
+        power = half[:, D:].astype(np.float64)
+        return Reduced(
+            GroupSums(sums[:, :D], sums[:, D:], power.T @ power),
+            own[:, :D],
+            own[:, D:].astype(np.float64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Sums over groups: VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s], the last column that of s."""
+
+    gram: Float[Array, "D D"]
+    cross: Float[Array, "D c"]
+    power: Float[Array, "c c"]
+
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        """Return the sums of both."""
+        return GroupSums(self.gram + other.gram, self.cross + other.cross, self.power + other.power)
+
+    def across(self, centred: bool) -> "Across":
+        """Return the coefficients that all groups share, and the intercept; O(D³/3)."""
+        H = self.gram + np.eye(len(self.gram))
+        half = solve_triangular(
+            cholesky(H, lower=True, check_finite=False), self.cross, lower=True, check_finite=False
+        )
+        left = self.power - half.T @ half
+        intercept = np.zeros(len(left) - 1)
+        if centred:
+            intercept = left[-1, :-1] / max(float(left[-1, -1]), TINY)
+        right = self.cross[:, :-1] - np.outer(self.cross[:, -1], intercept)
+        return Across(np.linalg.solve(H, right), intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Across:
+    """What all groups share: v = Vᵀ(VVᵀ + C)⁻¹(y − b s), (D, t), and the intercept b, (t,)."""
+
+    v: Float[Array, "D t"]
+    intercept: Float[Array, " t"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A group after its factor: its part of the sums, C⁻¹V and C⁻¹[y, s]."""
+
+    sums: GroupSums
+    by_features: Float[Array, "m D"]
+    own: Float[Array, "m c"]
+
+    @property
+    def single(self) -> bool:
+        """Whether float32 served."""
+        return self.by_features.dtype == np.float32
+
+    def coefficients(self, across: Across, root: Float[Array, " m"]) -> Float[Array, "m t"]:
+        """Return the coefficients of k̂ and each row of the group."""
+        u = self.own[:, :-1] - np.outer(self.own[:, -1], across.intercept)
+        return root[:, None] * (u - self.by_features @ across.v)
+
+
+def reduced_at(group: Group, alpha: float) -> Reduced:
+    """Return the group at this penalty; at one raised tenfold, again and again, if it must be."""
+    while True:
+        try:
+            return group.reduced(alpha)
+        except LinAlgError:
+            alpha = max(10 * alpha, TINY)

@@ -1,0 +1,367 @@
+"""Ridge regression with the kernel itself within leaves, and landmarks across them."""
+
+import numpy as np
+import pytest
+from gallery import table
+from scipy.sparse import csr_array
+from tolerance import assert_close
+
+import bochner as bo
+from bochner import Tuning
+from bochner.errors import InvalidInput
+from bochner.kernels import (
+    Constant,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Linear,
+    Mahalanobis,
+    Matern,
+    Monotone,
+)
+from bochner.selection import KernelComparison, Places, grow, neighbourhoods, stretched
+from bochner.solvers import Group, reduced_at
+
+KERNEL = Matern(1.5, lengthscale=0.8)
+BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
+TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))
+
+
+def model(kernel=KERNEL, **changes):
+    method = bo.LocalKernel(leaf_rows=40, landmarks=12)
+    return bo.KernelRidge(kernel, **dict(method=method, alpha=0.3, random_state=0) | changes)
+
+
+def own_kernel(fitted, A, B):
+    """The kernel of the fit, by its definition."""
+    fit = fitted.fit_
+    seen = lambda X: fit.chosen.kernel.inputs(X) if fit.chosen.kernel == BENT else X
+    inner = KERNEL if fit.chosen.kernel == BENT else fit.chosen.kernel
+    a, b = (fit.tree.leaves(inner, np.ascontiguousarray(seen(X))) for X in (A, B))
+    across = fitted.map_(A) @ fitted.map_(B).T
+    return np.where(a[:, None] == b, fit.chosen.kernel(A, B), across)
+
+
+def dual(K, y, alpha, w, centred):
+    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
+    n = len(K)
+    A = K + alpha * np.diag(1 / w)
+    if not centred:
+        return np.linalg.solve(A, y), np.zeros(y.shape[1])
+    system = np.block([[A, np.ones((n, 1))], [np.ones((1, n)), 0]])
+    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
+    return found[:-1], found[-1]
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, BENT, TURNED], ids=["plain", "bent", "turned"])
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("alpha", [0.3, 1e-6])
+def test_the_fit_is_that_of_its_own_kernel_by_one_dense_system(kernel, centred, alpha):
+    X, y = table(200, t=2)
+    w = np.random.default_rng(1).uniform(0.2, 3, len(X))
+    found = model(kernel, alpha=alpha, fit_intercept=centred).fit(X, y, w)
+    assert found.fit_.tree.n_leaves == 5
+    assert np.bincount(found.fit_.leaf).tolist() == [40] * 5
+    K = own_kernel(found, X, X)
+    assert np.linalg.eigvalsh(K)[0] > -1e-9
+    coef, intercept = dual(K, y, alpha, w, centred)
+    there = X[::7] + 0.01
+    precise = 1e11 if alpha < 0.1 else 1e10  # factors are of float32 where the penalty hides it
+    assert_close(found.predict(X), K @ coef + intercept, factor=precise)
+    there = there[found.fit_.tree.leaves(*_seen(found, there)) >= 0]
+    expected = own_kernel(found, there, X) @ coef + intercept
+    assert_close(found.predict(there), expected, factor=precise)
+    residuals = w @ (y - found.predict(X)) ** 2 / w.sum()
+    assert found.solution_.residual_variance == pytest.approx(residuals, rel=1e-3)
+
+
+def _seen(fitted, X):
+    kernel = fitted.fit_.chosen.kernel
+    return (KERNEL, kernel.inputs(X)) if kernel == BENT else (kernel, X)
+
+
+def test_one_leaf_is_the_exact_kernel():
+    X, y = table(150)
+    whole = model(method=bo.LocalKernel(leaf_rows=150)).fit(X, y)
+    exact = model(method="exact").fit(X, y)
+    assert_close(whole.predict(X), exact.predict(X), factor=1e10)
+
+
+def test_landmarks_carry_what_leaves_have_to_tell_one_another():
+    """A slow wave and few rows: alone, leaves do not know of it what landmarks know."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (400, 1))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=400)
+    there = np.linspace(0.2, 9.8, 300)[:, None]
+    errors = [
+        np.mean((m.fit(X, y).predict(there) - np.sin(there[:, 0])) ** 2)
+        for m in (
+            model(Gaussian(1.0), method=bo.LocalKernel(20, landmarks=count)) for count in (1, 40)
+        )
+    ]
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_each_target_has_its_penalty():
+    X, y = table(160, t=2)
+    together = model(alpha=[0.1, 5.0]).fit(X, y)
+    for i, alpha in enumerate((0.1, 5.0)):
+        assert_close(
+            together.predict(X)[:, i], model(alpha=alpha).fit(X, y[:, i]).predict(X), factor=1e9
+        )
+    chosen = model(alpha="loo", alpha_per_target=True).fit(X, y + [[0, 1]] * np.cos(9e3 * y))
+    assert chosen.alpha_[0] < chosen.alpha_[1]
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence", "kfold"])
+def test_the_penalty_is_that_of_rows_in_a_few_places(criterion):
+    X, y = table(300, noise=0.5)
+    found = model(alpha=criterion).fit(X, y)
+    path = found.solution_.path
+    assert found.solution_.criterion == criterion
+    assert found.alpha_ in path.alphas
+    assert found.alpha_ == path.alphas[path.best(criterion)]
+
+
+def test_blocks_and_weights_of_zero_change_nothing():
+    X, y = table(200)
+    w = np.ones(200)
+    w[::9] = 0
+    whole = model().fit(X, y, w)
+    for size in (7, 64):
+        streamed = model().fit_blocks(bo.Blocks.from_arrays(X, y, w, block_rows=size))
+        assert (streamed.predict(X) == whole.predict(X)).all()
+    assert whole.rows_seen_ == 200
+    assert len(whole.X_fit_) == len(whole.dual_coef_) == np.count_nonzero(w)
+
+
+def test_gradients_are_those_of_predictions():
+    X, y = table(120)
+    for kernel in (KERNEL, BENT):
+        found = model(kernel).fit(X, y)
+        there, step = X[:9] + 0.003, 1e-5
+        moves = step * np.eye(X.shape[1])
+        slopes = [(found.predict(there + e) - found.predict(there - e)) / (2 * step) for e in moves]
+        assert_close(found.gradient(there), np.stack(slopes, axis=1), factor=1e8)
+
+
+def test_models_are_saved_whole(tmp_path):
+    X, y = table(150, t=2)
+    found = model(alpha="loo").fit(X, y)
+    bo.save(found, tmp_path / "local.safetensors")
+    loaded = bo.load(tmp_path / "local.safetensors")
+    assert (loaded.predict(X) == found.predict(X)).all()
+    assert loaded.choice_.method == bo.LocalKernel(40, 12)
+
+
+def test_sparse_rows_become_dense():
+    X, y = table(120)
+    dense, sparse = model().fit(X, y), model().fit(csr_array(X), y)
+    assert_close(sparse.predict(csr_array(X)), dense.predict(X), factor=1e4)
+
+
+def test_classes_are_targets():
+    X, y = table(300)
+    labels = np.where(y > np.median(y), "high", "low")
+    found = bo.KernelRidgeClassifier(KERNEL, method=bo.LocalKernel(60), random_state=0)
+    assert found.fit(X, labels).score(X, labels) > 0.9
+
+
+# ---- by default
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """More than 250 rows are many."""
+    monkeypatch.setattr("bochner.models.ridge.estimators.DIRECT_ROWS", 250)
+
+
+def test_many_rows_are_split_into_leaves_by_default(few):
+    X, y = table(400, noise=0.1)
+    fit = lambda **changes: bo.KernelRidge(effort="low", random_state=0, **changes).fit(X, y)
+    assert fit().choice_.method == bo.LocalKernel()
+    assert "landmarks across them" in fit().choice_.reason
+    for asked in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
+        assert not isinstance(fit(**asked).choice_.method, bo.LocalKernel)
+    assert fit(kernel=KERNEL, method="local").choice_.method == bo.LocalKernel()
+    blocks = bo.Blocks.from_arrays(X, y, block_rows=30)
+    streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(blocks)
+    assert (streamed.predict(X) == fit().predict(X)).all()
+    unknown = bo.Blocks.from_iterable(lambda: iter([(X, y)]))
+    streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(unknown)
+    assert not isinstance(streamed.choice_.method, bo.LocalKernel)
+
+
+def test_tables_too_large_to_keep_have_features(few, monkeypatch):
+    monkeypatch.setattr("bochner.models.ridge.estimators.MOST_CELLS", 799)
+    X, y = table(400)
+    assert X.size > 799
+    found = bo.KernelRidge(effort="low", random_state=0).fit(X, y)
+    assert not isinstance(found.choice_.method, bo.LocalKernel)
+    assert found.coef_.ndim == 1
+
+
+def test_further_rows_go_to_features_of_the_same_kernel(few):
+    X, y = table(400, noise=0.1)
+    found = bo.KernelRidge(effort="low", random_state=0).fit(X[:300], y[:300])
+    kernel = found.kernel_
+    found.partial_fit(X[300:], y[300:])
+    assert found.kernel_ == kernel
+    assert found.moments_.rows == found.rows_seen_ == 400
+
+
+def test_what_a_local_fit_has_not_is_said():
+    X, y = table(100)
+    found = model().fit(X, y)
+    for name in ("coef_", "moments_", "certificate_", "sample_"):
+        with pytest.raises(AttributeError, match=rf"{name}: a local fit has"):
+            getattr(found, name)
+    with pytest.raises(InvalidInput, match=r"solve_again: a local fit keeps no moments.*Call fit"):
+        found.solve_again()
+    with pytest.raises(AttributeError) as refused:
+        model().partial_fit(X, y)
+    assert 'partial_fit: method="local" needs all rows at once' in str(refused.value.__cause__)
+
+
+def test_bad_arguments_are_refused():
+    X, y = table(100)
+    with pytest.raises(InvalidInput, match=r'method="local" requires alpha above 0; got 0'):
+        model(alpha=0).fit(X, y)
+    with pytest.raises(
+        InvalidInput, match=r"LocalKernel: leaf_rows must be an integer, 2 or above; got 1"
+    ):
+        bo.LocalKernel(leaf_rows=1)
+    with pytest.raises(
+        InvalidInput, match=r"LocalKernel: landmarks must be an integer, 1 or above; got 0"
+    ):
+        bo.LocalKernel(landmarks=0)
+    with pytest.raises(InvalidInput, match=r"LocalKernel makes no features.*KernelRidge alone"):
+        bo.draw(KERNEL, bo.LocalKernel(), n_features=8, X=X)
+
+
+def test_leaves_become_smaller_where_rows_are_many():
+    most = bo.LocalKernel().most_in_leaf
+    assert [most(n) for n in (9000, 1 << 14, 1 << 15, 1 << 16, 10**6)] == [
+        4096,
+        4096,
+        2896,
+        2048,
+        2048,
+    ]
+    assert bo.LocalKernel(300).most_in_leaf(10**6) == 300
+    landmarks = bo.LocalKernel().landmarks_of
+    assert [landmarks(n) for n in (9000, 1 << 16, 1 << 19)] == [1024, 512, 256]
+    assert bo.LocalKernel(landmarks=7).landmarks_of(100) == 7
+
+
+# ---- groups
+
+
+def test_a_block_that_rounding_leaves_not_positive_has_a_larger_penalty():
+    x = np.ones((30, 1))
+    K = lambda dtype: np.asarray(Gaussian()(x), dtype, order="F")
+    group = Group(K, np.zeros((30, 1)), np.ones((30, 1)), np.ones(30))
+    assert np.isfinite(reduced_at(group, 1e-30).own).all()
+
+
+# ---- trees and places
+
+
+@pytest.mark.parametrize("n", [1, 40, 41, 1000])
+def test_leaves_are_even_and_rows_are_found_in_theirs(n):
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    tree, leaf = grow(KERNEL, X, 40, 0)
+    sizes = np.bincount(leaf)
+    assert tree.n_leaves == len(sizes) == -(-n // 40)
+    assert sizes.max() <= 40
+    assert np.ptp(sizes) <= 2
+    assert (tree.leaves(KERNEL, X) == leaf).all()
+
+
+def test_equal_rows_are_split_too():
+    tree, leaf = grow(KERNEL, np.ones((100, 2)), 30, 0)
+    assert np.bincount(leaf).max() <= 30
+    assert len(np.unique(tree.leaves(KERNEL, np.ones((5, 2))))) == 1
+
+
+def test_leaves_lie_together():
+    X = np.random.default_rng(0).uniform(size=(800, 2))
+    _, leaf = grow(Gaussian(0.5), X, 100, 0)
+    within = np.mean([X[leaf == k].var(axis=0).sum() for k in range(8)])
+    assert within < 0.35 * X.var(axis=0).sum()  # squares of an eighth of the area have 1/8
+
+
+def test_neighbourhoods_are_as_dense_as_all_rows():
+    X = np.random.default_rng(0).uniform(size=(4000, 2))
+    some = neighbourhoods(Gaussian(0.5), X, 4, 64, 0)
+    assert len(some) <= 4 * 64
+    own = X[some]
+    gap = lambda A: np.median(
+        np.sort(np.linalg.norm(A[:, None] - A, axis=2) + 9 * np.eye(len(A)), axis=1)[:, 0]
+    )
+    assert gap(own) < 1.6 * gap(X[:4000:1][:2000]) / 2**-0.5 * 2**-0.5
+    assert gap(own) < 0.6 * gap(X[:256])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [KERNEL, Gaussian((1.0, 3.0)), BENT, TURNED, 2.0 * Exponential() * Matern(2.5) + Constant(0.3)],
+    ids=["one", "each", "bent", "turned", "product"],
+)
+def test_stretched_kernels_see_rows_nearer(kernel):
+    X, _ = table(30)
+    wider = stretched(kernel, 2.0)
+    seen = kernel.inputs(X) if kernel == BENT else X
+    inner = KERNEL if kernel == BENT else kernel
+    assert_close(wider(X), inner(seen / 2.0), factor=1e5)
+
+
+def test_kernels_without_lengthscale_stay():
+    assert stretched(Linear(), 2.0) is None
+    assert stretched(Linear() + Gaussian(), 2.0) is None
+
+
+def test_the_scale_is_that_of_all_rows():
+    """A fine wave that few rows do not show: lengthscales found on them are far too long."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 60, (3000, 1))
+    y = (np.sin(4 * X) + 0.1 * rng.normal(size=X.shape)).reshape(-1, 1)
+    rows = X, y, np.ones(len(X))
+    places = Places.of(Gaussian(2.0), rows, 0, True, "loo", False, float("nan"))
+    best = places.best(Tuning(Gaussian(2.0)))
+    assert best.factor <= 0.5
+    least = min(step.value for step in places.steps)
+    assert least * places.y.var() == pytest.approx(best.error, rel=0.006)  # less is not worth it
+    assert places.steps[0].kernel == Gaussian(2.0)
+    assert places.best(Tuning(Linear())).factor == 1.0
+
+
+def test_the_kernel_is_judged_again_among_all_rows():
+    """Few rows take a smooth kernel for as good as a rough one; of all rows it is far behind."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 60, (3000, 1))
+    y = np.abs(np.sin(4 * X)) + 0.01 * rng.normal(size=X.shape)
+    kinds = {"smooth": Gaussian(20.0), "rough": Exponential(2.0), "far": Exponential(1.0)}
+    errors = {"smooth": 1.0, "rough": 1.01, "far": 2.0}
+    compared = tuple(
+        KernelComparison(1, kernel, errors[name], np.nan, 0.0, name == "smooth", name=name)
+        for name, kernel in kinds.items()
+    )
+    found = Tuning(kinds["smooth"], compared=compared)
+    rows = X, y, np.ones(len(X))
+    places = Places.of(kinds["smooth"], rows, 0, True, "loo", False, float("nan"))
+    best = places.best(found)
+    assert best.kernel == kinds["rough"]
+    noted = places.noted(found, best)
+    assert [c.taken for c in noted.compared] == [False, True, False]
+    assert kinds["far"] not in [step.kernel for step in places.steps]
+    assert noted.path == tuple(places.steps)
+
+
+def test_features_of_very_many_rows_are_twice_as_wide(monkeypatch):
+    monkeypatch.setattr("bochner.models.ridge.estimators.WIDE_ROWS", 3000)
+    X, y = table(3000, noise=0.1)
+    options = dict(method="orthogonal", alpha=0.1, random_state=0)
+    assert bo.KernelRidge(KERNEL, **options).fit(X, y).coef_.shape == (2048,)
+    assert bo.KernelRidge(KERNEL, **options).fit(X[1:], y[1:]).coef_.shape == (1024,)
+    assert bo.KernelRidge(KERNEL, n_features=64, **options).fit(X, y).coef_.shape == (64,)
