@@ -5,7 +5,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from bochner.datasets import load_concrete, load_earth, on_sphere
+from bochner.datasets import load_co2, load_concrete, load_earth, on_sphere
 from bochner.errors import InvalidInput
 
 
@@ -104,7 +104,23 @@ def test_data_state_source_and_licence(load):
     assert data.target_name.endswith(")")  # with its unit
 
 
+def test_carbon_dioxide_rises_and_is_highest_in_spring():
+    data = load_co2()
+    year, co2 = data.X[:, 0].astype(float), data.y.astype(float)
+    assert (data.X.shape, data.X.dtype, data.y.dtype) == ((521, 1), np.float32, np.float32)
+    assert np.all(np.diff(year) > 0.08)
+    # Keeling's curve: 315 ppm in 1958, a rise of 0.8 ppm a year then and of 1.6 at the end.
+    slope, level = np.polyfit(year - 1959.5, co2, 1)
+    assert abs(level - 311.8) < 1
+    assert abs(slope - 1.31) < 0.05
+    around = co2 - np.polyval(np.polyfit(year - 1980, co2, 3), year - 1980)
+    month = np.floor(year % 1 * 12).astype(int)
+    mean = np.array([around[month == m].mean() for m in range(12)])
+    assert mean.argmax() == 4  # May
+    assert mean.argmin() in (8, 9)  # September and October
+
+
 def test_carried_files_are_small():
     files = [f for f in resources.files("bochner.datasets").iterdir() if f.name.endswith(".npz")]
-    assert {f.name for f in files} == {"earth.npz", "concrete.npz"}
+    assert {f.name for f in files} == {"earth.npz", "concrete.npz", "co2.npz"}
     assert sum(len(f.read_bytes()) for f in files) < 200_000

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import bochner as bo
 from bochner.errors import BochnerError, EngineError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
+from bochner.selection import CellsOf, learn_columns
 from bochner.sums import SampleOf
 
 rng = np.random.default_rng(0)
@@ -114,6 +116,100 @@ def test_files_are_read_by_workers_and_text_here(dask_client, tmp_path):
             for where in (HERE, bo.engines.Dask(dask_client))
         )
         np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+@cache
+def raw_table():
+    """Columns of every kind, and gaps in them."""
+    pd = pytest.importorskip("pandas")
+    few = np.array(["red", "green", "blue"], dtype=object)[rng.integers(0, 3, N)]
+    few[rng.random(N) < 0.1] = None
+    many = rng.integers(0, 200, N)
+    table = pd.DataFrame(
+        {
+            "a": np.where(rng.random(N) < 0.1, np.nan, X[:, 0]),
+            "b": X[:, 1],
+            "same": X[:, 1],
+            "one": 1.0,
+            "few": few,
+            "many": np.char.add("N", many.astype(str)),
+            "day": pd.date_range("2019-01-01", periods=N, freq="7min"),
+        }
+    )
+    return table.assign(y=Y + many / 100)
+
+
+class Passes:
+    """An executor that notes what it sums up."""
+
+    memory, in_order = 0, False
+
+    def __init__(self, executor):
+        self.executor, self.made = executor, []
+
+    def sum(self, summand, blocks):
+        self.made.append(type(summand))
+        return self.executor.sum(summand, blocks)
+
+
+def test_columns_are_learned_by_workers_and_are_those_of_one_process(dask_client, tmp_path):
+    """Means of 200 levels have the same bits, and no row comes to this process for them."""
+    table = raw_table()
+    table.to_parquet(tmp_path / "rows.parquet", row_group_size=33_333)
+    sources = (
+        bo.Blocks.from_table(table, target="y"),
+        bo.Blocks.from_files(tmp_path / "rows.parquet", target="y"),
+    )
+    for source in sources:
+        read = []
+        drafts, cells = source.source.drafts, source.cells()
+        here = learn_columns(drafts, cells)
+        with bo.engines.Dask(dask_client).passes("", source) as executor:
+            passes = Passes(executor)
+            there = learn_columns(drafts, cells.watch(read.append), where=passes)
+        assert passes.made == [CellsOf]
+        assert there.encoders == here.encoders
+        kinds = {type(e).__name__ for e in here.encoders}
+        assert kinds == {"NumberColumn", "DroppedColumn", "OneHot", "TargetMeans", "TimeColumn"}
+        one, other = here.out_of_fold.means["many"], there.out_of_fold.means["many"]
+        np.testing.assert_array_equal(other, one)
+        assert sum(read) == N
+
+
+@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
+def test_a_table_as_it_comes_is_fitted_by_an_engine(engine):
+    here, there = (
+        bo.KernelRidge(Gaussian(3.0), **OPTIONS).fit_blocks(
+            bo.Blocks.from_table(raw_table(), target="y"), where=where
+        )
+        for where in (HERE, engine)
+    )
+    assert there.schema_ == here.schema_
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+def test_sums_of_cells_are_those_of_all_rows_however_they_are_cut():
+    blocks = bo.Blocks.from_table(raw_table(), target="y", block_rows=1_000)
+    summand, cells = CellsOf(blocks.source.drafts), [*blocks.cells()]
+    whole, parts = summand.zero(), [summand.zero() for _ in range(3)]
+    for i, block in enumerate(cells):
+        whole = summand.add(whole, block)
+        parts[i * 3 // len(cells)] = summand.add(parts[i * 3 // len(cells)], block)
+    first, second, third = parts
+    merged = summand.merge(first, summand.merge(second, third))
+    for name in ("rows", "missing", "least", "most", "marks"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(whole, name))
+    np.testing.assert_array_equal(merged.sample.X, whole.sample.X)
+    table = raw_table()
+    assert merged.rows == len(table)
+    np.testing.assert_array_equal(merged.missing, table.drop(columns="y").isna().sum())
+    j = [e.name for e in summand.drafts].index("many")
+    levels = table["many"].value_counts().reindex(summand.drafts[j].levels)
+    np.testing.assert_array_equal(merged.counts[j], levels)
+    means = table.groupby("many")["y"].mean().reindex(summand.drafts[j].levels)
+    sums = merged.means["many"]
+    found = sums.total.sum(axis=0)[:-1, 0] / sums.count.sum(axis=0)[:-1]
+    np.testing.assert_allclose(found, means, rtol=1e-12)
 
 
 def test_a_worker_that_is_killed_changes_no_bits(dask_client):

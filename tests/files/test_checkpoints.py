@@ -90,6 +90,24 @@ def test_a_fit_that_dies_goes_on_with_the_same_bits(tmp_path, name, at):
     assert not (tmp_path / "run.ckpt").exists()
 
 
+@pytest.mark.parametrize("at", [5, 30])
+def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(tmp_path, at):
+    """The pass over cells is 38 blocks long."""
+    pd = pytest.importorskip("pandas")
+    names = np.char.add("N", (np.arange(N) % 60).astype(str))
+    table = pd.DataFrame({"a": X[:, 0], "name": names, "y": Y + np.arange(N) % 60})
+    table.loc[::7, "a"] = np.nan
+    rows = bo.Blocks.from_table(table, target="y", block_rows=16)
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9, memory=0)
+    whole = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
+    model = ridge()
+    with pytest.raises(Killed):
+        model.fit_blocks(dying(rows, at), where=where)
+    model.fit_blocks(rows, where=where)
+    assert model.schema_ == whole.schema_
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+
+
 def test_rows_that_were_summed_up_are_not_read_again(tmp_path):
     where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
     model = ridge(alpha=0.1)

@@ -1,5 +1,5 @@
 """Small real data carried with the package, for the demo, the docs and the tests."""
 
-from bochner.datasets.loaders import Dataset, load_concrete, load_earth, on_sphere
+from bochner.datasets.loaders import Dataset, load_co2, load_concrete, load_earth, on_sphere
 
-__all__ = ["Dataset", "load_concrete", "load_earth", "on_sphere"]
+__all__ = ["Dataset", "load_co2", "load_concrete", "load_earth", "on_sphere"]

@@ -1,4 +1,4 @@
-"""Small tables for tests, examples and pages: the Earth's relief, the strength of concrete."""
+"""Small tables for tests, examples and pages: the Earth's relief, concrete, carbon dioxide."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -98,6 +98,42 @@ def load_concrete() -> Dataset:
     """
     arrays = stored("concrete.npz")
     return Dataset(arrays["X"], arrays["y"], _NAMES, "strength (MPa)", _CONCRETE)
+
+
+# --- Carbon dioxide above Mauna Loa: a series with a trend and a season --------------------------
+
+_CO2 = """\
+Carbon dioxide in the air at Mauna Loa, Hawaii (parts per million by volume): means of weekly
+samples by month, March 1958 to December 2001; five months have none. The input is the middle of
+the month, as a year.
+
+Source: C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography, in the copy of weekly
+means that statsmodels carries.
+
+Licence: public domain.
+"""
+
+
+def load_co2() -> Dataset:
+    """Return carbon dioxide in the air at Mauna Loa: 521 monthly means from 1958 to 2001.
+
+    Returns
+    -------
+    Dataset
+        ``X`` (521, 1) float32, years; ``y`` (521,) float32, parts per million.
+
+    Notes
+    -----
+    Source: C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography; public domain.
+
+    Examples
+    --------
+    >>> from bochner.datasets import load_co2
+    >>> load_co2()
+    Dataset(n=521, d=1, target='CO2 (ppm)')
+    """
+    arrays = stored("co2.npz")
+    return Dataset(arrays["year"][:, None], arrays["co2"], ("year",), "CO2 (ppm)", _CO2)
 
 
 # --- The relief of the Earth, and latitude and longitude as points of the sphere -----------------

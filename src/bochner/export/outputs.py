@@ -124,7 +124,8 @@ def _by_squares(fit: RidgeFit | ExactFit, f: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: LocalFit, X: Traced) -> Outputs:
-    xp, total = OnnxNamespace(X.graph), np.zeros(len(fit.solution.intercept))
+    xp = OnnxNamespace(X.graph)
+    total: Any = np.zeros(len(fit.solution.intercept))
     for leaf, inside in _leaves(fit, X):
         machine = fit.machine(leaf)
         K = machine.kernel.evaluate(X, xp.asarray(machine.X))

@@ -86,7 +86,15 @@ from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised, Transf
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.dotproduct import DotExponential, Linear
 from bochner.kernels.histogram import Additive, SkewedChi2
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import (
+    Constant,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Sum,
+    require_numbers,
+)
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.zonal import NNGP, Angular, NeuralTangent
 
@@ -403,6 +411,7 @@ def _request(
         raise InvalidInput(
             f"draw: kernel must be a Kernel, e.g. Gaussian(lengthscale=0.5); got {kernel!r}."
         )
+    require_numbers(kernel)
     if not isinstance(n_features, int | np.integer) or n_features < 1:
         raise InvalidInput(f"draw: n_features must be a positive integer; got {n_features!r}.")
     if X is not None:

@@ -31,6 +31,7 @@ from bochner.kernels.dotproduct import (
     Polynomial,
     PowerSeries,
 )
+from bochner.kernels.free import Free
 from bochner.kernels.histogram import (
     Additive,
     AdditiveChi2,
@@ -67,9 +68,9 @@ __all__ = [
     "NNGP", "Additive", "AdditiveChi2", "Angular", "ArcCosine", "Basis", "Bilinear", "Brownian",
     "BrownianBridge", "Cauchy", "Coefficients", "Columns", "Constant", "CoordinateWise", "Custom",
     "DotExponential", "DotProduct", "DotProductKernel", "Exp", "Exponential", "ExponentialPower",
-    "FourierSeries", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection", "JensenShannon",
-    "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern", "Modulated",
-    "Monomials", "Monotone", "NeuralTangent", "Normalised", "Periodic", "Polynomial",
+    "FourierSeries", "Free", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection",
+    "JensenShannon", "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern",
+    "Modulated", "Monomials", "Monotone", "NeuralTangent", "Normalised", "Periodic", "Polynomial",
     "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled",
     "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
 ]
@@ -78,6 +79,7 @@ __all__ = [
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "dotproduct": "Binomial ExponentialSeries MultipliedSeries SummedSeries WeightedSeries",
+    "numbers": "lifted places_of traced weighted with_numbers",
     "radial": "isotropic monomials radial_kernels",
     "spectral": "Fixed GaussianMixture InverseChi2 One",
     "stationary_families": "HarmonicLaw Stable",

@@ -22,6 +22,7 @@ from bochner._core.checks import (
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
+from bochner.kernels.free import free_or
 from bochner.kernels.kernel import Kernel
 
 TERMS = 4096  # Terms after which a power series counts as divergent
@@ -332,7 +333,7 @@ class Polynomial(DotProductKernel):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, degree=counted, offset=nonnegative, scale=positive)
+        check_fields(self, degree=counted, offset=free_or(nonnegative), scale=free_or(positive))
 
     @property
     def power_series(self) -> PowerSeries:
@@ -352,7 +353,7 @@ class DotExponential(DotProductKernel):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, scale=positive)
+        check_fields(self, scale=free_or(positive))
 
     @property
     def power_series(self) -> PowerSeries:

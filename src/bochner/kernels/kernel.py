@@ -30,6 +30,7 @@ from bochner._core.checks import check_fields, counted, finite, nonnegative, pos
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
+from bochner.kernels.free import OPEN, Free, free_or
 
 Value = TypeVar("Value")
 
@@ -202,6 +203,7 @@ class Kernel(NamedArguments, abc.ABC):
         -----
         O(n m d) time; memory for K and, beside it, less than 100 MB.
         """
+        require_numbers(self)
         who = type(self).__name__
         X = as_matrix(X, who)
         if Y is None:
@@ -223,6 +225,7 @@ class Kernel(NamedArguments, abc.ABC):
         -------
         values : array of shape (n,)
         """
+        require_numbers(self)
         return self.diagonal(as_matrix(X, type(self).__name__))
 
     @abc.abstractmethod
@@ -288,10 +291,10 @@ class Kernel(NamedArguments, abc.ABC):
     def __mul__(self, other: "Kernel | float") -> "Product | Scaled":
         if isinstance(other, Kernel):
             return Product(self, other)
-        return Scaled(other, self) if _is_number(other) else NotImplemented
+        return Scaled(other, self) if _is_factor(other) else NotImplemented
 
     def __rmul__(self, other: float) -> "Scaled":
-        return Scaled(other, self) if _is_number(other) else NotImplemented
+        return Scaled(other, self) if _is_factor(other) else NotImplemented
 
     def __pow__(self, exponent: int) -> "Power":
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
@@ -310,7 +313,7 @@ class Constant(Kernel):
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, value=nonnegative)
+        check_fields(self, value=free_or(nonnegative))
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self._fill((X.shape[0], Y.shape[0]), X)
@@ -398,7 +401,7 @@ class Scaled(Kernel):
     kernel: Kernel
 
     def __post_init__(self) -> None:
-        check_fields(self, scale=positive)
+        check_fields(self, scale=free_or(positive))
         require_kernels(self, "kernel")
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -458,8 +461,23 @@ def require_kernels(value: Kernel, *names: str) -> None:
             )
 
 
+def require_numbers(kernel: Kernel) -> None:
+    """Refuse a kernel that has free numbers where its values are needed."""
+    found = get_params(kernel).values()
+    if any(isinstance(v, Free) for value in found for v in _each(value)):
+        raise InvalidInput(OPEN)
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_factor(value: object) -> bool:
+    return _is_number(value) or isinstance(value, Free)
 
 
 def _as_kernel(value: object) -> Kernel | None:

@@ -18,6 +18,7 @@ from bochner._core.checks import check_fields, integer, numbers, positive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances
+from bochner.kernels.free import free_or
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.spectral import (
     CauchyLaw,
@@ -71,7 +72,7 @@ class Compilable(Stationary):
     """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
 
     def __post_init__(self) -> None:
-        check_fields(self, lengthscale=numbers)
+        check_fields(self, lengthscale=free_or(numbers))
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
@@ -228,7 +229,7 @@ class RationalQuadratic(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, shape=positive, lengthscale=numbers)
+        check_fields(self, shape=free_or(positive), lengthscale=free_or(numbers))
 
     def profile(self, s: Array) -> Array:
         xp = array_namespace(s)

@@ -15,6 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import horner
+from bochner.kernels.free import Free, free_or
 from bochner.kernels.spectral import (
     Components,
     Fixed,
@@ -64,7 +65,7 @@ class Matern(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, smoothness=positive, lengthscale=numbers)
+        check_fields(self, smoothness=free_or(positive), lengthscale=free_or(numbers))
 
     def profile(self, s: Array) -> Array:
         if self.smoothness in HALF_INTEGERS:
@@ -194,8 +195,8 @@ class ExponentialPower(Radial):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, power=positive, lengthscale=numbers)
-        if self.power > 2:
+        check_fields(self, power=free_or(positive), lengthscale=free_or(numbers))
+        if not isinstance(self.power, Free) and self.power > 2:
             raise NotPositive(
                 f"ExponentialPower: power must be at most 2, or the function is not positive "
                 f"semi-definite; got {self.power!r}. Pass 2.0 for the smoothest, a Gaussian."
@@ -362,7 +363,7 @@ class Periodic(Stationary):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self, period=numbers, lengthscale=numbers)
+        check_fields(self, period=free_or(numbers), lengthscale=free_or(numbers))
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)

@@ -1,6 +1,6 @@
 """Kernels in words: of many lengthscales those that matter, ranked; all others counted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,8 +31,7 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"
-        parts = (_within(part, names, spread) for part in (kernel.left, kernel.right))
-        return f" {sign} ".join(parts)
+        return f" {sign} ".join(_within(part, names, spread) for part in _chain(kernel))
     if isinstance(kernel, Scaled):
         return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
     if isinstance(kernel, Columns):
@@ -45,6 +44,15 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
         bent = listed([_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns])
         return f"{in_words(kernel.kernel, names)}; {bent} transformed"
     return _leaf(kernel, names, spread)
+
+
+def _chain(kernel: Sum | Product) -> Iterator[Kernel]:
+    """Give the parts of a sum of sums, or of a product of products, from left to right."""
+    for part in (kernel.left, kernel.right):
+        if isinstance(part, Sum | Product) and type(part) is type(kernel):
+            yield from _chain(part)
+        else:
+            yield part
 
 
 def _within(kernel: Kernel, names: Names, spread: Spread) -> str:

@@ -165,10 +165,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _training_blocks(
         self,
         blocks: Blocks,
-        where: Executor = LOCAL,  # noqa: ARG002  classifiers look for classes
+        where: Executor = LOCAL,
     ) -> tuple[Blocks, Inputs]:
         """Return blocks as a fit reads them, and what they are."""
-        return self._read(blocks)
+        return self._read(blocks, where=where)
 
     def _add_rows(self, *rows: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or to more beside those before."""
@@ -354,20 +354,24 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Whether columns are learned with the targets beside them."""
         return is_classifier(self) or is_regressor(self)
 
-    def _read(self, blocks: Blocks, first: bool = True) -> tuple[Blocks, Inputs]:
+    def _read(
+        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL
+    ) -> tuple[Blocks, Inputs]:
         """Return blocks as the fit reads them, and what they are."""
-        blocks = self._learned(blocks, first)
+        blocks = self._learned(blocks, first, where=where)
         return blocks, self._inputs_of(blocks, first)
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks of a table as the fit reads them; others as they are."""
         return as_fitted(blocks, self._inputs.schema)
 
-    def _learned(self, blocks: Blocks, first: bool, n_classes: int = 0) -> Blocks:
+    def _learned(
+        self, blocks: Blocks, first: bool, n_classes: int = 0, where: Executor = LOCAL
+    ) -> Blocks:
         """Return blocks through what is learned, or was in the first call, of their columns."""
         if not first:
             return self._as_fitted(blocks)
-        return encoded(type(self).__name__, blocks, n_classes, self._has_targets)
+        return encoded(type(self).__name__, blocks, n_classes, self._has_targets, where)
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return what blocks are; unless it is the first call, they must be like the fit's."""
@@ -467,7 +471,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             coded = blocks.recoded(lambda y: codes_of(who, found[y.astype(int)], known))
         else:
             coded = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
-        coded = self._learned(coded, first, len(known))
+        coded = self._learned(coded, first, len(known), where)
         inputs = replace(self._inputs_of(coded, first), classes=known)
         return self._weighted(coded, inputs, where), inputs
 

@@ -16,7 +16,9 @@ from bochner.data.schema import Schema, listed
 from bochner.data.sources import Block
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput
-from bochner.selection.columns import LearnedColumns, learn_columns
+from bochner.selection.columns import CellsOf, LearnedColumns, columns_from, learn_columns
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.tree import summed
 
 
 def is_table(X: Any) -> bool:
@@ -52,7 +54,13 @@ def _has_text(X: Any) -> bool:
     return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
 
 
-def encoded(who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True) -> Blocks:
+def encoded(
+    who: str,
+    blocks: Blocks,
+    n_classes: int = 0,
+    with_targets: bool = True,
+    where: Executor = LOCAL,
+) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are.
 
     ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
@@ -60,8 +68,9 @@ def encoded(who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = T
     cells = blocks.cells()
     if cells is None or _is_learned(blocks):
         return blocks
-    rows = cells if with_targets else _without_targets(cells)
-    return _encoded(who, blocks, learn_columns(_tables(blocks).drafts, rows, 0, n_classes))
+    drafts = _tables(blocks).drafts
+    found = learn_columns(drafts, cells, 0, n_classes, with_targets=with_targets, where=where)
+    return _encoded(who, blocks, found)
 
 
 def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) -> Blocks:
@@ -70,8 +79,9 @@ def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) 
     if cells is None or _is_learned(table):
         return table
     check_consistent_length(*(a for a in (_Length(table), y, w) if a is not None))
-    rows = _beside(cells, _numbers(y), _numbers(w))
-    return _encoded(who, table, learn_columns(_tables(table).drafts, rows, 0, n_classes))
+    summand = CellsOf(_tables(table).drafts, 0, n_classes)
+    seen = summed(summand, _beside(cells, _numbers(y), _numbers(w)), cells.block_rows)
+    return _encoded(who, table, columns_from(summand.drafts, seen))
 
 
 def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
@@ -129,7 +139,3 @@ def _beside(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
     for block in cells:
         rows = slice(block.start, block.start + block.X.shape[0])
         yield block._replace(y=None if y is None else y[rows], w=None if w is None else w[rows])
-
-
-def _without_targets(cells: Blocks) -> Iterator[Block]:
-    return (block._replace(y=None) for block in cells)

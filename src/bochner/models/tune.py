@@ -12,15 +12,19 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone, is_classifier
 
+from bochner._core.checks import one_of, positive
 from bochner._core.random import seed_of
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
+from bochner.selection.descent import TimeBudget
+from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
 from bochner.selection.search import tune_kernel
 from bochner.selection.spec import SEARCHED, WIDTH
+from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 
 
@@ -41,7 +45,8 @@ def tune(
         Anything with ``kernel``, ``method`` and ``n_features``: KernelRidge, SVC,
         GaussianProcessRegressor and so on. It stays as it is. Of a kernel value the family is
         kept, and its lengthscale is where the search starts; a name, "auto" above all, is searched
-        in all families.
+        in all families. Of sums and products all numbers are found, or those that are "auto"
+        where some are; see :class:`bochner.kernels.Free`.
     X : (n, d)
         Array, sparse matrix or table.
     y : (n,) or (n, t)
@@ -88,15 +93,22 @@ def tune(
         )
     asked, seed = estimator.get_params(deep=False), seed_of(estimator.random_state)
     width = WIDTH if asked["n_features"] is None else asked["n_features"]
-    tuning = tune_kernel(
-        asked["kernel"] if isinstance(asked["kernel"], Kernel) else "auto",
-        _sample(clone(estimator), X, y, sample_weight, seed),
-        width if isinstance(width, int) else SEARCHED,
-        seed,
-        criterion=criterion,
-        budget=budget,
-        method=as_method("auto" if asked["method"] is None else asked["method"]),
-    )
+    kernel = asked["kernel"] if isinstance(asked["kernel"], Kernel) else "auto"
+    sample = _sample(clone(estimator), X, y, sample_weight, seed)
+    if isinstance(kernel, Kernel) and is_composite(kernel):
+        known = CRITERIA[one_of(criterion, "tune", "criterion", tuple(CRITERIA))]
+        seconds = None if budget is None else positive(budget, "tune", "budget")
+        tuning = tune_numbers(kernel, sample, known, seed, budget=TimeBudget.of(seconds))
+    else:
+        tuning = tune_kernel(
+            kernel,
+            sample,
+            width if isinstance(width, int) else SEARCHED,
+            seed,
+            criterion=criterion,
+            budget=budget,
+            method=as_method("auto" if asked["method"] is None else asked["method"]),
+        )
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 

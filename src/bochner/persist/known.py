@@ -40,6 +40,7 @@ from bochner.models.sgd import steps, strategies
 from bochner.models.unsupervised import cca, kmeans, pca, transform
 from bochner.selection import record, tree
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.columns import LevelSums, SeenCells
 from bochner.solvers import correlation, lloyd, sgd
 from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
@@ -172,6 +173,8 @@ _FITTED: dict[str, type] = {
     "pca-sums": pca.PcaSums,
     "moments": Moments,
     "row-sample": RowSample,
+    "seen-cells": SeenCells,
+    "level-sums": LevelSums,
     "schema": Schema,
     "number-column": encoders.NumberColumn,
     "one-hot-column": encoders.OneHot,

@@ -24,7 +24,9 @@ from bochner.data.schema import Schema
 from bochner.errors import BochnerError
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
+from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import own_names
 from bochner.kernels.zonal import Monomials
 from bochner.models.gaussian_process.exact import ExactProcessFit
 from bochner.models.gaussian_process.grid import GridProcessFit
@@ -105,6 +107,15 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 Sizes = dict[str, int] | None
 
 
+def _with_free_as_numbers(value: Any, name: str) -> Any:
+    """Return a field, and a one for each number of a kernel that may be free and is."""
+    field = getattr(value, name)
+    if not isinstance(value, Kernel) or name not in own_names(value):
+        return field
+    one = lambda number: 1.0 if isinstance(number, Free) else number
+    return tuple(map(one, field)) if isinstance(field, tuple) else one(field)
+
+
 def require_fields(value: Any, shaped: bool) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
@@ -114,7 +125,7 @@ def require_fields(value: Any, shaped: bool) -> None:
     kind: Any = type(value)
     sizes: Sizes = {} if shaped else None
     for name, hint in _hints(kind):
-        if not fits(getattr(value, name), hint, sizes):
+        if not fits(_with_free_as_numbers(value, name), hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
 
 

@@ -11,11 +11,12 @@ from bochner._core.names import handed_out
 FOR_DEVELOPERS = {
     "candidates": "choose_among choose_kernel split_rows",
     "chosen": "Chosen FeatureSpec",
-    "columns": "learn_columns",
+    "columns": "CellsOf columns_from learn_columns",
     "curves": "choose_curves",
     "density": "Places stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "metric": "average_outer_product learn_metric",
+    "numbers": "OnNumbers spectral_peaks tune_numbers",
     "process": "OnProcess ProcessRows SPREAD",
     "record": "KernelComparison",
     "rows": "TuningRows column_means column_spread rows_of screen",

@@ -21,6 +21,7 @@ from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, LearnedMetric, Tuning
 from bochner.selection.spec import (
     SEARCHED,
@@ -82,6 +83,11 @@ class FeatureSpec:
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
         known, how = as_kernel(kernel), as_method(method)
+        if metric is not None and has_free(known):
+            raise InvalidInput(
+                f'{who}: metric="learned" starts from a kernel with all its numbers, or a name; '
+                f"got {known!r}. Give the numbers, or leave the metric out."
+            )
         if effort is not None:
             as_effort(effort, who)
         width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
@@ -102,8 +108,8 @@ class FeatureSpec:
     @property
     def is_open(self) -> bool:
         """Whether something is left that a penalty helps to choose."""
-        named = isinstance(self.kernel, str)
-        return named or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
+        searched = isinstance(self.kernel, str) or has_free(self.kernel)
+        return searched or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:

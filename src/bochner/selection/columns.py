@@ -6,12 +6,12 @@ of rows for medians and spans, and sums up targets by level for columns of many 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
 from bochner.data.encoders import (
     FOLDS,
     DroppedColumn,
@@ -28,6 +28,8 @@ from bochner.data.encoders import (
 )
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.rows import SampleOf
 
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
@@ -59,7 +61,13 @@ class LearnedColumns:
 
 
 def learn_columns(
-    drafts: Sequence[Encoder], cells: Iterable[Block], seed: int = 0, n_classes: int = 0
+    drafts: Sequence[Encoder],
+    cells: Blocks,
+    seed: int = 0,
+    n_classes: int = 0,
+    *,
+    with_targets: bool = True,
+    where: Executor = LOCAL,
 ) -> LearnedColumns:
     """Learn encoders from the cells of all rows, in one pass.
 
@@ -67,25 +75,23 @@ def learn_columns(
     ----------
     drafts : sequence of Encoder
         What the cells of each column are: numbers, levels of text, times.
-    cells : blocks of cells
+    cells : Blocks
         X (n, c) with NaN where cells are missing; y the targets, codes of classes, or None.
     seed : int
         Of the sample of rows.
     n_classes : int
         Above 0, y holds codes of so many classes.
+    with_targets : bool, default True
+        Whether targets are looked at, where there are any.
+    where : Executor
+        Where the pass is made; any gives the same encoders.
 
     Notes
     -----
     Memory: a block, a sample of rows, and FOLDS sums for each level of columns of many levels.
     """
-    seen = _Seen(tuple(drafts), seed, n_classes)
-    for block in cells:
-        seen.add(block)
-    encoders = tuple(_encoder(draft, j, seen) for j, draft in enumerate(drafts))
-    if not any(e.is_lossy or e.levels is not None for e in _without_gaps(encoders)):
-        return LearnedColumns()
-    tables = {e.name: seen.means[e.name].out_of_fold for e in encoders if e.name in seen.means}
-    return LearnedColumns(encoders, OutOfFold(tables) if tables else None)
+    summand = CellsOf(tuple(drafts), seed, n_classes, with_targets)
+    return columns_from(summand.drafts, where.sum(summand, cells))
 
 
 def _without_gaps(encoders: Iterable[Encoder]) -> list[Encoder]:
@@ -104,59 +110,174 @@ NOTHING, CONSTANT, COPY, NAMES, NO_LEVEL = (
 _HARMLESS = (CONSTANT, COPY)
 
 
-class _Seen:
-    """What the pass has added up so far."""
+@dataclass(frozen=True, eq=False)
+class LevelSums:
+    """Sums of targets by fold and level; missing cells are a level of their own, the last.
 
-    def __init__(self, drafts: tuple[Encoder, ...], seed: int, n_classes: int) -> None:
-        self.n_classes, self.rows = n_classes, 0
-        self.drafts = drafts
-        c = len(drafts)
-        self.missing = np.zeros(c, np.int64)
-        self.least, self.most = np.full(c, np.inf), np.full(c, -np.inf)
-        self.marks = np.zeros(c, np.uint64)
-        self.seed = seed
-        self.sample: RowSample | None = None
-        self.counts = {
-            j: np.zeros(len(e.levels), np.int64)
-            for j, e in enumerate(drafts)
-            if e.levels is not None
-        }
-        self.means: dict[str, _Means] = {}
+    Attributes
+    ----------
+    count : (k, l)
+    total, square : (k, l, t)
+    """
 
-    def add(self, block: Block) -> None:
-        """Take in the cells of a block."""
-        X = np.asarray(block.X, np.float64)
-        gone = np.isnan(X)
-        self.rows += len(X)
-        self.missing += gone.sum(axis=0)
-        self.least = np.minimum(self.least, np.where(gone, np.inf, X).min(axis=0))
-        self.most = np.maximum(self.most, np.where(gone, -np.inf, X).max(axis=0))
-        self.marks += _marks(X, block.start)
-        new = RowSample.of(block._replace(X=X), self.seed)
-        self.sample = new if self.sample is None else self.sample.merge(new)
-        for j, counts in self.counts.items():
-            known = X[X[:, j] >= 0, j].astype(np.intp)
-            counts[:] += np.bincount(known, minlength=len(counts))
-            if len(counts) > MOST_ONE_HOT and block.y is not None:
-                self._average(j, X[:, j], block)
+    count: Float[Array, "k l"]
+    total: Float[Array, "k l t"]
+    square: Float[Array, "k l t"]
 
-    def _average(self, j: int, cells: Array, block: Block) -> None:
-        y = _targets(to_numpy(block.y), self.n_classes)
-        if y is None:
-            return
-        draft = self.drafts[j]
-        names = draft.levels or ()
-        zero = partial(_Means, len(names), y.shape[1])
-        sums = self.means.get(draft.name) or self.means.setdefault(draft.name, zero())
-        w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
-        places = np.where(np.isnan(cells), len(names), cells).astype(np.intp)
-        sums.add(places, folds(block.start, len(y)), y, w)
+    def __add__(self, other: "LevelSums") -> "LevelSums":
+        pairs = zip(self._parts, other._parts, strict=True)
+        return LevelSums(*(a + b for a, b in pairs))
+
+    def without(self, fold: int | None) -> tuple[Array, Array]:
+        """Return the means of levels and of all, of rows of other folds."""
+        kept = [k for k in range(FOLDS) if k != fold]
+        return shrunk(*(part[kept].sum(axis=0) for part in self._parts))
+
+    @property
+    def out_of_fold(self) -> Float[Array, "k l t"]:
+        """Means by fold and level, then that of all rows."""
+        pairs = (self.without(fold) for fold in range(FOLDS))
+        return np.stack([np.vstack([means, prior]) for means, prior in pairs])
+
+    @property
+    def _parts(self) -> tuple[Array, Array, Array]:
+        return self.count, self.total, self.square
+
+
+@dataclass(frozen=True, eq=False)
+class SeenCells:
+    """What a pass over cells adds up, column by column.
+
+    Attributes
+    ----------
+    rows : int
+    missing : (c,)
+        How many cells are.
+    least, most : (c,)
+        Of cells that are not missing.
+    marks : (c,)
+        Columns of the same cells have the same, and no others.
+    sample : RowSample or None
+        Random rows; None of no rows.
+    counts : dict
+        How often each level occurs, by the number of the column.
+    means : dict
+        Sums of targets by level, by the name of the column, where it has many levels.
+    """
+
+    rows: int
+    missing: Float[Array, " c"]
+    least: Float[Array, " c"]
+    most: Float[Array, " c"]
+    marks: Array
+    sample: RowSample | None
+    counts: dict[int, Array]
+    means: dict[str, LevelSums]
 
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
         cells = np.empty(0) if self.sample is None else self.sample.X[:, j]
         held = cells[np.isfinite(cells)]
         return held if len(held) else np.array([self.least[j]])
+
+
+@dataclass(frozen=True)
+class CellsOf:
+    """The summand of :class:`SeenCells`.
+
+    Attributes
+    ----------
+    drafts : tuple of Encoder
+        What the cells of each column are.
+    seed : int
+        Of the sample of rows.
+    n_classes : int
+        Above 0, targets are codes of so many classes.
+    with_targets : bool
+        Whether targets are looked at, where there are any.
+    """
+
+    drafts: tuple[Encoder, ...]
+    seed: int = 0
+    n_classes: int = 0
+    with_targets: bool = True
+
+    def zero(self) -> SeenCells:
+        """Return what no rows show."""
+        c = len(self.drafts)
+        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if e.levels is not None}
+        return SeenCells(
+            rows=0,
+            missing=np.zeros(c, np.int64),
+            least=np.full(c, np.inf),
+            most=np.full(c, -np.inf),
+            marks=np.zeros(c, np.uint64),
+            sample=None,
+            counts={j: np.zeros(count, np.int64) for j, count in levels.items()},
+            means={},
+        )
+
+    def add(self, total: SeenCells, block: Block) -> SeenCells:
+        """Take in the cells of a block."""
+        X = np.asarray(to_numpy(block.X), np.float64)
+        gone = np.isnan(X)
+        new = SeenCells(
+            rows=len(X),
+            missing=gone.sum(axis=0),
+            least=np.where(gone, np.inf, X).min(axis=0),
+            most=np.where(gone, -np.inf, X).max(axis=0),
+            marks=_marks(X, block.start),
+            sample=RowSample.of(block._replace(X=X), self.seed),
+            counts={j: _counted(X[:, j], len(count)) for j, count in total.counts.items()},
+            means=self._means(X, block),
+        )
+        return self.merge(total, new)
+
+    def merge(self, a: SeenCells, b: SeenCells) -> SeenCells:
+        """Return what the rows of both show."""
+        return SeenCells(
+            rows=a.rows + b.rows,
+            missing=a.missing + b.missing,
+            least=np.minimum(a.least, b.least),
+            most=np.maximum(a.most, b.most),
+            marks=a.marks + b.marks,
+            sample=SampleOf(self.seed).merge(a.sample, b.sample),
+            counts={j: count + b.counts[j] for j, count in a.counts.items()},
+            means={name: _both(a.means, b.means, name) for name in a.means | b.means},
+        )
+
+    def _means(self, X: Array, block: Block) -> dict[str, LevelSums]:
+        """Return sums of targets for columns of many levels."""
+        looked = self.with_targets and block.y is not None
+        y = _targets(to_numpy(block.y), self.n_classes) if looked else None
+        if y is None:
+            return {}
+        levels = ((j, e.name, len(e.levels or ())) for j, e in enumerate(self.drafts))
+        many = (column for column in levels if column[2] > MOST_ONE_HOT)
+        return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
+
+
+def _both(a: dict[str, LevelSums], b: dict[str, LevelSums], name: str) -> LevelSums:
+    """Return the sum of what both have under a name, or what one has."""
+    return a[name] + b[name] if name in a and name in b else (a | b)[name]
+
+
+def _counted(cells: Array, levels: int) -> Array:
+    """Return how often each level occurs."""
+    return np.bincount(cells[cells >= 0].astype(np.intp), minlength=levels)
+
+
+def _level_sums(cells: Array, levels: int, y: Float[Array, "n t"], block: Block) -> LevelSums:
+    """Return the sums of a block's targets by the levels of its cells."""
+    w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
+    places = np.where(np.isnan(cells), levels, cells).astype(np.intp)
+    shape = (FOLDS, levels + 1)
+    cell = np.ravel_multi_index((folds(block.start, len(y)), places), shape)
+    by_cell = lambda of: np.bincount(cell, of, shape[0] * shape[1]).reshape(shape)
+    total, square = (
+        np.stack([by_cell(w * column**power) for column in y.T], axis=2) for power in (1, 2)
+    )
+    return LevelSums(by_cell(w), total, square)
 
 
 def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
@@ -179,44 +300,25 @@ def _marks(X: Array, start: int) -> Array:
     return (mixed ^ (mixed >> np.uint64(31))).sum(axis=0, dtype=np.uint64)
 
 
-class _Means:
-    """Sums of targets by fold and level; missing cells are a level of their own, the last."""
-
-    def __init__(self, levels: int, t: int) -> None:
-        self.shape = (FOLDS, levels + 1)
-        self.count = np.zeros(self.shape)
-        self.total, self.square = np.zeros((*self.shape, t)), np.zeros((*self.shape, t))
-
-    def add(self, places: Array, fold: Array, y: Array, w: Array) -> None:
-        """Add rows."""
-        cell = np.ravel_multi_index((fold, places), self.shape)
-        size = self.shape[0] * self.shape[1]
-        self.count += np.bincount(cell, w, size).reshape(self.shape)
-        for i in range(y.shape[1]):
-            self.total[:, :, i] += np.bincount(cell, w * y[:, i], size).reshape(self.shape)
-            self.square[:, :, i] += np.bincount(cell, w * y[:, i] ** 2, size).reshape(self.shape)
-
-    def without(self, fold: int | None) -> tuple[Array, Array]:
-        """Return the means of levels and of all, of rows of other folds."""
-        kept = [k for k in range(FOLDS) if k != fold]
-        return shrunk(*(a[kept].sum(axis=0) for a in (self.count, self.total, self.square)))
-
-    @property
-    def out_of_fold(self) -> Float[Array, "k l t"]:
-        """Means by fold and level, then that of all rows."""
-        pairs = (self.without(fold) for fold in range(FOLDS))
-        return np.stack([np.vstack([means, prior]) for means, prior in pairs])
-
-
 # --- The encoder of one column -------------------------------------------------------------------
 
 
-def _encoder(draft: Encoder, j: int, seen: _Seen) -> Encoder:
+def columns_from(drafts: tuple[Encoder, ...], seen: SeenCells) -> LearnedColumns:
+    """Return what columns become, from what a pass has added up of their cells."""
+    encoders = tuple(_encoder(drafts, j, seen) for j in range(len(drafts)))
+    if not any(e.is_lossy or e.levels is not None for e in _without_gaps(encoders)):
+        return LearnedColumns()
+    tables = {e.name: seen.means[e.name].out_of_fold for e in encoders if e.name in seen.means}
+    return LearnedColumns(encoders, OutOfFold(tables) if tables else None)
+
+
+def _encoder(drafts: tuple[Encoder, ...], j: int, seen: SeenCells) -> Encoder:
     """Return what a column becomes."""
+    draft = drafts[j]
     if isinstance(draft, DroppedColumn):
         return draft
     gaps = bool(seen.missing[j])
-    if reason := _reason(draft, j, seen, gaps):
+    if reason := _reason(drafts, j, seen, gaps):
         return DroppedColumn(draft.name, reason)
     match draft:
         case NumberColumn():
@@ -231,14 +333,14 @@ def _encoder(draft: Encoder, j: int, seen: _Seen) -> Encoder:
     return _of_levels(draft, j, seen, gaps)
 
 
-def _reason(draft: Encoder, j: int, seen: _Seen, gaps: bool) -> str:
+def _reason(drafts: tuple[Encoder, ...], j: int, seen: SeenCells, gaps: bool) -> str:
     """Return why a column tells rows apart by nothing, "" if it does not."""
     if seen.missing[j] == seen.rows:
         return NOTHING
     if seen.least[j] == seen.most[j] and not gaps:
         return CONSTANT
     copies = (i for i in range(j) if seen.marks[i] == seen.marks[j])
-    return COPY if any(_alike(draft, seen.drafts[i]) for i in copies) else ""
+    return COPY if any(_alike(drafts[j], drafts[i]) for i in copies) else ""
 
 
 def _alike(a: Encoder, b: Encoder) -> bool:
@@ -247,11 +349,11 @@ def _alike(a: Encoder, b: Encoder) -> bool:
     return same and (a.levels is None or len(a.levels) == len(b.levels or ()))
 
 
-def _median(seen: _Seen, j: int) -> float:
+def _median(seen: SeenCells, j: int) -> float:
     return float(np.median(seen.sampled(j)))
 
 
-def _of_levels(draft: Encoder, j: int, seen: _Seen, gaps: bool) -> Encoder:
+def _of_levels(draft: Encoder, j: int, seen: SeenCells, gaps: bool) -> Encoder:
     levels, counts = draft.levels or (), seen.counts[j]
     if len(levels) <= MOST_ONE_HOT:
         return OneHot(draft.name, levels, gaps)

@@ -343,7 +343,12 @@ Note = Callable[[Evaluated[Any]], None]
 
 @one_thread()  # steps of few numbers: threads would wait for one another
 def descend(
-    of: On, start: Hyperparameters, evaluations: int, budget: TimeBudget, note: Note
+    of: On,
+    start: Hyperparameters,
+    evaluations: int,
+    budget: TimeBudget,
+    note: Note,
+    gain: float = GAIN,
 ) -> Evaluated[On]:
     """Return the best of at most so many evaluations; ``note`` is called with each.
 
@@ -375,15 +380,19 @@ def descend(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": GAIN},
+            options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain},
         )
     return best
 
 
 def go_on(
-    tried: Iterable[Evaluated[On]], evaluations: int, budget: TimeBudget, note: Note
+    tried: Iterable[Evaluated[On]],
+    evaluations: int,
+    budget: TimeBudget,
+    note: Note,
+    gain: float = GAIN,
 ) -> Evaluated[On]:
     """Descend from the best of what was tried; return the better of it and of the end."""
     start = min(tried, key=lambda found: found.value)
-    end = descend(start.of, start.at, evaluations, budget, note)
+    end = descend(start.of, start.at, evaluations, budget, note, gain)
     return end if end.value < start.value else start

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import SolutionWarning
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
 from bochner.models.gaussian_process.adaptation import left_out, solve_process
 from bochner.models.gaussian_process.intervals import (
     NO_SCORES,
@@ -30,10 +31,12 @@ from bochner.models.gaussian_process.spec import WARNED, GaussianProcessSpec
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
+from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
+from bochner.solvers.ridge.criteria import LogEvidence
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -207,7 +210,7 @@ def merge_processes(fits: list[GaussianProcessFit]) -> GaussianProcessFit:
 def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     """Return the search that ends where rows are likelier under the law without them."""
     first = _named(spec, name, sample)
-    second = _by_evidence(spec, first.kernel, sample)
+    second = by_evidence(spec, first.kernel, sample)
     if not second.path or second.kernel == first.kernel:
         return first
     rows = sample.lowest(LOO_ROWS)
@@ -242,18 +245,24 @@ def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
 def _search(spec: GaussianProcessSpec) -> Search | None:
     """Return how the kernel is found; None for the usual search."""
     kernel = spec.features.kernel
+    if has_free(kernel) and spec.lengthscale != "loo":
+        return partial(by_evidence, spec)
     if spec.lengthscale == "evidence":
-        return partial(_by_evidence, spec)
+        return partial(by_evidence, spec)
     named = isinstance(kernel, str) and kernel not in UNASKED
     likelier = spec.lengthscale == "auto" and named and not spec.features.learns_metric
     return partial(_likelier, spec) if likelier else None
 
 
-def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    return lengthscales_by_evidence(
-        _named(spec, kernel, sample).kernel if isinstance(kernel, str) else kernel,
-        sample,
-        centred=spec.fit_intercept,
-        noise=spec.noise,
-        amplitude=spec.amplitude,
-    )
+def by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
+    """Return the kernel whose numbers have the largest evidence: lengthscales, or all of many."""
+    given: Any = {
+        "centred": spec.fit_intercept,
+        "noise": spec.noise,
+        "amplitude": spec.amplitude,
+    }
+    if isinstance(kernel, str):
+        kernel = _named(spec, kernel, sample).kernel
+    elif is_composite(kernel):
+        return tune_numbers(kernel, sample, LogEvidence(), spec.features.seed, **given)
+    return lengthscales_by_evidence(kernel, sample, **given)

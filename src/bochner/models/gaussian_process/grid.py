@@ -22,6 +22,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import map_between
+from bochner.kernels.numbers import has_free
+from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import (
@@ -36,7 +38,7 @@ from bochner.models.grid import (
 )
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
-from bochner.selection.process import EVIDENCE, ROWS, lengthscales_by_evidence
+from bochner.selection.process import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
@@ -343,15 +345,14 @@ def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
     """Return the kernel as given, or what a sample of the rows chooses."""
     asked, sample = spec.features, surveyed.sample
     kernel = asked.kernel
-    if isinstance(kernel, str):
+    if isinstance(kernel, str) or (has_free(kernel) and spec.lengthscale == "loo"):
         found = choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
         if spec.lengthscale == "loo" or kernel in UNASKED:
             return found
         kernel = found.kernel
-    elif spec.lengthscale != "evidence":
+    elif spec.lengthscale != "evidence" and not has_free(kernel):
         return Tuning(kernel)
-    given = {"noise": spec.noise, "amplitude": spec.amplitude}
-    return lengthscales_by_evidence(kernel, sample, centred=spec.fit_intercept, **given)
+    return by_evidence(spec, kernel, sample)
 
 
 def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:

@@ -30,11 +30,14 @@ from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
+from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
 from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import as_rows
 from bochner.models.ridge.sums import require_alike
+from bochner.selection.numbers import is_composite
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
@@ -415,6 +418,10 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
         return choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
     if isinstance(kernel, str):
         kernel = NAMED[kernel](median_scales(sample, kernel in COORDINATEWISE, asked.seed)[0])
+    elif has_free(kernel) and spec.lengthscale == "loo":
+        return choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
+    elif has_free(kernel) or (spec.lengthscale == "evidence" and is_composite(kernel)):
+        return by_evidence(spec, kernel, sample)
     elif spec.lengthscale != "evidence":
         return Tuning(kernel)
     if spec.lengthscale == "loo" or rows.X.shape[1] == 1:

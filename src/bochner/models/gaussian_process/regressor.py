@@ -97,7 +97,8 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     kernel : Kernel or str, default "auto"
         A value is used as it is, times the amplitude. A name means: of this family, with the
         lengthscale chosen from a sample of the rows. "auto": the best of candidates, by rows that
-        none was tuned on, as in :class:`bochner.KernelRidge`.
+        none was tuned on, as in :class:`bochner.KernelRidge`. Numbers of a value that are "auto"
+        are found by the evidence; see :class:`bochner.kernels.Free`.
     %(effort)s
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
@@ -120,7 +121,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         the gradient of the exact process' marginal likelihood on at most 1024 rows, from there.
         "auto": of a family's name that of greater ``loo_log_density_``, otherwise as "loo". With
         the kernel "auto" they are those of the candidates, and "evidence" means Matérn's of
-        smoothness 3/2.
+        smoothness 3/2. Of sums and products "evidence" finds all numbers, or those that are "auto".
     precision : {"auto", "float32", "float64"}, default "auto"
         As that of :class:`KernelRidge`.
     fit_intercept : bool, default True

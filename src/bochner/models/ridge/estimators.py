@@ -299,7 +299,8 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
         with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
         several families, with one lengthscale, with one a column (by leave-one-out errors and by
         evidence), in a metric learned from gradients, and sums of two, are judged by rows that
-        none was tuned on; ``search_`` says what was compared.
+        none was tuned on; ``search_`` says what was compared. Numbers of a value that are "auto"
+        are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"} or seconds, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, in well under a second. "medium":
         three seconds, whatever n. "high": ten. The words are amounts of work, and the same seed

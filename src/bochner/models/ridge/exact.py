@@ -30,6 +30,7 @@ from bochner.features.rules import as_method
 from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
@@ -406,7 +407,7 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     """Choose the kernel, and draw the preconditioner's features."""
     width = WIDTH if isinstance(spec.features.width, Tolerance) else spec.features.width
     asked = replace(spec.features, width=width)
-    alone = isinstance(asked.kernel, Kernel) and not asked.learns_metric and width <= ALONE
+    alone = is_given(asked.kernel) and not asked.learns_metric and width <= ALONE
     with one_thread() if alone else nullcontext():
         chosen, _ = choose(
             asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where

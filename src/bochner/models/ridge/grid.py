@@ -12,6 +12,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import is_given
 from bochner.models.grid import (
     BLOCK_ROWS,
     SOLVED,
@@ -142,10 +143,10 @@ def _require_served(spec: RidgeSpec) -> None:
 def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
     """Return the kernel as given, or of a name by the evidence of a sample of the rows."""
     asked, sample = spec.features, surveyed.sample
-    if isinstance(asked.kernel, Kernel):
-        return Tuning(asked.kernel)
+    if is_given(asked.kernel):
+        return Tuning(asked.kernel)  # type: ignore[arg-type]
     found = choose_lengthscale(asked.kernel, sample, asked.width_to_search, asked.seed)
-    if asked.kernel in UNASKED:
+    if asked.kernel in UNASKED or isinstance(asked.kernel, Kernel):
         return found
     return lengthscales_by_evidence(found.kernel, sample, centred=spec.fit_intercept)
 

@@ -19,7 +19,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.rules import exact_map
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import is_given
 from bochner.models.sgd.steps import (
     DUAL,
     EXACT,
@@ -544,8 +544,8 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     penalty of 1/(ηT): a lengthscale that needs a smaller one is out of their reach. η is about ½.
     """
     asked = spec.features
-    if isinstance(asked.kernel, Kernel):
-        return Tuning(asked.kernel)
+    if is_given(asked.kernel):
+        return Tuning(asked.kernel)  # type: ignore[arg-type]
     rows, v = some(sample), stream(asked.seed, "different")
     v = v.standard_normal(rows.X.shape[1])
     # Copies count like weights, which is to say not.

@@ -28,6 +28,7 @@ from bochner._core.text import columns
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import is_given
 from bochner.models.sgd.steps import (
     DUAL,
     EXACT,
@@ -377,7 +378,7 @@ class SgdSpec:
     def needs_rows(self) -> bool:
         """Whether something must be chosen from rows before the first step."""
         draws = self.strategy not in (*EXACT, *DUAL)
-        return isinstance(self.features.kernel, str) or (draws and self.features.needs_rows)
+        return not is_given(self.features.kernel) or (draws and self.features.needs_rows)
 
     def schedule(self, size: float) -> Schedule:
         """Return the learning rates for rows of this mean of k(x, x)."""

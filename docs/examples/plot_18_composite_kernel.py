@@ -1,0 +1,46 @@
+"""
+Carbon dioxide: a trend, a season, and what is between
+======================================================
+
+A sum of kernels says what a series is made of. Numbers that are ``"auto"`` are found, and weights
+of the terms with them; the period is given. The last ten years are forecast from those before.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import bochner as bo
+from bochner.datasets import load_co2
+from bochner.kernels import Gaussian, Periodic, RationalQuadratic, in_words
+
+data = load_co2()
+X, y = data.X.astype(float), data.y.astype(float)
+seen = X[:, 0] < 1992
+
+season = Periodic(1.0, "auto") * Gaussian("auto")
+kernel = Gaussian("auto") + season + RationalQuadratic("auto", "auto")
+model = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[seen], y[seen])
+print(in_words(model.kernel_))
+print(f"deviation of the noise: {model.noise_variance_**0.5:.2f} ppm")
+
+mean, deviation = model.predict(X[~seen], return_std=True)
+spread = np.sqrt(deviation**2 + model.noise_variance_)
+print(f"error of the forecast: {np.sqrt(np.mean((y[~seen] - mean) ** 2)):.2f} ppm")
+print(f"inside 95 %: {np.mean(np.abs(y[~seen] - mean) < 1.96 * spread):.0%}")
+
+# %%
+# The band is that of a new measurement, and widens with the years ahead.
+
+x = np.linspace(1985, 2006, 600)[:, None]
+mean, deviation = model.predict(x, return_std=True)
+spread = np.sqrt(deviation**2 + model.noise_variance_)
+figure, panel = plt.subplots(figsize=(8, 4), layout="constrained")
+panel.fill_between(x[:, 0], mean - 1.96 * spread, mean + 1.96 * spread, alpha=0.2, label="95 %")
+panel.plot(x, mean, linewidth=0.8, label="mean")
+shown = X[:, 0] > 1985
+panel.plot(X[shown & seen], y[shown & seen], "k.", markersize=3, label="seen")
+panel.plot(X[~seen], y[~seen], ".", color="tab:red", markersize=3, label="kept back")
+panel.axvline(1992, linewidth=0.5, color="gray")
+panel.set(xlabel="year", ylabel="CO$_2$ (ppm)")
+panel.legend()
+plt.show()

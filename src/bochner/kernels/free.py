@@ -1,0 +1,82 @@
+"""Free numbers of kernels: those that a fit finds, in the place of those that are given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bochner._core.checks import optional, positive, unpacked
+from bochner.errors import InvalidInput
+
+Check = Callable[[Any, str, str], Any]
+
+
+@dataclass(frozen=True)
+class Free:
+    """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
+
+    Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
+    as ``kernel_``. All other numbers stay as they are given. Terms of a sum that have no weight
+    of their own are given one, which is found too.
+
+    Parameters
+    ----------
+    start : float, optional
+        Positive. Where the search starts, beside what the rows suggest.
+    low, high : float, optional
+        Positive. Bounds of the number; default what the rows suggest.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Free, Gaussian, Periodic
+    >>> Gaussian("auto") + Periodic(1.0, "auto") * Gaussian(Free(start=50.0)) # doctest: +ELLIPSIS
+    Sum(left=Gaussian(lengthscale='auto'), right=Product(left=Periodic(period=1.0, ...
+    """
+
+    start: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("start", "low", "high"):
+            value = optional(positive)(getattr(self, name), "Free", name)
+            object.__setattr__(self, name, value)
+        given = [value for value in (self.low, self.start, self.high) if value is not None]
+        if sorted(given) != given or (self.low is not None and self.low == self.high):
+            raise InvalidInput(
+                "Free: low ≤ start ≤ high and low < high are required; got "
+                f"low={self.low}, start={self.start}, high={self.high}."
+            )
+
+    def __repr__(self) -> str:
+        named = (("start", self.start), ("low", self.low), ("high", self.high))
+        given = [f"{name}={value}" for name, value in named if value is not None]
+        return f"Free({', '.join(given)})" if given else "'auto'"
+
+
+#: What is said of a kernel without numbers where its values are asked for.
+OPEN = (
+    'A kernel with numbers that are free ("auto") has no values before a fit has found them. Fit '
+    "an estimator and take its kernel_, or give all numbers."
+)
+
+
+def free_or(check: Check) -> Check:
+    """Return the check of a number, or of one per column, any of which may be free."""
+
+    def checked(value: Any, who: str, name: str) -> Any:
+        items = unpacked(value)
+        if isinstance(items, list | tuple) and any(map(_is_free, items)):
+            return tuple(_one(item, positive, who, f"{name}[{j}]") for j, item in enumerate(items))
+        return _one(value, check, who, name)
+
+    return checked
+
+
+def _one(value: Any, check: Check, who: str, name: str) -> Any:
+    if not _is_free(value):
+        return check(value, who, name)
+    return value if isinstance(value, Free) else Free()
+
+
+def _is_free(value: object) -> bool:
+    return isinstance(value, Free) or (isinstance(value, str) and value == "auto")

@@ -1,0 +1,333 @@
+"""The numbers of kernels: which there are to be found, and how kernel values change with each.
+
+Values and derivatives go through a kernel's parts: of E with ∂E/∂K = C, a sum hands C to both
+parts, a product C ∘ right to the left one, a power p C ∘ kernel^(p − 1), and a leaf sums up
+C ∘ ∂k/∂log θ for each of its numbers θ. So all of them cost as much as a few kernel matrices.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.kernels import distances
+from bochner.kernels.algebra import Exp, Mahalanobis, Transformed
+from bochner.kernels.dotproduct import DotExponential, Polynomial
+from bochner.kernels.free import Free
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
+from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic
+
+#: Step of log θ in differences of kernel values.
+STEP = 1e-4
+
+#: Numbers that say which functions a family has; they stay unless they are free.
+SHAPES = ("smoothness", "power")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a number of a kernel stands.
+
+    Attributes
+    ----------
+    path : str
+        As in :meth:`Kernel.get_params`.
+    column : int or None
+        Of a number for each column.
+    """
+
+    path: str
+    column: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The field."""
+        return self.path.rpartition("__")[2]
+
+    def within(self, part: str) -> "Place":
+        """Return the place as seen from the kernel whose field ``part`` has it."""
+        return Place(f"{part}__{self.path}", self.column)
+
+    def of(self, kernel: Kernel) -> Any:
+        """Return what stands there."""
+        value = kernel.get_params()[self.path]
+        return value if self.column is None else value[self.column]
+
+
+def parts_of(kernel: Kernel) -> dict[str, Kernel]:
+    """Return the kernels that a kernel is made of, by field."""
+    return {k: v for k, v in kernel.get_params(deep=False).items() if isinstance(v, Kernel)}
+
+
+def own_names(kernel: Kernel) -> tuple[str, ...]:
+    """Return the fields of a kernel itself that are positive numbers to be found."""
+    match kernel:
+        case Scaled():
+            return ("scale",)
+        case Constant():
+            return ("value",)
+        case Periodic():
+            return ("period", "lengthscale")
+        case RationalQuadratic():
+            return ("shape", "lengthscale")
+        case Matern():
+            return ("smoothness", "lengthscale")
+        case ExponentialPower():
+            return ("power", "lengthscale")
+        case Polynomial():
+            return ("offset", "scale")
+        case DotExponential():
+            return ("scale",)
+        case Radial() | CoordinateWise():
+            return ("lengthscale",)
+    return ()
+
+
+def places_of(kernel: Kernel) -> list[Place]:
+    """Return the places of all numbers that could be found, from left to right."""
+    own = [Place(name, j) for name in own_names(kernel) for j in _columns(kernel, name)]
+    parts = parts_of(kernel).items()
+    return own + [place.within(name) for name, part in parts for place in places_of(part)]
+
+
+def _columns(kernel: Kernel, name: str) -> Iterator[int | None]:
+    value = getattr(kernel, name)
+    yield from range(len(value)) if isinstance(value, tuple) else (None,)
+
+
+def free_places(kernel: Kernel) -> list[Place]:
+    """Return the places of the numbers that are free."""
+    return [place for place in places_of(kernel) if isinstance(place.of(kernel), Free)]
+
+
+def has_free(kernel: object) -> bool:
+    """Whether a kernel has numbers that are free."""
+    return isinstance(kernel, Kernel) and bool(free_places(kernel))
+
+
+def is_given(kernel: object) -> bool:
+    """Whether it is a kernel with all its numbers."""
+    return isinstance(kernel, Kernel) and not has_free(kernel)
+
+
+def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
+    """Return the kernel with other numbers at some places."""
+    changes: dict[str, Any] = {}
+    for place, value in numbers.items():
+        if place.column is None:
+            changes[place.path] = value
+            continue
+        row = list(changes.get(place.path, kernel.get_params()[place.path]))
+        row[place.column] = value
+        changes[place.path] = tuple(row)
+    return kernel.replace(**changes)
+
+
+def opened(kernel: Kernel) -> Kernel:
+    """Return the kernel with its numbers free, where none is, from where they are.
+
+    Shapes of families stay, and so does what is zero.
+    """
+    if has_free(kernel):
+        return kernel
+    places = [place for place in places_of(kernel) if place.name not in SHAPES]
+    known = {place: place.of(kernel) for place in places}
+    return with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
+
+
+def lifted(kernel: Kernel) -> Kernel:
+    """Return the same kernel with multiples before products, where each is the weight of a term."""
+    changes = {name: lifted(part) for name, part in parts_of(kernel).items()}
+    if not changes:
+        return kernel
+    if isinstance(kernel, Product):
+        factors = [part for part in changes.values() if isinstance(part, Scaled)]
+        bare = {k: v.kernel if isinstance(v, Scaled) else v for k, v in changes.items()}
+        return _multiple([part.scale for part in factors], kernel.replace(**bare))
+    if isinstance(kernel, Scaled) and isinstance(changes["kernel"], Scaled):
+        inner = changes["kernel"]
+        return _multiple([kernel.scale, inner.scale], inner.kernel)
+    return kernel.replace(**changes)
+
+
+def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
+    """Return the kernel times numbers; a free one takes up all others."""
+    free: list[Any] = [factor for factor in factors if isinstance(factor, Free)]
+    if not factors:
+        return kernel
+    return Scaled(free[0] if free else math.prod(factors), kernel)
+
+
+def weighted(kernel: Kernel) -> Kernel:
+    """Return the kernel with a free weight for each term of a sum that has none of its own."""
+    changes = {name: weighted(part) for name, part in parts_of(kernel).items()}
+    if isinstance(kernel, Sum):
+        changes = {name: _with_weight(part) for name, part in changes.items()}
+    return kernel.replace(**changes) if changes else kernel
+
+
+def _with_weight(term: Kernel) -> Kernel:
+    return term if isinstance(term, Sum | Scaled | Constant) else Scaled(Free(), term)  # type: ignore[arg-type]
+
+
+def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
+    """Give the place of each number, the kernel that it is of, and the rows which that sees."""
+    inner = kernel.inputs(X) if isinstance(kernel, Transformed) else X
+    for name in own_names(kernel):
+        yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
+    for name, part in parts_of(kernel).items():
+        found = leaves(part, inner)
+        yield from ((place.within(name), leaf, rows) for place, leaf, rows in found)
+
+
+# --- Values, and derivatives in all numbers ------------------------------------------------------
+
+Slopes = dict[Place, float]
+Back = Callable[[Array], Slopes]
+
+
+def traced(kernel: Kernel, X: Float[Array, "n d"]) -> tuple[Float[Array, "n n"], Back]:
+    """Return K of rows, and what takes ∂E/∂K on to the derivatives of E in the logs of all numbers.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With all its numbers.
+    X : (n, d)
+        Checked rows in float64.
+
+    Notes
+    -----
+    Exact for lengthscales, periods, weights and the shape of :class:`RationalQuadratic`; by central
+    differences of one part of the kernel for all others.
+    """
+    match kernel:
+        case Sum():
+            return _traced_sum(kernel, X)
+        case Product():
+            return _traced_product(kernel, X)
+        case Scaled():
+            return _traced_multiple(kernel, X)
+        case Power() | Exp():
+            return _traced_function(kernel, X)
+        case Transformed() if not isinstance(kernel, Mahalanobis):
+            K, back = traced(kernel.kernel, kernel.inputs(X))
+            return K, lambda C: _within("kernel", back(C))
+        case Radial():
+            return _traced_radial(kernel, X)
+        case Periodic():
+            return _traced_periodic(kernel, X)
+    return _traced_by_differences(kernel, X)
+
+
+def _within(part: str, slopes: Slopes) -> Slopes:
+    return {place.within(part): slope for place, slope in slopes.items()}
+
+
+def _traced_sum(kernel: Sum, X: Array) -> tuple[Array, Back]:
+    (A, by_left), (B, by_right) = traced(kernel.left, X), traced(kernel.right, X)
+    return A + B, lambda C: _within("left", by_left(C)) | _within("right", by_right(C))
+
+
+def _traced_product(kernel: Product, X: Array) -> tuple[Array, Back]:
+    (A, by_left), (B, by_right) = traced(kernel.left, X), traced(kernel.right, X)
+    return A * B, lambda C: _within("left", by_left(C * B)) | _within("right", by_right(C * A))
+
+
+def _traced_multiple(kernel: Scaled, X: Array) -> tuple[Array, Back]:
+    K, back = traced(kernel.kernel, X)
+    scaled = kernel.scale * K
+
+    def through(C: Array) -> Slopes:
+        own = {Place("scale"): float(np.vdot(C, scaled))}
+        return own | _within("kernel", back(kernel.scale * C))
+
+    return scaled, through
+
+
+def _traced_function(kernel: Power | Exp, X: Array) -> tuple[Array, Back]:
+    K, back = traced(kernel.kernel, X)
+    if isinstance(kernel, Exp):
+        value = slope = np.exp(K)
+    else:
+        value, slope = K**kernel.exponent, kernel.exponent * K ** (kernel.exponent - 1)
+    return value, lambda C: _within("kernel", back(C * slope))
+
+
+def _traced_radial(kernel: Radial, X: Array) -> tuple[Array, Back]:
+    U, _ = kernel.in_units(X, X)
+    s = distances.squared(U, U)
+    K = kernel.profile(s)
+
+    def through(C: Array) -> Slopes:
+        R = C * kernel.profile_slope(s)
+        names = [name for name in own_names(kernel) if name != "lengthscale"]
+        slopes = {Place(name): float(np.vdot(C, _in_shape(kernel, name, s))) for name in names}
+        if not isinstance(kernel.lengthscale, tuple):
+            return slopes | {Place("lengthscale"): -2 * float(np.vdot(R, s))}
+        turned = R @ U
+        each = -2 * (R.sum(axis=1) + R.sum(axis=0)) @ (U * U) + 4 * np.einsum("ij,ij->j", U, turned)
+        return slopes | {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
+
+    return K, through
+
+
+def _in_shape(kernel: Any, name: str, s: Array) -> Array:
+    """Return the derivative of a profile in the log of its shape."""
+    if isinstance(kernel, RationalQuadratic):
+        a, part = kernel.shape, s / (2 * kernel.shape)
+        return a * (part / (1 + part) - np.log1p(part)) * kernel.profile(s)
+    value = getattr(kernel, name)
+    up, down = (kernel.replace(**{name: value * math.exp(h)}).profile(s) for h in (STEP, -STEP))
+    return (up - down) / (2 * STEP)
+
+
+def _traced_periodic(kernel: Periodic, X: Array) -> tuple[Array, Back]:
+    columns = [_along(kernel, X, j) for j in range(X.shape[1])]
+    K = np.exp(-2 * sum(wave**2 / length**2 for _, _, wave, _, length in columns))
+
+    def through(C: Array) -> Slopes:
+        R, slopes = C * K, dict.fromkeys(places_of(kernel), 0.0)
+        for j, (gap, angle, wave, period, length) in enumerate(columns):
+            by_length, both = R * wave, 4 / length**2
+            by_period = float(np.vdot(by_length, gap * np.cos(angle))) * math.pi / period
+            slopes[_place(kernel.lengthscale, "lengthscale", j)] += both * float(
+                np.vdot(by_length, wave)
+            )
+            slopes[_place(kernel.period, "period", j)] += both * by_period
+        return slopes
+
+    return K, through
+
+
+def _along(kernel: Periodic, X: Array, j: int) -> tuple[Array, Array, Array, float, float]:
+    """Return gaps along a column, half their angles and the sines of these, period and ℓ."""
+    period, length = (
+        value[j] if isinstance(value, tuple) else value
+        for value in (kernel.period, kernel.lengthscale)
+    )
+    gap = X[:, j, None] - X[None, :, j]
+    angle = math.pi * np.remainder(gap / period, 1.0)
+    # The cosine and sine of an angle change sign together with each period: their product stays.
+    return gap, angle, np.sin(angle), period, length
+
+
+def _place(value: Any, name: str, j: int) -> Place:
+    return Place(name, j if isinstance(value, tuple) else None)
+
+
+def _traced_by_differences(kernel: Kernel, X: Array) -> tuple[Array, Back]:
+    places = places_of(kernel)
+
+    def slope(place: Place) -> Array:
+        value = place.of(kernel)
+        steps = (with_numbers(kernel, {place: value * math.exp(h)}) for h in (STEP, -STEP))
+        up, down = (moved.evaluate(X, X) for moved in steps)
+        return (up - down) / (2 * STEP)
+
+    found = lambda C: {place: float(np.vdot(C, slope(place))) for place in places}
+    return kernel.evaluate(X, X), found

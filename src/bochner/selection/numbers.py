@@ -1,0 +1,436 @@
+"""The numbers of composite kernels, such as sums and products: found by descents from many starts.
+
+All that are free are descended together, with the penalty, in their logarithms: of leave-one-out
+errors, or of the evidence, on the kernel matrix of some rows (:mod:`bochner.kernels.numbers`).
+Such a criterion has many minima. So starts are spread over what the rows suggest, all are looked
+at with few rows, the best descend a little, the best of these to their ends, and the best end goes
+on with more rows. Periods start where the spectrum of the targets has its peaks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import qmc
+
+from bochner._core.arrays import is_sparse
+from bochner._core.blas import one_thread
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput
+from bochner.kernels.free import Free
+from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
+from bochner.kernels.numbers import (
+    Place,
+    free_places,
+    has_free,
+    leaves,
+    lifted,
+    opened,
+    own_names,
+    places_of,
+    traced,
+    weighted,
+    with_numbers,
+)
+from bochner.kernels.stationary import Stationary
+from bochner.kernels.stationary_families import Periodic
+from bochner.selection.descent import (
+    Descended,
+    Evaluated,
+    Hyperparameters,
+    TimeBudget,
+    descend,
+    go_on,
+)
+from bochner.selection.process import FEW, FEWEST, LEAST, MOST, ROWS, ProcessRows
+from bochner.selection.record import Tuning
+from bochner.selection.recorder import Recorder
+from bochner.selection.rows import significant
+from bochner.solvers.ridge.criteria import Criterion
+from bochner.solvers.ridge.dual import KernelRows
+
+#: Starts that are looked at, those of them that descend, and those that go to their ends.
+STARTS, TRIED, ENDED = 64, 8, 3
+
+#: Evaluations of these descents, and with more rows: from each end, and from the best of these.
+TRY, END, MORE, LAST = 20, 60, 6, 20
+
+#: A step of the last descents that gains less than this share of the criterion is the last.
+GAIN = 1e-5
+
+#: Spread of the normal law of a log number about its centre, which weighs as much as a row.
+SPREAD = 3.0
+
+#: Lengthscales that starts are spread over, and those allowed, in median distances.
+LENGTHS, LONGEST, SHORTEST = (1 / 64, 4.0), 32.0, 1 / 128
+
+#: The same of numbers without a unit, by field: ends of the starts, then ends of what is allowed.
+UNITLESS = {
+    "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves
+    "shape": (0.1, 10.0, 1e-3, 1e3),
+    "smoothness": (0.5, 5.0, 0.4, 12.0),
+    "power": (0.5, 1.9, 0.1, 2.0),
+}
+
+#: And of weights, in units of the largest.
+WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
+
+#: Penalties that starts are spread over, as shares of k(x, x).
+PENALTIES = (1e-5, 1.0)
+
+#: Peaks of the spectrum that periods start at; frequencies are this part of 1/span apart.
+PEAKS, FINE = 4, 4
+
+#: Digits of a period: over many of them its error adds up.
+PERIOD_DIGITS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """What rows suggest for the logarithm of a number.
+
+    Attributes
+    ----------
+    starts : (k,) or None
+        Where it may start: at these, or anywhere between ``near``.
+    near : (float, float)
+    bounds : (float, float)
+    given : float or None
+        The start that a user gave.
+    unit : float
+        Step of the logarithm that is as long as one of another number: 1/(2π) of a turn over all
+        rows for a period.
+    """
+
+    near: tuple[float, float]
+    bounds: tuple[float, float]
+    given: float | None = None
+    starts: Float[Array, " k"] | None = None
+    unit: float = 1.0
+
+    @property
+    def centre(self) -> float:
+        """Where nothing is known beyond the range."""
+        if self.given is not None:
+            return self.given
+        return 0.5 * sum(self.near) if self.starts is None else float(self.starts[0])
+
+    def at(self, share: float) -> float:
+        """Return the start at a share of the range."""
+        if self.starts is not None:
+            return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
+        return self.near[0] + share * (self.near[1] - self.near[0])
+
+    def within(self, free: Free) -> "Range":
+        """Return the range with what a user says of the number."""
+        low, high = self.bounds
+        given = None if free.start is None else float(np.log(free.start))
+        low = min(low, given) if given is not None else low
+        high = max(high, given) if given is not None else high
+        low = low if free.low is None else float(np.log(free.low))
+        high = max(high, low) if free.high is None else float(np.log(free.high))
+        low = min(low, high)
+        near = float(np.clip(self.near[0], low, high)), float(np.clip(self.near[1], low, high))
+        starts = None if self.starts is None else np.clip(self.starts, low, high)
+        return Range(near, (low, high), given, starts, self.unit)
+
+
+def tune_numbers(
+    kernel: Kernel,
+    sample: RowSample,
+    criterion: Criterion,
+    seed: int,
+    *,
+    centred: bool = True,
+    noise: float | None = None,
+    amplitude: float | None = None,
+    share: float | None = None,
+    budget: TimeBudget | None = None,
+) -> Tuning:
+    """Find the free numbers of a kernel, or all of one that has none, and the weights of its terms.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    sample : RowSample
+        With targets.
+    criterion : Criterion
+    seed : int
+        Of the starts.
+    centred : bool
+        Whether there is an intercept.
+    noise, amplitude : float, optional
+        Of a Gaussian process, where they are given.
+    share : float, optional
+        A given per-row penalty, alpha/W, that is then not found.
+    budget : TimeBudget, optional
+
+    Notes
+    -----
+    Weights add up to one where amplitude or penalty are free, which say the rest. 64 evaluations
+    with m ≤ 256 rows from all starts and some 220 of descents, 30 with m ≤ 1024, each O(m³): ten
+    seconds, whatever n.
+    """
+    if not sample.y.shape[1]:
+        raise InvalidInput(
+            f"Free numbers of a kernel are found by targets, and there are none; got {kernel!r}. "
+            'Give all numbers, or a name such as "gaussian".'
+        )
+    open_kernel = weighted(opened(lifted(kernel)))
+    sample = sample.lowest(ROWS)
+    y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
+    budget = TimeBudget.of(None) if budget is None else budget
+    if share is not None:
+        noise, amplitude = share * float(sample.w.sum()), 1.0
+    rows = ProcessRows(_dense(sample.X), y, sample.w, centred, noise, amplitude)
+    recorder = Recorder(criterion, budget)
+    if len(sample) < FEWEST or not y.shape[1]:
+        at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
+        return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
+    of = OnNumbers(open_kernel, rows, criterion)
+    end = _search(of, seed, recorder, budget)
+    fixed = noise is not None and amplitude is not None
+    found = end.of.kernel(end.at)
+    found = found if fixed or amplitude is not None else _shared(found, open_kernel)
+    share = float(np.exp(end.at.share))
+    return recorder.found(_rounded(found, free_places(open_kernel)), share)
+
+
+def is_composite(kernel: Kernel) -> bool:
+    """Whether a kernel has numbers to be found, other than the lengthscales of one family."""
+    simple = isinstance(kernel, Stationary) and not has_free(kernel)
+    return bool(places_of(kernel)) and not (simple and own_names(kernel)[-1:] == ("lengthscale",))
+
+
+def _dense(X: Array) -> Float[Array, "m d"]:
+    if is_sparse(X):
+        raise InvalidInput(
+            "A kernel with numbers to be found requires dense rows; got sparse ones. Pass "
+            "X.toarray(), or give all numbers."
+        )
+    return np.ascontiguousarray(X, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class OnNumbers(Descended):
+    """A criterion as a function of the free numbers of a kernel and of λ.
+
+    Attributes
+    ----------
+    open : Kernel
+        With free numbers.
+    rows : ProcessRows
+    criterion : Criterion
+    """
+
+    open: Kernel
+    rows: ProcessRows
+    criterion: Criterion
+
+    @cached_property
+    def ranges(self) -> dict[Place, Range]:
+        """What the rows suggest for each free number."""
+        found: dict[Place, Range] = {}
+        for place, leaf, X in leaves(self.open, self.rows.X):
+            number = place.of(self.open)
+            if isinstance(number, Free):
+                found[place] = _suggested(place, leaf, X, self.rows).within(number)
+        return found
+
+    @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
+    def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
+        """Return the value, less the log prior per row, and its gradient in the at' vector."""
+        rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
+        K, through = traced(self.kernel(at), rows.X)
+        problem = KernelRows(K, rows.y, rows.w, rows.centred)
+        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
+        slopes = through(score.by_kernel)
+        away = at.lengths * self._units - self._centres
+        known = away / (SPREAD**2 * rows.count)
+        by_numbers = np.array([slopes[place] for place in self.ranges]) + known
+        value = score.value + 0.5 * float(known @ away)
+        return value, np.append(by_numbers * self._units, score.by_log_alpha)
+
+    @cached_property
+    def _centres(self) -> Float[Array, " p"]:
+        return np.array([found.centre for found in self.ranges.values()])
+
+    @cached_property
+    def _units(self) -> Float[Array, " p"]:
+        return np.array([found.unit for found in self.ranges.values()])
+
+    def kernel(self, at: Hyperparameters) -> Kernel:
+        values = map(float, np.exp(at.lengths * self._units))
+        return with_numbers(self.open, dict(zip(self.ranges, values, strict=True)))
+
+    def bounds(self, at: Hyperparameters) -> list[tuple[float, float]]:  # noqa: ARG002
+        shares, weight = self.rows.shares, float(self.rows.w.sum())
+        limits = float(np.log(LEAST / weight)), float(np.log(MOST / weight))
+        share = (shares[0],) * 2 if len(shares) == 1 else limits
+        ranges = self.ranges.values()
+        return [*((a / r.unit, b / r.unit) for r in ranges for a, b in (r.bounds,)), share]
+
+    def starts(self, count: int, seed: int) -> list[Hyperparameters]:
+        """Return so many places spread over the ranges; the first are those that are given."""
+        ranges, shares = list(self.ranges.values()), self.rows.shares
+        weight = float(self.rows.w.sum())
+        low, high = (float(np.log(share / weight)) for share in PENALTIES)
+        spread = qmc.Halton(len(ranges) + 1, rng=stream(seed, "numbers")).random(count)
+        levels = low + spread[:, -1] * (high - low) if len(shares) > 1 else [shares[0]] * count
+        numbers = [[r.at(u) for r, u in zip(ranges, row, strict=False)] for row in spread]
+        first = [[r.centre for r in ranges]] * len(shares)
+        pairs = [*zip(first, shares, strict=True), *zip(numbers, levels, strict=True)]
+        return [Hyperparameters(np.array(x) / self._units, float(share)) for x, share in pairs]
+
+
+def _search(
+    of: OnNumbers, seed: int, recorder: Recorder, budget: TimeBudget
+) -> Evaluated[OnNumbers]:
+    """Return the best end: of few rows from many starts, then of more."""
+    few = replace(of, rows=of.rows.first(FEW))
+    looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
+    found = [descend(few, at, 1, budget, looked) for at in few.starts(STARTS, seed)]
+    given, best = found[: len(few.rows.shares)], sorted(found, key=lambda one: one.value)
+    best = [min(given, key=lambda one: one.value), *best[:TRIED]]
+    best = [descend(few, one.at, TRY, budget, tried) for one in best]
+    best = sorted(best, key=lambda one: one.value)[:ENDED]
+    ends = [descend(few, one.at, END, budget, ended, GAIN) for one in best]
+    end = min([*best, *ends], key=lambda one: one.value)
+    if len(of.rows.w) <= FEW:
+        return end
+    less = float(np.log(few.rows.w.sum() / of.rows.w.sum()))
+    more = [replace(one.at, share=one.at.share + less) for one in ends]
+    return go_on(
+        [descend(of, at, MORE, budget, last, GAIN) for at in more], LAST, budget, last, GAIN
+    )
+
+
+# --- What rows suggest ---------------------------------------------------------------------------
+
+
+def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Range:
+    """Return the range of a number of a leaf that sees these rows."""
+    columns = X if place.column is None else X[:, [place.column]]
+    match place.name:
+        case "period":
+            return _period(columns, rows)
+        case "lengthscale" if not isinstance(leaf, Periodic):
+            return _lengths(columns, rows)
+        case "scale" if isinstance(leaf, Scaled):
+            return _weights(1 / max(_size(leaf.kernel, X), np.finfo(float).tiny))
+        case "scale" | "offset":
+            size = float(np.mean(np.einsum("ij,ij->i", X, X)))
+            return _weights(1.0 if place.name == "offset" else 1 / max(size, 1e-300))
+        case "value":
+            return _weights(1.0)
+    near, far, low, high = map(float, np.log(UNITLESS[place.name]))
+    return Range((near, far), (low, high))
+
+
+def _weights(unit: float) -> Range:
+    near, far, low, high = (float(np.log(unit * share)) for share in WEIGHTS)
+    return Range((near, far), (low, high))
+
+
+def _size(kernel: Kernel, X: Array) -> float:
+    """Return the mean of k(x, x), with free numbers where they start or at one."""
+    places = free_places(kernel)
+    filled = with_numbers(kernel, {place: place.of(kernel).start or 1.0 for place in places})
+    return float(np.mean(filled.diag(X)))
+
+
+def _lengths(X: Array, rows: ProcessRows) -> Range:
+    """Return lengthscales about the median distance, down to that of rows beside one another."""
+    median = float(np.exp(replace(rows, X=X).log_median(np.ones(X.shape[1]))))
+    least = min(SHORTEST * median, _gap(X))
+    near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
+    low, high = float(np.log(least)), float(np.log(LONGEST * median))
+    return Range((max(near, low), far), (low, high))
+
+
+def _gap(X: Array) -> float:
+    """Return the median distance of neighbours along one column; none of more columns."""
+    gaps = np.diff(np.unique(X[:, 0]))
+    return float(np.median(gaps)) if X.shape[1] == 1 and len(gaps) else np.inf
+
+
+def _period(X: Array, rows: ProcessRows) -> Range:
+    """Return periods from that of rows beside one another to the span, and the strongest."""
+    span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
+    least = max(span / len(X), np.finfo(float).tiny)
+    near = float(np.log(2 * least)), float(np.log(span))
+    peaks = np.concatenate([spectral_peaks(x, rows.y, rows.w) for x in X.T])
+    bounds = float(np.log(least)), float(np.log(4 * span))
+    starts = np.log(peaks) if len(peaks) else None
+    unit = float(peaks[0]) / (2 * np.pi * span) if len(peaks) else 1.0
+    return Range(near, bounds, starts=starts, unit=unit)
+
+
+def spectral_peaks(
+    x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"], most: int = PEAKS
+) -> Float[Array, " k"]:
+    """Return the periods at which waves explain most of targets about a curve, strongest first.
+
+    Parameters
+    ----------
+    x : (n,)
+    y : (n, t)
+    w : (n,)
+    most : int
+
+    Notes
+    -----
+    The power is that of Σ w y e^(2πifx) about the parabola of least squares, for frequencies up to
+    n/2 waves over the span: O(n²) waves. A peak is a frequency above both beside it.
+    """
+    span = float(np.ptp(x))
+    if not span or len(x) < FEWEST:
+        return np.empty(0)
+    x = (x - x.min()) / span
+    curve, root = np.vander(2 * x - 1, 3), np.sqrt(w)[:, None]
+    left = y - curve @ np.linalg.lstsq(root * curve, root * y, rcond=None)[0]
+    left = w[:, None] * left / np.maximum(np.sqrt(w @ left**2), np.finfo(float).tiny)
+    waves = np.arange(2 * FINE, FINE * len(x) // 2) / FINE
+    power = np.zeros(len(waves))
+    for some in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
+        sums = np.exp(2j * np.pi * np.outer(waves[some], x)) @ left
+        power[some] = (np.abs(sums) ** 2).sum(axis=1)
+    inner = power[1:-1]
+    peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
+    return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:most]]]
+
+
+# --- What is handed out --------------------------------------------------------------------------
+
+
+def _shared(kernel: Kernel, open_kernel: Kernel) -> Kernel:
+    """Return the kernel with weights that add up to one, where all its terms have free ones."""
+    weights = _weights_of(open_kernel)
+    if weights is None:
+        return kernel
+    total = sum(place.of(kernel) for place in weights)
+    return with_numbers(kernel, {place: place.of(kernel) / total for place in weights})
+
+
+def _weights_of(kernel: Kernel) -> list[Place] | None:
+    """Return the places of the weights of all terms; None where one of them is given."""
+    if isinstance(kernel, Sum):
+        left, right = _weights_of(kernel.left), _weights_of(kernel.right)
+        if left is None or right is None:
+            return None
+        return [p.within("left") for p in left] + [p.within("right") for p in right]
+    names: dict[type, str] = {Scaled: "scale", Constant: "value"}
+    place = Place(names.get(type(kernel), ""))
+    return [place] if place in free_places(kernel) else None
+
+
+def _rounded(kernel: Kernel, places: list[Place]) -> Kernel:
+    """Return the kernel with its numbers in the digits that they merit."""
+    round_: dict[str, Callable[[float], float]] = {
+        "period": lambda x: float(f"{x:.{PERIOD_DIGITS}g}")
+    }
+    known = {place: round_.get(place.name, significant)(place.of(kernel)) for place in places}
+    return with_numbers(kernel, known)
