@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Projected,
         ReLU,
         Sign,
+        SphericalHarmonics,
         Structured,
         TensorSketch,
     )
@@ -155,6 +156,7 @@ __all__ = [
     "Schema",
     "Sign",
     "SpectrumDisplay",
+    "SphericalHarmonics",
     "Structured",
     "TensorSketch",
     "Tolerance",

@@ -12,6 +12,7 @@ from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic
 from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
+from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.projections import Compressed, Projected
@@ -29,7 +30,8 @@ __all__ = [
     "FourierGrid", "Gegenbauer", "Grid", "HermiteMercer", "HistogramSampling",
     "LaplacianEigenfunctions",
     "Maclaurin", "MercerHarmonic", "Method", "NeuralTangentFeatures", "Nystrom", "Orthogonal",
-    "PolySketch", "Positive", "Projected", "ReLU", "Sign", "Structured", "TensorSketch", "draw",
+    "PolySketch", "Positive", "Projected", "ReLU", "Sign", "SphericalHarmonics", "Structured",
+    "TensorSketch", "draw",
 ]
 # fmt: on
 
@@ -46,6 +48,7 @@ FOR_DEVELOPERS = {
     "mercer.harmonic": "MercerHarmonicMap",
     "mercer.hermite": "HermiteMap",
     "mercer.radial": "RadialFunctions quantiles spectrum",
+    "mercer.sphere": "SphericalMap",
     "method": "Request stream",
     "nystrom.nystrom": "COARSE JITTER NystromMap Whitening",
     "random.gegenbauer": "GegenbauerMap draw_directions",

@@ -54,6 +54,7 @@ from bochner.features.mercer.products import (
     draw_brownian,
     draw_sines,
 )
+from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
@@ -95,6 +96,7 @@ from bochner.kernels.kernel import (
     Sum,
     require_numbers,
 )
+from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.zonal import NNGP, Angular, NeuralTangent
 
@@ -125,6 +127,7 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (Gegenbauer, Kernel, draw_gegenbauer),  # rotation-invariant
     # terms of the kernel's own expansion
     (MercerHarmonic, Kernel, draw_harmonics),  # rotation-invariant
+    (SphericalHarmonics, is_on_sphere, draw_spherical),
     (HermiteMercer, Gaussian, draw_hermite),
     (HermiteMercer, Kernel, draw_columnwise),  # products of kernels of one column each
     (LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian),
@@ -145,6 +148,8 @@ REQUIRES: dict[type[Method], str] = {
     "of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all.",
     HistogramSampling: "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...), or "
     "sums and products of such; got {}. Nystrom(...) serves every kernel.",
+    SphericalHarmonics: "a kernel of places on the globe: OnSphere(...), sums and products of "
+    "such; got {}. Pass OnSphere(kernel), of rows (latitude, longitude) in degrees.",
     Sign: "Angular(); got {}. ReLU(order) serves ArcCosine(order), Nystrom(...) every kernel.",
     NeuralTangentFeatures: "NeuralTangent(depth) or NNGP(depth); got {}. ReLU(order) serves "
     "ArcCosine(order), Nystrom(...) every kernel.",

@@ -41,6 +41,7 @@ from bochner.kernels.histogram import (
 )
 from bochner.kernels.kernel import Constant, Custom, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.monotone import Monotone
+from bochner.kernels.sphere import OnSphere
 from bochner.kernels.stationary import (
     Cauchy,
     CoordinateWise,
@@ -70,7 +71,8 @@ __all__ = [
     "DotExponential", "DotProduct", "DotProductKernel", "Exp", "Exponential", "ExponentialPower",
     "FourierSeries", "Free", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection",
     "JensenShannon", "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern",
-    "Modulated", "Monomials", "Monotone", "NeuralTangent", "Normalised", "Periodic", "Polynomial",
+    "Modulated", "Monomials", "Monotone", "NeuralTangent", "Normalised", "OnSphere", "Periodic",
+    "Polynomial",
     "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled",
     "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
 ]

@@ -19,6 +19,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.features.map import FeatureMap
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
 from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -232,6 +234,10 @@ class Mapped(Protocol):
         """What the rows are."""
 
     @property
+    def kernel_(self) -> Kernel:
+        """The kernel, with numbers."""
+
+    @property
     def map_(self) -> FeatureMap:
         """φ."""
 
@@ -255,12 +261,15 @@ class MapDisplay:
         Of f, without noise; the deviation is None where it was not asked for.
     name : str
         Of the target.
+    globe : bool
+        Whether columns are latitude and longitude, the second drawn across.
     """
 
     axes: Mapping[str, Float[Array, " m"]]
     mean: Array
     deviation: Array | None
     name: str = "y"
+    globe: bool = False
 
     @staticmethod
     def from_estimator(
@@ -299,6 +308,7 @@ class MapDisplay:
             np.asarray(mean),
             None if std is None else np.asarray(std),
             names[0] if names else "y",
+            is_on_sphere(model.kernel_),
         )
 
     def plot(self, ax: Any = None, what: str = "mean") -> Any:
@@ -320,11 +330,12 @@ class MapDisplay:
         if len(names) == 1:
             self._curve(ax, names[0], values, what == "mean")
         else:
-            first, second = self.axes.values()
-            colours = COLOURS[what]
-            mesh = ax.pcolormesh(first, second, values.T, cmap=colours, rasterized=True)
+            across = names[::-1] if self.globe else names  # longitude, not latitude
+            first, second = (self.axes[name] for name in across)
+            values = values if self.globe else values.T
+            mesh = ax.pcolormesh(first, second, values, cmap=COLOURS[what], rasterized=True)
             ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {SHOWN[what]}")
-            ax.set(xlabel=names[0], ylabel=names[1])
+            ax.set(xlabel=across[0], ylabel=across[1])
         return ax
 
     def _curve(self, ax: Any, name: str, values: Array, banded: bool) -> None:
@@ -337,13 +348,15 @@ class MapDisplay:
 
 
 def box_of_rows(model: Mapped, places: int) -> dict[str, Float[Array, " m"]]:
-    """Return so many places along each column of the box of a process' rows."""
-    phi, rows = model.map_, model.sample_.X
-    if isinstance(phi, EquispacedMap):
+    """Return so many places along each column: of the box of a process' rows, or of the globe."""
+    globe, rows = is_on_sphere(model.kernel_), model.sample_.X
+    if globe:
+        low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])
+    elif isinstance(phi := model.map_, EquispacedMap):
         low, high = phi.centre - phi.half, phi.centre + phi.half
     else:
         low, high = rows.min(axis=0), rows.max(axis=0)
-    names = model._inputs.names or "xy"[: len(low)]
+    names = model._inputs.names or (("lat", "lon") if globe else "xy"[: len(low)])
     return {
         str(name): np.linspace(a, b, places) for name, a, b in zip(names, low, high, strict=True)
     }

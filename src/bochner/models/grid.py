@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from bochner._core.arrays import dense, to_numpy
-from bochner._core.nufft import waves_at
+from bochner._core.nufft import sums_of_waves, waves_at
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
@@ -16,14 +16,16 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.fourier.grid import EquispacedMap, FourierGrid, equispaced_map, given_box
+from bochner.features.fourier.grid import FourierGrid, equispaced_map, given_box
+from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
+from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
-from bochner.solvers.toeplitz import ToeplitzGram, from_real, full_of
+from bochner.solvers.toeplitz import full_of
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, angles_of, as_complex
+from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
 from bochner.sums.rows import SampleOf, sampled, some
 
 #: Rows of a block: many, for every transform ends with an FFT of the whole grid.
@@ -36,17 +38,13 @@ TRANSFORMED, SOLVED = 1e-3, 0.01
 #: The coarsest error of sums of rows: penalties below it are lost in their rounding.
 SUMMED = 1e-8
 
-#: Pairs of rows whose kernel is summed up together, for the certificate.
-PAIRS = 1 << 20
-
-
 #: Why there are no moments of features.
-NO_FEATURES = "a fit on a Fourier grid makes no features; its sums are fit_.summed.sums."
+NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.summed.sums."
 
 
 def on_grid(features: FeatureSpec) -> bool:
     """Whether a fit is asked to sum waves in the place of features."""
-    return isinstance(features.method, FourierGrid)
+    return isinstance(features.method, WaveMethod)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +94,14 @@ class SummedWaves:
         """No moments of features: there are none."""
 
     @property
-    def map(self) -> EquispacedMap:
+    def map(self) -> WaveMap:
         """φ."""
         return self.chosen.map  # type: ignore[return-value]
 
     @property
     def tolerance(self) -> float:
-        """That of the method."""
-        return self.chosen.choice.method.tolerance  # type: ignore[attr-defined]
+        """Error of transforms and solutions that the method asks for."""
+        return self.chosen.choice.method.accuracy  # type: ignore[attr-defined]
 
     @property
     def target_mean(self) -> Float[Array, " t"]:
@@ -121,7 +119,7 @@ class SummedWaves:
     def problem_of(self, variances: Array) -> WaveProblem:
         """Return the problem with other weights of the waves."""
         sums = self.sums.about(self.target_mean)
-        gram = ToeplitzGram(as_complex(sums.gram), variances, self.fit_intercept)
+        gram = self.map.gram(as_complex(sums.gram), variances, self.fit_intercept)
         count = max(sums.weight, float(sums.rows))
         rng = stream(self.chosen.seed, "probes")
         return WaveProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
@@ -136,16 +134,23 @@ class SummedWaves:
     @cached_property
     def feature_sums(self) -> Float[Array, " D"]:
         """Σ w φ."""
-        from_waves = self.problem.gram
-        upper = full_of(from_waves.sums[None]).ravel()
-        upper = upper[len(upper) // 2 :] * np.sqrt(2)
-        upper[0] /= np.sqrt(2)
-        return np.concatenate([upper.real, -upper.imag[1:]])
+        gram = self.problem.gram
+        return gram.to_real(gram.sums[None])[:, 0]
 
     def values(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ φ(X) β, in NumPy."""
-        waves = full_of(from_real(coef, self.map.shape)) * np.sqrt(self.map.variances)
-        return self.of_waves(waves)
+        gram = self.problem.gram
+        return self.of_waves(full_of(gram.spectrum(gram.from_real(coef))))
+
+    def coefficients_at(self, X: Array) -> Array:
+        """Return φ(x) of a few rows, as coefficients are laid out."""
+        angles, one = self.map.places.angles(as_rows(X)), np.ones((1, 1))
+        error = TRANSFORMED * self.tolerance
+        gram = self.problem.gram
+        rows = (
+            sums_of_waves(angles[i : i + 1], one, self.map.shape, error) for i in range(len(angles))
+        )
+        return np.concatenate([gram.right(waves) for waves in rows])
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the real functions of waves, each of those that the map has or more.
@@ -157,7 +162,7 @@ class SummedWaves:
         pairs[: count // 2] += 1j * waves[1::2]
 
         def at(X: Array) -> Float[Array, "b s"]:
-            angles = angles_of(as_rows(X), self.map.centre, self.map.spacing)
+            angles = self.map.places.angles(as_rows(X))
             found = waves_at(angles, pairs, TRANSFORMED * self.tolerance)
             both = np.stack([found.real, found.imag], axis=1).reshape(-1, len(angles))
             return np.ascontiguousarray(both[:count].T)
@@ -223,24 +228,9 @@ class WaveKernelRoot:
 
     def __call__(self, X: Array) -> Float[Array, "m m"]:
         """Return Z, (m, m), of m rows."""
-        values, vectors = np.linalg.eigh(self.matrix(X))
+        error = TRANSFORMED * self.summed.tolerance
+        values, vectors = np.linalg.eigh(self.summed.map.matrix(X, error))
         return vectors * np.sqrt(np.maximum(values, 0.0))
-
-    def matrix(self, X: Float[Array, "m d"]) -> Float[Array, "m m"]:
-        """Return Σ_j v_j cos j·(θ(x) − θ(y)) of all pairs of rows."""
-        phi = self.summed.map
-        angles = angles_of(X, phi.centre, phi.spacing)
-        waves = phi.variances[None].astype(np.complex128)
-        m = len(angles)
-        i, j = np.tril_indices(m)
-        K = np.empty((m, m))
-        for start in range(0, len(i), PAIRS):
-            some = slice(start, start + PAIRS)
-            steps = angles[i[some]] - angles[j[some]]
-            found = waves_at(steps, waves, TRANSFORMED * self.summed.tolerance)[0].real
-            K[i[some], j[some]] = found
-            K[j[some], i[some]] = found
-        return K
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -262,16 +252,21 @@ class Surveyed:
     target_shape: tuple[int, ...]
 
     @property
-    def method(self) -> FourierGrid:
+    def method(self) -> WaveMethod:
         """How waves are chosen."""
         return self.features.method  # type: ignore[return-value]
 
-    def chosen(self, found: Tuning, phi: EquispacedMap | None = None) -> Chosen:
-        """Return what is chosen for a kernel; its map is that of the tolerance, or the given."""
-        if phi is None:
-            phi = equispaced_map(found.kernel, self.lower, self.upper, self.method.tolerance)
-        shape = " x ".join(f"{2 * m + 1:,}" for m in phi.shape)
-        reason = f"{self.method}: as asked; {shape} waves are within {phi.error:.2g} of the kernel."
+    def map_of(self, kernel: Kernel) -> WaveMap:
+        """Return the waves that the method takes of a kernel."""
+        if isinstance(self.method, SphericalHarmonics):
+            return spherical_map(kernel, self.method.degree)
+        return equispaced_map(kernel, self.lower, self.upper, self.method.accuracy)
+
+    def chosen(self, found: Tuning, phi: WaveMap | None = None) -> Chosen:
+        """Return what is chosen for a kernel; its map is that of the method, or the given."""
+        phi = self.map_of(found.kernel) if phi is None else phi
+        many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
+        reason = f"{self.method}: as asked; {many}."
         return Chosen(self.features.seed, found, Choice(phi, self.method, (), reason))
 
 
@@ -280,29 +275,29 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Su
     who, d = features.who, blocks.n_columns
     if features.learns_metric:
         raise InvalidInput(
-            f'{who}: metric="learned" chooses features of many columns, FourierGrid serves one to '
-            'three; set one of them. lengthscale="evidence" of a Gaussian process scales columns.'
+            f'{who}: metric="learned" chooses features of many columns, {features.method} serves '
+            'few; set one of them. lengthscale="evidence" of a Gaussian process scales columns.'
         )
     shape = required_targets(who, blocks.target_shape)
     summands = Together((SampleOf(features.seed), BoxOf(d)))
     kept, box = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
     lower, upper = box
-    method: FourierGrid = features.method  # type: ignore[assignment]
+    method = features.method
     if not np.isfinite(box).all():
         raise InvalidInput(
             f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )
-    if method.box is not None:
+    if isinstance(method, FourierGrid) and method.box is not None:
         lower, upper = given_box(method.box, d)
     return Surveyed(features, some(kept), lower, upper, shape)
 
 
 def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
     """Return the sums of the waves of a map, with an origin of the targets."""
-    phi: EquispacedMap = chosen.map  # type: ignore[assignment]
-    method: FourierGrid = chosen.choice.method  # type: ignore[assignment]
-    error = min(TRANSFORMED * method.tolerance, SUMMED)
-    return WavesOf(phi.centre, phi.spacing, phi.shape, phi.half, origin, error)
+    phi: WaveMap = chosen.map  # type: ignore[assignment]
+    method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
+    error = min(TRANSFORMED * method.accuracy, SUMMED)
+    return WavesOf(phi.places, phi.shape, origin, error)
 
 
 def summed_waves(
@@ -325,6 +320,6 @@ def require_penalty(who: str, smallest: float) -> None:
     """Refuse a fit without penalty."""
     if not smallest > 0:
         raise InvalidInput(
-            f"{who}: alpha must be above 0 with FourierGrid, whose waves are more than rows "
+            f"{who}: alpha must be above 0 where waves are summed, which are more than rows "
             'determine; got 0. Pass a small alpha, or alpha="evidence".'
         )

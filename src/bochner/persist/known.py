@@ -17,6 +17,7 @@ from bochner.features import auto, composed, projections
 from bochner.features.fourier import fourier, histogram, placements
 from bochner.features.fourier import grid as equispaced
 from bochner.features.mercer import harmonic, hermite, products, radial
+from bochner.features.mercer.sphere import SphericalMap
 from bochner.features.nystrom import nystrom
 from bochner.features.random import gegenbauer, networks, positive
 from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
@@ -96,6 +97,7 @@ _MAPS: dict[str, type] = {
     "scaled-map": composed.ScaledMap,
     "tensor-product-map": composed.TensorProduct,
     "mercer-harmonic-map": harmonic.MercerHarmonicMap,
+    "spherical-map": SphericalMap,
     "monomial-map": powers.MonomialMap,
     "neural-map": networks.NeuralMap,
     "neural-sketch": networks.NeuralSketch,

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse
+from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import one_thread
+from bochner._core.globe import unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import (
     Descended,
@@ -124,6 +126,28 @@ def lengthscales_by_evidence(
         search.recorder.compare(d, many.of.kernel(many.at), many.value, gain, least)
         best = many if gain > least else best
     return search.found(best)
+
+
+def lengthscale_on_sphere(
+    start: Kernel,
+    sample: RowSample,
+    centred: bool,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Tuning:
+    """Return the kernel of the globe whose lengthscale has the largest evidence.
+
+    That of the kernel within, of points of the unit sphere: one for all their columns, for a sphere
+    has no axes.
+    """
+    within = on_unit_sphere(start)
+    rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
+    search = MatrixSearch.of(rows, EVIDENCE, centred, noise=noise, amplitude=amplitude)
+    if search is None:
+        return Tuning(start, criterion=EVIDENCE.name)
+    _, best = search.one(within)
+    found = search.found(best)
+    return replace(found, kernel=with_lengthscale(start, found.kernel))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.kernels.equispaced import equispaced_weights
+from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.selection.rows import rounded
-from bochner.solvers.toeplitz import half_of
-from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence, total
+from bochner.solvers.gram import total
+from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 #: Lengthscales stay within this factor of where they start, for which the waves suffice.
 RANGE = 1.6
@@ -70,8 +70,7 @@ def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
 def lengthscales_on_waves(
     kernel: Any,
     problem_of: Callable[[Array], WaveProblem],
-    spacing: Float[Array, " d"],
-    extent: tuple[int, ...],
+    phi: WaveMap,
     noise: float | None,
     amplitude: float | None,
     alpha: float | None = None,
@@ -84,9 +83,8 @@ def lengthscales_on_waves(
         With a lengthscale, where the descent starts.
     problem_of : callable
         The problem of the rows, from weights of the waves.
-    spacing : (d,)
-    extent : tuple of d int
-        Of the waves that were summed.
+    phi : WaveMap
+        Its waves were summed.
     noise, amplitude : float, optional
         Where they are given.
     alpha : float, optional
@@ -98,14 +96,14 @@ def lengthscales_on_waves(
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
-        first = problem_of(equispaced_weights(kernel, spacing, extent))
+        first = problem_of(phi.variances_of(kernel))
         known, _ = maximise_wave_evidence(first, noise, amplitude)
         alpha = float(np.exp(np.log(known.alpha).mean()))
     given = noise, amplitude
 
     def judged(x: Float[Array, " p"]) -> EvidenceAt:
-        state = _state(kernel, problem_of, spacing, extent, x)
-        rates = _rates(kernel, spacing, extent, x[:-1])
+        state = _state(kernel, problem_of, phi, x)
+        rates = _rates(kernel, phi, x[:-1])
         slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
         slope.append(float(state.slope(*given).sum()))
         value = float(state.log_evidence(*given).sum())
@@ -179,9 +177,12 @@ def _information(
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
     both = noise is None and amplitude is None
     held = noise is not None and amplitude is None  # a² = σ²/α
+    present = state.problem.gram.counts > 0
     of_signal = [*rates, np.full_like(share, -1.0 if held else 0.0), np.ones_like(share)]
     of_noise = np.array([0.0] * len(rates) + [0.0 if held else 1.0, 1.0])
-    waves = [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
+    waves = [
+        (share * a + (1 - share) * b) * present for a, b in zip(of_signal, of_noise, strict=True)
+    ]
     rows = max(state.problem.freedom - state.problem.gram.dimension, 0.0)
     found = np.array([[float(total(a * b)) for a in waves] for b in waves])
     found = 0.5 * len(state.problem.power) * (found + rows * np.outer(of_noise, of_noise))
@@ -192,29 +193,21 @@ def _information(
 
 
 def _state(
-    kernel: Any,
-    problem_of: Callable[[Array], WaveProblem],
-    spacing: Float[Array, " d"],
-    extent: tuple[int, ...],
-    x: Float[Array, " p"],
+    kernel: Any, problem_of: Callable[[Array], WaveProblem], phi: WaveMap, x: Float[Array, " p"]
 ) -> WaveState:
-    weights = equispaced_weights(scaled(kernel, np.exp(x[:-1])), spacing, extent)
+    weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
     return problem_of(weights).at(float(np.exp(x[-1])))
 
 
-def _rates(
-    kernel: Any, spacing: Float[Array, " d"], extent: tuple[int, ...], logs: Float[Array, " q"]
-) -> list[Array]:
-    """Return ∂log v/∂log ℓ of each lengthscale, halves of spectra; zero where v vanishes."""
+def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
+    """Return ∂log v/∂log ℓ of each lengthscale, beside coefficients; zero where v vanishes."""
     found = []
     for k in range(len(logs)):
         up, down = (
-            equispaced_weights(
-                scaled(kernel, np.exp(logs + h * (np.arange(len(logs)) == k))), spacing, extent
-            )
+            phi.variances_of(scaled(kernel, np.exp(logs + h * (np.arange(len(logs)) == k))))
             for h in (STEP, -STEP)
         )
         known = (up > 0) & (down > 0)
         ratio = np.divide(up, down, out=np.ones_like(up), where=known)
-        found.append(half_of((np.log(ratio) / (2 * STEP))[None])[0].real)
+        found.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))
     return found

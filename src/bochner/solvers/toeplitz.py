@@ -7,9 +7,6 @@ With f(x) = Σ_k √v_k c_k e^{i k·θ(x)}, c_{−k} = conj c_k, over whole k, t
 Coefficients are halves of spectra, as of :func:`numpy.fft.rfftn`: leading axes in the order 0, ...,
 m, −m, ..., −1, the last 0, ..., m. These are D = Π (2 m_a + 1) real numbers, and every product
 below is that of R^D: the waves √v_0, √(2 v_k) cos k·θ, √(2 v_k) sin k·θ are its real features.
-
-**Preconditioner.** The waves of most weight are solved for densely, among one another, the others
-by their diagonal: M is block diagonal, and what remains is nearly the identity.
 """
 
 import math
@@ -20,22 +17,15 @@ from itertools import product
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
-from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
 
-from bochner._core.blas import cholesky
 from bochner._core.shapes import Array, Float
+from bochner.solvers.gram import Preconditioner, WaveGram, factored, inner
 
 #: Waves that are solved for densely, at most: 1,023 real features, and Cholesky in 0.1 s.
 MOST_LOW = 512
 
 #: A wave is among them if the rows bring it this many penalties, and more.
 WORTH = 0.2
-
-#: Rounding of sums of waves, as a share of their size.
-ROUNDED = 1e-12
-
-#: Steps of conjugate gradients, at most.
-MOST_STEPS = 2000
 
 
 # --- Halves of spectra ---------------------------------------------------------------------------
@@ -74,16 +64,6 @@ def from_real(coef: Float[Array, "D s"], extent: tuple[int, ...]) -> Array:
     return half_of(flat.reshape(-1, *(2 * m + 1 for m in extent)))
 
 
-def inner(a: Array, b: Array) -> Float[Array, " s"]:
-    """Return the inner products of R^D."""
-    return 2 * _dot(a, b) - _dot(a[..., :1], b[..., :1])
-
-
-def _dot(a: Array, b: Array) -> Float[Array, " s"]:
-    rows = [np.ascontiguousarray(c).reshape(len(c), -1).view(np.float64) for c in (a, b)]
-    return np.einsum("ij,ij->i", *rows)
-
-
 def white(rng: np.random.Generator, extent: tuple[int, ...], count: int) -> Array:
     """Return independent standard normal vectors of R^D."""
     shape = tuple(2 * m + 1 for m in extent)
@@ -95,7 +75,7 @@ def white(rng: np.random.Generator, extent: tuple[int, ...], count: int) -> Arra
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzGram:
+class ToeplitzGram(WaveGram):
     """G = D T D, about the rows' mean where there is an intercept; products by FFT.
 
     Attributes
@@ -117,17 +97,18 @@ class ToeplitzGram:
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Largest k along each axis, m."""
         return tuple(length // 2 for length in self.variances.shape)
 
     @property
     def dimension(self) -> int:
-        """D."""
         return self.variances.size
 
     @property
+    def size(self) -> float:
+        return float(self.variances.sum())
+
+    @property
     def weight(self) -> float:
-        """W, the sum of the rows' weights."""
         return float(self.waves[tuple(2 * m for m in self.extent)].real)
 
     @cached_property
@@ -137,7 +118,6 @@ class ToeplitzGram:
 
     @cached_property
     def sums(self) -> Array:
-        """Σ w of each wave, times √v: what an intercept takes off."""
         middle = tuple(slice(m, 3 * m + 1) for m in self.extent)
         return self.roots * half_of(self.waves[middle][None])[0]
 
@@ -148,8 +128,33 @@ class ToeplitzGram:
         wide = pad(half_of(self.waves[None])[0], tuple(2 * m for m in self.extent), shape)
         return irfftn(wide, s=shape) * math.prod(shape)
 
+    @cached_property
+    def counts(self) -> Array:
+        counts = np.full(self.roots.shape, 2.0)
+        counts[..., 0] = 1.0
+        return counts
+
+    def white(self, rng: np.random.Generator, count: int) -> Array:
+        return white(rng, self.extent, count)
+
+    def to_real(self, c: Array) -> Float[Array, "D s"]:
+        return to_real(c)
+
+    def from_real(self, coef: Float[Array, "D s"]) -> Array:
+        return from_real(coef, self.extent)
+
+    def right(self, cross: Array) -> Array:
+        return half_of(cross) * self.roots
+
+    def spectrum(self, c: Array) -> Array:
+        return c * self.roots
+
+    def preconditioner(self, alpha: float, whole: bool = False) -> "LowWaves":
+        if whole:
+            return LowWaves(self, alpha, worth=0.0, most=self.dimension)
+        return LowWaves(self, alpha)
+
     def __call__(self, c: Array) -> Array:
-        """Return G c of several vectors, one by one."""
         return np.stack([self._product(one) for one in c])
 
     def _product(self, c: Array) -> Array:
@@ -194,8 +199,8 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class LowWaves:
-    """M: G + αI among the waves of most weight, its diagonal for the others.
+class LowWaves(Preconditioner):
+    """The block holds the waves that the rows bring most.
 
     Attributes
     ----------
@@ -214,7 +219,6 @@ class LowWaves:
 
     @cached_property
     def diagonal(self) -> Array:
-        """Of G + αI, half of a spectrum."""
         gram = self.gram
         found = gram.roots**2 * gram.weight
         if gram.centred:
@@ -251,7 +255,6 @@ class LowWaves:
 
     @cached_property
     def factor(self) -> Float[Array, "b b"]:
-        """L of M = L Lᵀ among the real features of the block."""
         K, at, _ = self._low
         gram = self.gram
         t = gram.waves
@@ -269,18 +272,16 @@ class LowWaves:
         roots = np.concatenate([roots[:1] / math.sqrt(2), roots[1:], roots[1:]])
         G *= roots[:, None] * roots
         if gram.centred:
-            sums = self._gather(gram.sums[None])[0]
+            sums = self.gather(gram.sums[None])[0]
             G -= np.outer(sums, sums) / gram.weight
-        return _factored(G, self.alpha)
+        return factored(G, self.alpha)
 
-    def _gather(self, c: Array) -> Float[Array, "s b"]:
-        """Return the real coefficients of the block."""
+    def gather(self, c: Array) -> Float[Array, "s b"]:
         upper = c.reshape(len(c), -1)[:, self._low[1]]
         rest = math.sqrt(2) * upper[:, 1:]
         return np.concatenate([upper[:, :1].real, rest.real, -rest.imag], axis=1)
 
-    def _scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
-        """Put the real coefficients of the block into vectors."""
+    def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
         _, at, other = self._low
         count = len(at)
         upper = np.empty((len(real), count), dtype=np.complex128)
@@ -292,148 +293,21 @@ class LowWaves:
         flat[:, other[mirrored]] = np.conj(upper[:, mirrored])
         return c
 
-    def from_block(self, real: Float[Array, "s b"]) -> Array:
-        """Return vectors whose coefficients are those of the block, and zero elsewhere."""
-        return self._scatter(real, np.zeros((len(real), *self.gram.roots.shape), np.complex128))
-
-    def solve(self, c: Array) -> Array:
-        """Return M⁻¹ c."""
-        block = cho_solve((self.factor, True), self._gather(c).T, check_finite=False)
-        return self._scatter(block.T, c / self.diagonal)
-
-    def root(self, c: Array) -> Array:
-        """Return R c with R Rᵀ = M."""
-        return self._scatter(self._gather(c) @ self.factor.T, c * np.sqrt(self.diagonal))
-
-    def inverse_root(self, c: Array, transposed: bool = False) -> Array:
-        """Return R⁻¹ c, or R⁻ᵀ c."""
-        block = solve_triangular(
-            self.factor, self._gather(c).T, lower=True, trans=int(transposed), check_finite=False
-        )
-        return self._scatter(block.T, c / np.sqrt(self.diagonal))
-
     @cached_property
-    def _others(self) -> Array:
-        """How often each place of a half spectrum counts in R^D; zero within the block."""
-        counts = np.full(self.gram.roots.shape, 2.0)
-        counts[..., 0] = 1.0
+    def others(self) -> Array:
+        counts = self.gram.counts.copy()
         for places in self._low[1:]:
             counts.ravel()[places] = 0.0
         return counts
 
-    def log_determinant(self) -> float:
-        """Return log det M."""
-        low = 2 * float(np.log(np.diagonal(self.factor)).sum())
-        return low + float((self._others * np.log(self.diagonal)).sum())
-
     @cached_property
     def inverse_diagonal(self) -> Array:
-        """Diagonal of M⁻¹, (D,) as half of a spectrum: k and −k share what the block has."""
         found = 1.0 / self.diagonal
         _, at, other = self._low
-        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
-        of_block = np.einsum("ij,ij->j", inverse, inverse)
         count = len(at)
-        shared = of_block[:count].copy()
-        shared[1:] = (shared[1:] + of_block[count:]) / 2
+        shared = self.inverse_of_block[:count].copy()
+        shared[1:] = (shared[1:] + self.inverse_of_block[count:]) / 2
         flat = found.ravel()
         flat[at] = shared
         flat[other] = shared
         return found
-
-
-def _factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
-    """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
-    added = alpha
-    while True:
-        try:
-            return cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            added = max(10 * added, ROUNDED * float(np.trace(G)))
-
-
-# --- Conjugate gradients, and what their coefficients tell ---------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Krylov:
-    """Solutions of (G + αI) c = b, and the tridiagonal matrices that conjugate gradients made.
-
-    Attributes
-    ----------
-    c : complex (s, ...)
-    steps : int
-    residual : (s,)
-        |r|/|b| in the norm of M⁻¹, which is nearly the relative error of c.
-    sizes : (s,)
-        bᵀM⁻¹b.
-    lengths, ratios : (p, s)
-        Of the steps; NaN once a vector is done.
-    """
-
-    c: Array
-    steps: int
-    residual: Float[Array, " s"]
-    sizes: Float[Array, " s"]
-    lengths: Float[Array, "p s"]
-    ratios: Float[Array, "p s"]
-
-    def log_forms(self) -> Float[Array, " s"]:
-        """Return zᵀ log(R⁻¹ (G + αI) R⁻ᵀ) z of b = R z, by Gauss quadrature (Lanczos)."""
-        return np.array([self._log_form(s) for s in range(len(self.sizes))])
-
-    def _log_form(self, s: int) -> float:
-        steps = self.lengths[:, s]
-        steps = steps[np.isfinite(steps)]
-        if not len(steps):
-            return 0.0
-        ratios = self.ratios[: len(steps), s]
-        diagonal = 1 / steps
-        diagonal[1:] += ratios[:-1] / steps[:-1]
-        values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
-        return float(self.sizes[s] * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300))))
-
-
-def solve(low: LowWaves, b: Array, error: float, most: int = MOST_STEPS) -> Krylov:
-    """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
-    gram, alpha = low.gram, low.alpha
-    c, r = np.zeros_like(b), b.copy()
-    z = low.solve(r)
-    p = z.copy()
-    size = first = inner(r, z)
-    going = first > 0
-    lengths: list[Array] = []
-    ratios: list[Array] = []
-    while going.any() and len(lengths) < most:
-        some = np.flatnonzero(going)
-        q = gram(p[some]) + alpha * p[some]
-        step = np.full(len(b), np.nan)
-        along = inner(p[some], q)
-        bent = along <= 0  # only by rounding of the sums: what is left of b lies below it
-        going[some[bent]] = False
-        some, q, along = some[~bent], q[~bent], along[~bent]
-        if not len(some):
-            break
-        step[some] = size[some] / along
-        shaped = step[some].reshape(-1, *(1,) * (b.ndim - 1))
-        c[some] += shaped * p[some]
-        r[some] -= shaped * q
-        z = low.solve(r[some])
-        new = size.copy()
-        new[some] = np.maximum(inner(r[some], z), 0.0)
-        ratio = np.full(len(b), np.nan)
-        ratio[some] = new[some] / size[some]
-        p[some] = z + ratio[some].reshape(shaped.shape) * p[some]
-        lengths.append(step)
-        ratios.append(ratio)
-        size, going = new, going & (new > error**2 * first)
-    residual = np.sqrt(np.divide(size, first, out=np.zeros_like(size), where=first > 0))
-    empty = np.empty((0, len(b)))
-    return Krylov(
-        c,
-        len(lengths),
-        residual,
-        first,
-        np.array(lengths) if lengths else empty,
-        np.array(ratios) if ratios else empty,
-    )

@@ -27,19 +27,9 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from bochner._core.shapes import Array, Float
+from bochner.solvers.gram import Krylov, Preconditioner, WaveGram, inner, solve, total
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
-from bochner.solvers.toeplitz import (
-    Krylov,
-    LowWaves,
-    ToeplitzGram,
-    full_of,
-    half_of,
-    inner,
-    pad,
-    solve,
-    unpad,
-    white,
-)
+from bochner.solvers.toeplitz import full_of, pad, unpad
 
 #: Random right sides.
 PROBES = 8
@@ -73,9 +63,9 @@ class WaveProblem:
 
     Attributes
     ----------
-    gram : ToeplitzGram
+    gram : WaveGram
     b : complex (t, ...)
-        Halves of spectra: Σ w (y − ȳ) of each wave, times √v.
+        Σ w (y − ȳ) of each wave.
     power : (t,)
         Σ w (y − ȳ)².
     count : float
@@ -84,7 +74,7 @@ class WaveProblem:
         z.
     """
 
-    gram: ToeplitzGram
+    gram: WaveGram
     b: Array
     power: Float[Array, " t"]
     count: float
@@ -92,16 +82,16 @@ class WaveProblem:
 
     @staticmethod
     def of(
-        gram: ToeplitzGram,
+        gram: WaveGram,
         cross: Array,
         power: Float[Array, " t"],
         count: float,
         rng: np.random.Generator,
     ) -> "WaveProblem":
         """Return the problem of sums ``cross``, of k in rising order, with random probes."""
-        z = white(rng, gram.extent, PROBES)
+        z = gram.white(rng, PROBES)
         z *= np.sqrt(gram.dimension / inner(z, z)).reshape(-1, *(1,) * (z.ndim - 1))
-        return WaveProblem(gram, half_of(cross) * gram.roots, power, count, z)
+        return WaveProblem(gram, gram.right(cross), power, count, z)
 
     @property
     def freedom(self) -> float:
@@ -116,7 +106,7 @@ class WaveProblem:
     @property
     def scale(self) -> float:
         """W k(0)."""
-        return self.gram.weight * float(self.gram.variances.sum())
+        return self.gram.weight * self.gram.size
 
     def target(self, i: int) -> "WaveProblem":
         """Return the problem of one target."""
@@ -128,8 +118,7 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        whole = {"worth": 0.0, "most": self.gram.dimension} if self.is_small else {}
-        low = LowWaves(self.gram, alpha, **whole)  # type: ignore[arg-type]
+        low = self.gram.preconditioner(alpha, self.is_small)
         drawn = low.root(self.probes) if len(self.probes) else self.probes
         krylov = solve(low, np.concatenate([self.b, drawn]), error)
         return WaveState(self, low, krylov, drawn)
@@ -142,7 +131,7 @@ class WaveState:
     Attributes
     ----------
     problem : WaveProblem
-    low : LowWaves
+    low : Preconditioner
     krylov : Krylov
         Of targets, then of probes.
     drawn : complex (s, ...)
@@ -150,7 +139,7 @@ class WaveState:
     """
 
     problem: WaveProblem
-    low: LowWaves
+    low: Preconditioner
     krylov: Krylov
     drawn: Array
 
@@ -246,11 +235,6 @@ class WaveState:
         squares = np.stack([total(np.abs(c) ** 2 * log_rates) for c in self.c])
         volume = total((1 - self.alpha * self.inverse_diagonal) * log_rates)
         return 0.5 * (squares / self.amplitude(noise, amplitude) - volume)
-
-
-def total(half: Array) -> float:
-    """Return the sum over all waves of real numbers that are equal at k and −k."""
-    return 2 * half.sum() - half[..., 0].sum()
 
 
 # --- Penalties -----------------------------------------------------------------------------------
@@ -382,7 +366,7 @@ def _golden(value: Callable[[float], float], low: float, high: float) -> None:
 # --- The posterior -------------------------------------------------------------------------------
 
 
-def draws(low: LowWaves, z: Array, steps: int) -> Array:
+def draws(low: Preconditioner, z: Array, steps: int) -> Array:
     """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
     O(``steps`` D) memory for each, one after the other.
@@ -390,7 +374,7 @@ def draws(low: LowWaves, z: Array, steps: int) -> Array:
     return np.stack([_draw(low, one[None], steps) for one in z])
 
 
-def _draw(low: LowWaves, z: Array, steps: int) -> Array:
+def _draw(low: Preconditioner, z: Array, steps: int) -> Array:
     basis, diagonal, beside = [], [], []
     size = float(np.sqrt(inner(z, z)[0]))
     q, before, b = z / size, np.zeros_like(z), 0.0
@@ -412,13 +396,13 @@ def _draw(low: LowWaves, z: Array, steps: int) -> Array:
     return low.inverse_root(size * y, transposed=True)[0]
 
 
-def exact_paths(low: LowWaves) -> Array:
+def exact_paths(low: Preconditioner) -> Array:
     """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
     identity = low.from_block(np.eye(low.gram.dimension))
     return low.inverse_root(identity, transposed=True)
 
 
-def square_sums(gram: ToeplitzGram, paths: Array) -> Array:
+def square_sums(gram: WaveGram, paths: Array) -> Array:
     """Return Σ_s f_s(x)² as samples on a grid of places, f_s the functions of some coefficients.
 
     Squares of functions of waves up to m are waves up to 2m, which as many samples hold exactly.
@@ -428,7 +412,7 @@ def square_sums(gram: ToeplitzGram, paths: Array) -> Array:
     shape = tuple(next_fast_len(4 * m + 1, real=True) for m in extent)
     squares = np.zeros(shape)
     for c in paths:
-        values = irfftn(pad(gram.roots * c, extent, shape), s=shape) * math.prod(shape)
+        values = irfftn(pad(gram.spectrum(c[None])[0], extent, shape), s=shape) * math.prod(shape)
         if gram.centred:
             values -= inner(gram.sums[None], c[None])[0] / gram.weight
         squares += values**2
@@ -441,8 +425,8 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
     return full_of(unpad(half, extent)[None])[0]
 
 
-def exact_block(gram: ToeplitzGram, alpha: float) -> LowWaves | None:
+def exact_block(gram: WaveGram, alpha: float) -> Preconditioner | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
     if gram.dimension > MOST_EXACT:
         return None
-    return LowWaves(gram, alpha, worth=0.0, most=gram.dimension)
+    return gram.preconditioner(alpha, whole=True)

@@ -9,11 +9,13 @@ hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, whatever the 
 that squares keep their digits.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._core.arrays import dense, to_numpy
+from bochner._core.globe import require_places
 from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
@@ -80,7 +82,7 @@ class WaveSums:
             raise IncompatibleModels(
                 f"Sums of waves add up where targets and frequencies are the same; got shapes "
                 f"{self.cross.shape[:-1]} and {other.cross.shape[:-1]}. Fit both with the same "
-                "kernel and FourierGrid(box=...)."
+                "kernel and FourierGrid(box=...), or SphericalHarmonics(degree)."
             )
         other = other.about(self.origin)
         return replace(
@@ -94,18 +96,80 @@ class WaveSums:
         )
 
 
+# --- Rows as angles ------------------------------------------------------------------------------
+
+
+class Places(ABC):
+    """How rows become angles θ, whose waves e^{−i k·θ} are summed."""
+
+    @abstractmethod
+    def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Return θ in float64, within ±π."""
+
+    @abstractmethod
+    def require_served(self, X: Float[Array, "n d"]) -> None:
+        """Refuse rows that must not be summed."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoxPlaces(Places):
+    """Places in a box: θ = spacing (x − centre), moved to ±π where it is beyond.
+
+    Attributes
+    ----------
+    centre, spacing : (d,)
+    half : (d,)
+        Of the box: rows further from the centre are not summed.
+    """
+
+    centre: Float[Array, " d"]
+    spacing: Float[Array, " d"]
+    half: Float[Array, " d"]
+
+    def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        angles = (X.astype(np.float64, copy=False) - self.centre) * self.spacing
+        return np.clip(angles, -np.pi, np.pi, out=angles)
+
+    def require_served(self, X: Float[Array, "n d"]) -> None:
+        beyond = np.abs(X - self.centre) > self.half * (1 + SLACK)
+        if beyond.any():
+            row, column = np.argwhere(beyond)[0]
+            low, high = (self.centre + side * self.half for side in (-1, 1))
+            raise InvalidInput(
+                f"FourierGrid: rows must lie in the box of the first ones, from {low[column]:.6g} "
+                f"to {high[column]:.6g} in column {column} (counted from 0); got "
+                f"{X[row, column]:.6g}. Give a box=... that holds all rows that will come."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class GlobePlaces(Places):
+    """Latitude and longitude in degrees: θ = (colatitude, longitude), which wraps."""
+
+    def angles(self, X: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
+        self.require_served(X)
+        turns = X[:, 1].astype(np.float64) / 360
+        longitude = 2 * np.pi * (turns - np.round(turns))
+        latitude = np.clip(X[:, 0].astype(np.float64), -90.0, 90.0)
+        return np.stack([np.deg2rad(90.0 - latitude), longitude], axis=1)
+
+    def require_served(self, X: Float[Array, "n 2"]) -> None:
+        require_places("SphericalHarmonics", X)
+
+
+# --- The sums ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class WavesOf:
     """The summand of :class:`WaveSums`: a type-1 non-uniform FFT of each block.
 
     Attributes
     ----------
-    centre, spacing : (d,)
-        θ = spacing (x − centre).
+    places : Places
+        θ of rows.
     extent : tuple of d int
         m.
-    half : (d,)
-        Of the box: rows further from the centre are refused.
     origin : (t,)
     error : float
         Of the transforms, relative.
@@ -115,10 +179,8 @@ class WavesOf:
     Targets and weights share transforms, the ones as real and the others as imaginary parts.
     """
 
-    centre: Float[Array, " d"]
-    spacing: Float[Array, " d"]
+    places: Places
     extent: tuple[int, ...]
-    half: Float[Array, " d"]
     origin: Float[Array, " t"]
     error: float
 
@@ -133,8 +195,8 @@ class WavesOf:
     def add(self, total: WaveSums, block: Block) -> WaveSums:
         """Return the sums with the rows of a block."""
         X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
-        self._require_inside(X)
-        angles, n = angles_of(X, self.centre, self.spacing), len(X)
+        self.places.require_served(X)
+        angles, n = self.places.angles(X), len(X)
         w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
         y = to_numpy(block.y).astype(np.float64).reshape(n, -1).T - self.origin[:, None]
         gram, cross = self._waves(angles, w, y)
@@ -146,17 +208,6 @@ class WavesOf:
     def merge(self, a: WaveSums, b: WaveSums) -> WaveSums:
         """Return the sums of the rows of both."""
         return a + b
-
-    def _require_inside(self, X: Float[Array, "n d"]) -> None:
-        beyond = np.abs(X - self.centre) > self.half * (1 + SLACK)
-        if beyond.any():
-            row, column = np.argwhere(beyond)[0]
-            low, high = (self.centre + side * self.half for side in (-1, 1))
-            raise InvalidInput(
-                f"FourierGrid: rows must lie in the box of the first ones, from {low[column]:.6g} "
-                f"to {high[column]:.6g} in column {column} (counted from 0); got "
-                f"{X[row, column]:.6g}. Give a box=... that holds all rows that will come."
-            )
 
     def _waves(self, angles: Array, w: Array, y: Array) -> tuple[Array, Array]:
         """Return t and b of a block; the first target travels with the weights."""
@@ -176,14 +227,6 @@ class WavesOf:
             found += [part for transform in both for part in _parted(transform)]
         cross = np.stack(found[: len(y)]) * _column(scale, found[0][None])
         return _as_real(gram), _as_real(cross)
-
-
-def angles_of(
-    X: Float[Array, "n d"], centre: Float[Array, " d"], spacing: Float[Array, " d"]
-) -> Float[Array, "n d"]:
-    """Return θ = spacing (x − centre) in float64, moved to ±π where it is beyond."""
-    angles = (X.astype(np.float64, copy=False) - centre) * spacing
-    return np.clip(angles, -np.pi, np.pi, out=angles)
 
 
 def as_complex(waves: Array) -> Array:

@@ -22,14 +22,18 @@ import numpy as np
 
 from bochner._core.arrays import dense, moved, precision
 from bochner._core.checks import LITTLE, check_fields, optional, require_room, share
+from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double
+from bochner.features.map import in_double
 from bochner.features.mercer.axes import dense_blocks
 from bochner.features.mercer.products import checked_box
-from bochner.features.method import Method, Request
+from bochner.features.method import Request
+from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.equispaced import equispaced_weights, spectral_parts
 from bochner.kernels.kernel import Kernel
+from bochner.solvers.toeplitz import ToeplitzGram, half_of
+from bochner.sums.fourier import BoxPlaces
 
 #: The finest tolerance: below, rounding of float64 sums is as large.
 FINEST = 1e-12
@@ -61,12 +65,15 @@ FINER, FEW, CHEAP = (100, 10), 1023, 1.35
 #: up for the margin.
 IMAGES, FURTHEST = 2, 200
 
+#: Pairs of rows whose kernel is summed up together.
+PAIRS = 1 << 20
+
 #: Distances in units of the box, for where the kernel has come down.
 DISTANCES = np.logspace(-8, 8, 3201)
 
 
 @dataclass(frozen=True)
-class FourierGrid(Method):
+class FourierGrid(WaveMethod):
     """Waves of equispaced frequencies, within a tolerance of the kernel for all pairs of rows.
 
     Parameters
@@ -111,12 +118,16 @@ class FourierGrid(Method):
                 f"resolves; got {self.tolerance:g}."
             )
 
+    @property
+    def accuracy(self) -> float:
+        return self.tolerance
+
     def least_numbers(self, n_features: int, n_columns: int) -> int:
         return 0
 
 
 @dataclass(frozen=True, eq=False)
-class EquispacedMap(FeatureMap):
+class EquispacedMap(WaveMap):
     """φ(x) = (√v_0, (√(2 v_j) cos j·θ)_j, (√(2 v_j) sin j·θ)_j), θ = h∘(x − centre).
 
     Attributes
@@ -162,14 +173,39 @@ class EquispacedMap(FeatureMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """m, as plain numbers."""
         return tuple(int(m) for m in self.extent)
 
     @property
     def variances(self) -> Array:
-        """Weights v of all j, (2 m_1 + 1, ..., 2 m_d + 1)."""
         flat = np.concatenate([self.weights[:0:-1], self.weights])
         return flat.reshape([2 * m + 1 for m in self.shape])
+
+    @property
+    def places(self) -> BoxPlaces:
+        return BoxPlaces(self.centre, self.spacing, self.half)
+
+    def variances_of(self, kernel: Kernel) -> Array:
+        return equispaced_weights(kernel, self.spacing, self.shape)
+
+    def gram(self, waves: Array, variances: Array, centred: bool) -> ToeplitzGram:
+        return ToeplitzGram(waves, variances, centred)
+
+    def as_coefficients(self, numbers: Array) -> Array:
+        return half_of(numbers[None])[0].real
+
+    def matrix(self, X: Float[Array, "m d"], error: float) -> Float[Array, "m m"]:
+        """Return Σ_j v_j cos j·(θ(x) − θ(y)) of all pairs of rows."""
+        angles = self.places.angles(X)
+        waves = self.variances[None].astype(np.complex128)
+        m = len(angles)
+        i, j = np.tril_indices(m)
+        K = np.empty((m, m))
+        for start in range(0, len(i), PAIRS):
+            some = slice(start, start + PAIRS)
+            found = waves_at(angles[i[some]] - angles[j[some]], waves, error)[0].real
+            K[i[some], j[some]] = found
+            K[j[some], i[some]] = found
+        return K
 
     @cached_property
     def _waves(self) -> Array:

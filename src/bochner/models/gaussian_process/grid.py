@@ -22,7 +22,11 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import map_between
+from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
+from bochner.features.waves import WaveMap
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
+from bochner.kernels.sphere import named_on_sphere
 from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
@@ -31,20 +35,19 @@ from bochner.models.grid import (
     SOLVED,
     SummedWaves,
     Surveyed,
-    as_rows,
     merged_waves,
     summed_waves,
     survey,
 )
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
-from bochner.selection.process import EVIDENCE, ROWS
+from bochner.selection.process import EVIDENCE, ROWS, lengthscale_on_sphere
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
+from bochner.solvers.gram import inner, solve
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.toeplitz import LowWaves, from_real, inner, solve, to_real, white
 from bochner.solvers.waves import (
     MOST_EXACT,
     draws,
@@ -160,10 +163,10 @@ class GridProcessFit(FeaturelessFit):
     def _drawn(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
         gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
-        z, exact = white(rng, gram.extent, count), exact_block(gram, alpha)
+        z, exact = gram.white(rng, count), exact_block(gram, alpha)
         if exact is not None:
             return exact.inverse_root(z, transposed=True)
-        low = LowWaves(gram, alpha)
+        low = gram.preconditioner(alpha)
         steps = solve(low, low.root(z[:1]), SOLVED_DRAWS).steps
         return draws(low, z, steps + MORE_STEPS)
 
@@ -173,7 +176,7 @@ class GridProcessFit(FeaturelessFit):
         phi = self._centred_rows(X)
         found = []
         for i, alpha in enumerate(self.evidence.alpha):
-            low = exact_block(gram, float(alpha)) or LowWaves(gram, float(alpha))
+            low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
             c = solve(low, phi, SOLVED * self.summed.tolerance).c
             found.append(
                 self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
@@ -183,8 +186,7 @@ class GridProcessFit(FeaturelessFit):
 
     def _centred_rows(self, X: Array) -> Array:
         """Return φ(x) about its mean over the rows, as halves of spectra."""
-        phi, gram = self.summed.map, self.summed.problem.gram
-        rows = from_real(phi(as_rows(X)).T, phi.shape)
+        gram, rows = self.summed.problem.gram, self.summed.coefficients_at(X)
         return rows - gram.sums / gram.weight if gram.centred else rows
 
     # --- intervals -------------------------------------------------------------------------------
@@ -229,10 +231,10 @@ class GridProcessFit(FeaturelessFit):
 
     def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "GridFunctions":
         """Draw n functions of the posterior."""
-        parts, offsets = [], []
+        parts, offsets, gram = [], [], self.summed.problem.gram
         for i in range(len(self.noise)):
             rng = stream(seed, "functions", i)
-            drawn = to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
+            drawn = gram.to_real(self._drawn(i, n, rng)) * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + drawn
             means = self.summed.feature_sums @ coef / self.summed.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
@@ -322,7 +324,7 @@ def grid_process(
     parts = []
     for i, state in enumerate(states):
         one = problem.target(i).without_probes()
-        parts.append(to_real(one.at(state.alpha, error).c))
+        parts.append(problem.gram.to_real(one.at(state.alpha, error).c))
     if evidence.outcome in WARNED:
         warn_user(str(evidence.outcome))
     return GridProcessFit(inputs, spec, summed, np.concatenate(parts, axis=1), evidence)
@@ -345,6 +347,8 @@ def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
     """Return the kernel as given, or what a sample of the rows chooses."""
     asked, sample = spec.features, surveyed.sample
     kernel = asked.kernel
+    if isinstance(surveyed.method, SphericalHarmonics):
+        return _kernel_on_sphere(spec, sample)
     if isinstance(kernel, str) or (has_free(kernel) and spec.lengthscale == "loo"):
         found = choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
         if spec.lengthscale == "loo" or kernel in UNASKED:
@@ -353,6 +357,14 @@ def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
     elif spec.lengthscale != "evidence" and not has_free(kernel):
         return Tuning(kernel)
     return by_evidence(spec, kernel, sample)
+
+
+def _kernel_on_sphere(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
+    """Return a kernel of the globe as given, or with the lengthscale that a sample chooses."""
+    kernel = named_on_sphere(spec.features.who, spec.features.kernel)
+    if isinstance(spec.features.kernel, Kernel) and spec.lengthscale != "evidence":
+        return Tuning(kernel)
+    return lengthscale_on_sphere(kernel, sample, spec.fit_intercept, spec.noise, spec.amplitude)
 
 
 def _asks_all_rows(spec: GaussianProcessSpec, found: Tuning) -> bool:
@@ -379,19 +391,19 @@ def refined(
 ) -> tuple[Tuning, float | None]:
     """Return the kernel whose lengthscales all rows choose, and the penalty there.
 
-    Each round sums the rows once, as waves that serve lengthscales up to a factor away.
+    Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
+    serve all, and are summed once.
     """
-    coarse = max(surveyed.method.tolerance, COARSE)
+    coarse, summed = max(surveyed.method.accuracy, COARSE), None
     for _ in range(ROUNDS):
-        ends = scaled(found.kernel, np.array([1 / RANGE])), scaled(found.kernel, np.array([RANGE]))
-        phi = map_between(found.kernel, ends, surveyed.lower, surveyed.upper, coarse)
-        chosen = surveyed.chosen(found, phi)
-        summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
+        phi = _about(surveyed, found.kernel, coarse)
+        if summed is None or not isinstance(phi, SphericalMap):
+            chosen = surveyed.chosen(found, phi)
+            summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
         best = lengthscales_on_waves(
             found.kernel,
             summed.problem_of,
-            phi.spacing,
-            phi.shape,
+            phi,
             spec.noise,
             spec.amplitude,
             alpha,
@@ -400,3 +412,11 @@ def refined(
         if best.inside:
             break
     return found, alpha
+
+
+def _about(surveyed: Surveyed, kernel: Kernel, coarse: float) -> WaveMap:
+    """Return waves that serve lengthscales about those of a kernel: all degrees do."""
+    if isinstance(surveyed.method, SphericalHarmonics):
+        return surveyed.map_of(kernel)
+    ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
+    return map_between(kernel, ends, surveyed.lower, surveyed.upper, coarse)

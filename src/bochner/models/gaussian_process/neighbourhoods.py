@@ -8,12 +8,14 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from bochner._core.arrays import to_numpy
+from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import required_targets
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import is_on_sphere, of_points
 from bochner.models.grid import as_rows
 from bochner.solvers.neighbours import LocalLaw, condition
 
@@ -116,22 +118,42 @@ class Neighbourhoods:
     @cached_property
     def _units(self) -> Any:
         """Lengthscales of the columns, or 1."""
-        lengths = self.kernel.get_params(deep=False).get("lengthscale", 1.0)
+        lengths = self._of_steps.get_params(deep=False).get("lengthscale", 1.0)
         return np.array(lengths) if np.ndim(lengths) == 1 else 1.0
 
     @cached_property
+    def _globe(self) -> bool:
+        return is_on_sphere(self.kernel)
+
+    @cached_property
+    def _of_steps(self) -> Kernel:
+        """The kernel, of places in space where they are places on the globe."""
+        return of_points(self.kernel) if self._globe else self.kernel
+
+    def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
+        """Return rows as distances are measured between: on the globe, points of the sphere."""
+        if not self._globe:
+            return X
+        require_places("NearestNeighbours", X)
+        return unit_vectors(X)
+
+    @cached_property
+    def _own_places(self) -> Float[Array, "n e"]:
+        return self._places(self.X)
+
+    @cached_property
     def _tree(self) -> cKDTree:
-        return cKDTree(self.X / self._units)
+        return cKDTree(self._own_places / self._units)
 
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the numbers of the rows nearest to each of these, (b, m)."""
         m = min(self.count, len(self.X))
-        return self._tree.query(X / self._units, m)[1].reshape(len(X), m)
+        return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
 
     def near_without(self, own: Array) -> Array:
         """Return the numbers of the rows nearest to some of the rows, themselves left out."""
         m = min(self.count, len(self.X) - 1)
-        found = self._tree.query(self.X[own] / self._units, m + 1)[1]
+        found = self._tree.query(self._own_places[own] / self._units, m + 1)[1]
         itself = found == own[:, None]
         itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
         return found[~itself].reshape(len(own), m)
@@ -140,11 +162,12 @@ class Neighbourhoods:
         """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
         size = max(1, HELD // (near.shape[1] ** 2 * (X.shape[1] + 4)))
         parts = [slice(start, start + size) for start in range(0, len(X), size)]
-        laws = [self._law(X[part], near[part], noise) for part in parts]
+        at = self._places(X)
+        laws = [self._law(at[part], near[part], noise) for part in parts]
         return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
 
     def _law(self, X: Array, near: Array, noise: float) -> LocalLaw:
-        places = self.X[near]
+        places = self._own_places[near]
         m = near.shape[1]
         i, j = np.tril_indices(m)
         between = self._values(places[:, i] - places[:, j])
@@ -157,7 +180,7 @@ class Neighbourhoods:
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel of rows so far apart."""
         d = steps.shape[2]
-        return self.kernel(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
+        return self._of_steps(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
 
     @cached_property
     def whole(self) -> float:

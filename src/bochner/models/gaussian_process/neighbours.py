@@ -31,6 +31,7 @@ from bochner.features.rules import as_method
 from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
+from bochner.kernels.sphere import is_on_sphere, of_points
 from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
@@ -94,7 +95,8 @@ class NearestNeighbours(Method):
 
     Notes
     -----
-    Serves stationary kernels. Near is by the Euclidean distance, of columns in units of the
+    Serves stationary kernels, and :class:`~bochner.kernels.OnSphere` of such, of latitude and
+    longitude. Near is by the Euclidean distance, of columns in units of the
     kernel's lengthscales where it has one for each, found by a tree: quick in up to some ten
     columns. Noise and amplitude, and for a kernel by name, or ``lengthscale="evidence"``, a common
     factor of its lengthscales, are those of the largest leave-one-out density of 512 rows (of 64
@@ -372,7 +374,7 @@ def fit_kept(
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
     first = None if method.after is None else _first(spec, method.after, rows, inputs, fits)
     start = _kernel(spec, rows) if first is None else Tuning(first.chosen.kernel)
-    if not is_stationary(start.kernel):
+    if not _serves(start.kernel):
         raise UnsupportedKernel(
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
@@ -382,6 +384,11 @@ def fit_kept(
     choice = NeighbourChoice(method, f"{method}: as asked; {count}.")
     chosen = ChosenNeighbours(spec.features.seed, found, choice)
     return NeighbourProcessFit(inputs, spec, chosen, rows, evidence, first)
+
+
+def _serves(kernel: Kernel) -> bool:
+    """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
+    return is_stationary(of_points(kernel) if is_on_sphere(kernel) else kernel)
 
 
 def with_neighbours_of(
@@ -424,7 +431,7 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
         return by_evidence(spec, kernel, sample)
     elif spec.lengthscale != "evidence":
         return Tuning(kernel)
-    if spec.lengthscale == "loo" or rows.X.shape[1] == 1:
+    if spec.lengthscale == "loo" or rows.X.shape[1] == 1 or is_on_sphere(kernel):
         return Tuning(kernel)
     return lengthscales_by_evidence(kernel, sample, centred=spec.fit_intercept)
 

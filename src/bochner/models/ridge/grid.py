@@ -11,8 +11,10 @@ from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
+from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
+from bochner.kernels.sphere import named_on_sphere
 from bochner.models.grid import (
     BLOCK_ROWS,
     SOLVED,
@@ -25,13 +27,12 @@ from bochner.models.grid import (
 )
 from bochner.models.ridge.sums import RidgeSpec, require_alike, warned
 from bochner.selection.chosen import Chosen
-from bochner.selection.process import lengthscales_by_evidence
+from bochner.selection.process import lengthscale_on_sphere, lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
-from bochner.solvers.toeplitz import to_real
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor
 
@@ -133,8 +134,8 @@ def _require_served(spec: RidgeSpec) -> None:
     who, alpha = spec.features.who, least_alpha(spec.alpha)
     if alpha == "kfold":
         raise InvalidInput(
-            f'{who}: alpha="kfold" needs the moments of each fold, and FourierGrid keeps sums of '
-            'all rows. Pass "loo", "gcv" or "evidence", or a number.'
+            f'{who}: alpha="kfold" needs the moments of each fold, and {spec.features.method} '
+            'keeps sums of all rows. Pass "loo", "gcv" or "evidence", or a number.'
         )
     if not isinstance(alpha, str):
         require_penalty(who, float(alpha))
@@ -143,6 +144,11 @@ def _require_served(spec: RidgeSpec) -> None:
 def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
     """Return the kernel as given, or of a name by the evidence of a sample of the rows."""
     asked, sample = spec.features, surveyed.sample
+    if isinstance(asked.method, SphericalHarmonics):
+        kernel = named_on_sphere(asked.who, asked.kernel)
+        if isinstance(asked.kernel, Kernel):
+            return Tuning(kernel)
+        return lengthscale_on_sphere(kernel, sample, spec.fit_intercept)
     if is_given(asked.kernel):
         return Tuning(asked.kernel)  # type: ignore[arg-type]
     found = choose_lengthscale(asked.kernel, sample, asked.width_to_search, asked.seed)
@@ -215,7 +221,7 @@ def _solution(
         states = [
             problem.target(i).without_probes().at(float(a), error) for i, a in enumerate(several)
         ]
-    coef = np.concatenate([to_real(state.c) for state in states], axis=1)
+    coef = np.concatenate([problem.gram.to_real(state.c) for state in states], axis=1)
     residual = np.concatenate([state.residual for state in states]) / summed.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.steps for state in states)

@@ -1,0 +1,35 @@
+"""Latitude and longitude in degrees: their check, and points of the unit sphere."""
+
+import math
+from typing import Any
+
+from bochner._core.arrays import array_namespace
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
+
+#: Degrees of latitude beyond a pole that are rounding.
+ROUNDING = 1e-4
+
+
+def require_places(who: str, X: Array) -> None:
+    """Refuse rows that are not (latitude, longitude) in degrees."""
+    if X.shape[1] != 2:
+        raise InvalidInput(
+            f"{who}: rows must be (latitude, longitude) in degrees; got {X.shape[1]} columns. "
+            "Columns(kernel, (i, j)) names those two of more."
+        )
+    xp = array_namespace(X)
+    beyond = xp.abs(X[:, 0]) > 90 + ROUNDING
+    if bool(xp.any(beyond)):
+        row = int(xp.argmax(xp.astype(beyond, xp.int8)))
+        raise InvalidInput(
+            f"{who}: latitude, the first column, must lie within -90 to 90 degrees; got "
+            f"{float(X[row, 0]):.6g}. If longitude comes first, exchange the columns."
+        )
+
+
+def unit_vectors(X: Float[Array, "n 2"]) -> Float[Array, "n 3"]:
+    """Return (cos φ cos λ, cos φ sin λ, sin φ) for latitude φ and longitude λ in degrees."""
+    xp: Any = array_namespace(X)
+    phi, lam = X[:, 0] * (math.pi / 180), X[:, 1] * (math.pi / 180)
+    return xp.stack([xp.cos(phi) * xp.cos(lam), xp.cos(phi) * xp.sin(lam), xp.sin(phi)], axis=1)

@@ -1,0 +1,171 @@
+"""Spherical harmonics of latitude and longitude: features of isotropic kernels on the globe.
+
+k(x, y) = Σ_l a_l Σ_m Y_lm(x) Y_lm(y) (:mod:`bochner.kernels.sphere`), cut at a degree L: what is
+left out is Σ_{l > L} (2l + 1) a_l of k(x, x), the same everywhere. Fits that sum waves never make
+these features (:mod:`bochner.solvers.harmonics`).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, dense, moved, precision
+from bochner._core.checks import check_fields, integer, require_room
+from bochner._core.globe import require_places, unit_vectors
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.features.map import in_double
+from bochner.features.mercer.harmonic import harmonic_blocks
+from bochner.features.method import Request
+from bochner.features.waves import WaveMap, WaveMethod
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import degree_variances, of_degrees
+from bochner.solvers.harmonics import HarmonicGram
+from bochner.sums.fourier import GlobePlaces, Places
+
+#: The largest degree: beyond, waves of the highest orders underflow near the poles.
+MOST_DEGREE = 1000
+
+#: Error of transforms and solutions.
+ACCURATE = 1e-6
+
+
+@dataclass(frozen=True)
+class SphericalHarmonics(WaveMethod):
+    """All spherical harmonics up to a degree, of kernels of latitude and longitude in degrees.
+
+    Parameters
+    ----------
+    degree : int, default 100
+        L, from 1 to 1,000: (L + 1)² harmonics, which tell places 180/L degrees apart.
+
+    Notes
+    -----
+    Serves :class:`~bochner.kernels.OnSphere` of kernels that are isotropic, sums, products and
+    multiples of such.
+
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` never make these features: rows are
+    summed once as waves of colatitude and longitude, by non-uniform FFT, and each step of conjugate
+    gradients takes two FFTs and O(L³) operations. Time O(n + L² log L) for the sums of n rows,
+    memory 250 L² bytes of sums and 2 L³ of tables (2 MB at degree 100, 250 MB at 500).
+    ``n_features`` plays no part. What the degree cuts off is noise of the fit, in
+    ``noise_variance_``. Needs finufft (``pip install "bochner[grid]"``): NumPy does the same in
+    O(n L²).
+
+    For all other learners it is a feature map like others, of the degrees that ``n_features``
+    hold whole.
+
+    Sources: Schoenberg (1942) for the expansion, Merilees (1973) and Townsend, Wilber and Wright
+    (2016), *Computing with functions in spherical and polar geometries I. The sphere*, for the
+    sphere doubled to a torus, whose Fourier series the harmonics are; Reinecke, Belkner and Carron
+    (2023), section 2, for their transform at scattered places by non-uniform FFT.
+    """
+
+    degree: int = 100
+
+    def __post_init__(self) -> None:
+        check_fields(self, degree=integer)
+        if not 1 <= self.degree <= MOST_DEGREE:
+            raise InvalidInput(
+                f"SphericalHarmonics: degree must be from 1 to {MOST_DEGREE:,}; got {self.degree}."
+            )
+
+    @property
+    def accuracy(self) -> float:
+        return ACCURATE
+
+    def least_numbers(self, n_features: int, n_columns: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class SphericalMap(WaveMap):
+    """φ(x) = (√a_l Y_lm(x)), degree after degree.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    weights : (L + 1,)
+        a_l.
+    error : float
+        What higher degrees are of k(x, x), as a share.
+    """
+
+    kernel: Kernel
+    weights: Float[Array, " l"]
+    error: float
+
+    def __post_init__(self) -> None:
+        if len(self.weights) == 0 or not np.all(self.weights >= 0):
+            raise InvalidInput("SphericalMap: weights must be those of degrees, zero or above.")
+
+    below_kernel = True  # all that is left out is positive
+
+    @property
+    def n_inputs(self) -> int:
+        return 2
+
+    @property
+    def degree(self) -> int:
+        """L."""
+        return len(self.weights) - 1
+
+    @property
+    def n_features(self) -> int:
+        return len(self.weights) ** 2
+
+    def features(self, X: Float[Array, "n 2"]) -> Float[Array, "n D"]:
+        dtype = precision(X)
+        xp, X = in_double(dense(X))
+        require_places("SphericalHarmonics", X)
+        degrees = np.arange(len(self.weights))
+        radial = 0.0 * X[:, :1] + moved(np.sqrt(self.weights), like=X)[None, :]
+        found = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
+        return xp.astype(found, getattr(array_namespace(found), str(dtype)), copy=False)
+
+    # --- waves -----------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> Places:
+        return GlobePlaces()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.degree, self.degree
+
+    @property
+    def variances(self) -> Array:
+        return self.weights
+
+    def variances_of(self, kernel: Kernel) -> Array:
+        return degree_variances(kernel, self.degree)
+
+    def gram(self, waves: Array, variances: Array, centred: bool) -> HarmonicGram:
+        return HarmonicGram(waves, variances, centred)
+
+    def as_coefficients(self, numbers: Array) -> Array:
+        return np.tril(np.broadcast_to(numbers[:, None], (len(numbers),) * 2))
+
+    def matrix(self, X: Float[Array, "m 2"], error: float) -> Float[Array, "m m"]:
+        return of_degrees(self.weights, X)
+
+
+def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:
+    """Return the map of all degrees up to this one."""
+    require_room(
+        250 * degree**2 + 2 * degree**3,
+        f"SphericalHarmonics: degree={degree} takes",
+        "Ask for a smaller degree.",
+    )
+    weights = degree_variances(kernel, degree)
+    whole = float(kernel.diag(np.zeros((1, 2)))[0])
+    kept = float((2 * np.arange(degree + 1) + 1) @ weights)
+    return SphericalMap(kernel, weights, max(1 - kept / whole, 0.0))
+
+
+def draw_spherical(method: SphericalHarmonics, kernel: Kernel, ask: Request) -> SphericalMap:
+    """Draw the degrees, from zero on, that the width holds whole."""
+    if ask.n_inputs != 2:
+        require_places("SphericalHarmonics", np.zeros((1, ask.n_inputs)))
+    return spherical_map(kernel, min(method.degree, math.isqrt(ask.n_features) - 1))

@@ -1,0 +1,271 @@
+"""Systems (G + αI) c = b of waves, G known by its products: conjugate gradients, preconditioned.
+
+Coefficients of real functions are complex arrays whose last axis counts from 0 on, and stands for
+the negative numbers too: c_{−m} is the conjugate of c_m. These are D real numbers, and every
+product below is that of R^D. What the waves are (:mod:`~.toeplitz`, :mod:`~.harmonics`) says a
+:class:`WaveGram`.
+
+**Preconditioner.** The waves of most weight are solved for densely, among one another, the others
+by their diagonal: M is block diagonal, and what remains is nearly the identity.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
+
+from bochner._core.blas import cholesky
+from bochner._core.shapes import Array, Float
+
+#: Rounding of sums of waves, as a share of their size.
+ROUNDED = 1e-12
+
+#: Steps of conjugate gradients, at most.
+MOST_STEPS = 2000
+
+
+def inner(a: Array, b: Array) -> Float[Array, " s"]:
+    """Return the inner products of R^D."""
+    return 2 * _dot(a, b) - _dot(a[..., :1], b[..., :1])
+
+
+def _dot(a: Array, b: Array) -> Float[Array, " s"]:
+    rows = [np.ascontiguousarray(c).reshape(len(c), -1).view(np.float64) for c in (a, b)]
+    return np.einsum("ij,ij->i", *rows)
+
+
+def total(half: Array) -> float:
+    """Return the sum over all waves of real numbers that are equal at m and −m."""
+    return 2 * half.sum() - half[..., 0].sum()
+
+
+# --- Kinds ---------------------------------------------------------------------------------------
+
+
+class WaveGram(ABC):
+    """G = ZᵀZ of waves Z with weights, about the rows' mean where there is an intercept."""
+
+    centred: bool
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, ...]:
+        """Largest k along each axis of the waves that functions are made of."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """W, the sum of the rows' weights."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """k(x, x): what the weights of all waves add up to."""
+
+    @property
+    @abstractmethod
+    def sums(self) -> Array:
+        """Σ w of each wave: what an intercept takes off."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> Array:
+        """How often each place of an array of coefficients counts in R^D."""
+
+    @abstractmethod
+    def __call__(self, c: Array) -> Array:
+        """Return G c of several vectors."""
+
+    @abstractmethod
+    def white(self, rng: np.random.Generator, count: int) -> Array:
+        """Return independent standard normal vectors of R^D."""
+
+    @abstractmethod
+    def to_real(self, c: Array) -> Float[Array, "D s"]:
+        """Return coefficients of the real features."""
+
+    @abstractmethod
+    def from_real(self, coef: Float[Array, "D s"]) -> Array:
+        """Return the inverse of :meth:`to_real`."""
+
+    @abstractmethod
+    def right(self, cross: Array) -> Array:
+        """Return b of sums over rows, of k in rising order."""
+
+    @abstractmethod
+    def spectrum(self, c: Array) -> Array:
+        """Return the waves of the functions, halves of spectra."""
+
+    @abstractmethod
+    def preconditioner(self, alpha: float, whole: bool = False) -> "Preconditioner":
+        """Return M for a penalty; ``whole``: G + αI itself, all waves solved for densely."""
+
+
+class Preconditioner(ABC):
+    """M: G + αI among the waves of most weight, its diagonal for the others; M = R Rᵀ."""
+
+    gram: WaveGram
+    alpha: float
+
+    @property
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Of G + αI, as coefficients are laid out."""
+
+    @property
+    @abstractmethod
+    def factor(self) -> Float[Array, "b b"]:
+        """L of M = L Lᵀ among the real features of the block."""
+
+    @property
+    @abstractmethod
+    def others(self) -> Array:
+        """How often each place counts in R^D; zero within the block."""
+
+    @abstractmethod
+    def gather(self, c: Array) -> Float[Array, "s b"]:
+        """Return the real coefficients of the block."""
+
+    @abstractmethod
+    def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
+        """Put the real coefficients of the block into vectors."""
+
+    @property
+    @abstractmethod
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of M⁻¹, as coefficients are laid out: real and imaginary part share theirs."""
+
+    def from_block(self, real: Float[Array, "s b"]) -> Array:
+        """Return vectors whose coefficients are those of the block, and zero elsewhere."""
+        return self.scatter(real, np.zeros((len(real), *self.diagonal.shape), np.complex128))
+
+    def solve(self, c: Array) -> Array:
+        """Return M⁻¹ c."""
+        block = cho_solve((self.factor, True), self.gather(c).T, check_finite=False)
+        return self.scatter(block.T, c / self.diagonal)
+
+    def root(self, c: Array) -> Array:
+        """Return R c."""
+        return self.scatter(self.gather(c) @ self.factor.T, c * np.sqrt(self.diagonal))
+
+    def inverse_root(self, c: Array, transposed: bool = False) -> Array:
+        """Return R⁻¹ c, or R⁻ᵀ c."""
+        block = solve_triangular(
+            self.factor, self.gather(c).T, lower=True, trans=int(transposed), check_finite=False
+        )
+        return self.scatter(block.T, c / np.sqrt(self.diagonal))
+
+    @cached_property
+    def inverse_of_block(self) -> Float[Array, " b"]:
+        """Diagonal of M⁻¹ among the real features of the block."""
+        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
+        return np.einsum("ij,ij->j", inverse, inverse)
+
+    def log_determinant(self) -> float:
+        """Return log det M."""
+        low = 2 * float(np.log(np.diagonal(self.factor)).sum())
+        return low + float((self.others * np.log(self.diagonal)).sum())
+
+
+def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
+    """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
+    added = alpha
+    while True:
+        try:
+            return cholesky(G + added * np.eye(len(G)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            added = max(10 * added, ROUNDED * float(np.trace(G)))
+
+
+# --- Conjugate gradients, and what their coefficients tell ---------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Krylov:
+    """Solutions of (G + αI) c = b, and the tridiagonal matrices that conjugate gradients made.
+
+    Attributes
+    ----------
+    c : complex (s, ...)
+    steps : int
+    residual : (s,)
+        |r|/|b| in the norm of M⁻¹, which is nearly the relative error of c.
+    sizes : (s,)
+        bᵀM⁻¹b.
+    lengths, ratios : (p, s)
+        Of the steps; NaN once a vector is done.
+    """
+
+    c: Array
+    steps: int
+    residual: Float[Array, " s"]
+    sizes: Float[Array, " s"]
+    lengths: Float[Array, "p s"]
+    ratios: Float[Array, "p s"]
+
+    def log_forms(self) -> Float[Array, " s"]:
+        """Return zᵀ log(R⁻¹ (G + αI) R⁻ᵀ) z of b = R z, by Gauss quadrature (Lanczos)."""
+        return np.array([self._log_form(s) for s in range(len(self.sizes))])
+
+    def _log_form(self, s: int) -> float:
+        steps = self.lengths[:, s]
+        steps = steps[np.isfinite(steps)]
+        if not len(steps):
+            return 0.0
+        ratios = self.ratios[: len(steps), s]
+        diagonal = 1 / steps
+        diagonal[1:] += ratios[:-1] / steps[:-1]
+        values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios[:-1]) / steps[:-1])
+        return float(self.sizes[s] * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300))))
+
+
+def solve(low: Preconditioner, b: Array, error: float, most: int = MOST_STEPS) -> Krylov:
+    """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
+    gram, alpha = low.gram, low.alpha
+    c, r = np.zeros_like(b), b.copy()
+    z = low.solve(r)
+    p = z.copy()
+    size = first = inner(r, z)
+    going = first > 0
+    lengths: list[Array] = []
+    ratios: list[Array] = []
+    while going.any() and len(lengths) < most:
+        some = np.flatnonzero(going)
+        q = gram(p[some]) + alpha * p[some]
+        step = np.full(len(b), np.nan)
+        along = inner(p[some], q)
+        bent = along <= 0  # only by rounding of the sums: what is left of b lies below it
+        going[some[bent]] = False
+        some, q, along = some[~bent], q[~bent], along[~bent]
+        if not len(some):
+            break
+        step[some] = size[some] / along
+        shaped = step[some].reshape(-1, *(1,) * (b.ndim - 1))
+        c[some] += shaped * p[some]
+        r[some] -= shaped * q
+        z = low.solve(r[some])
+        new = size.copy()
+        new[some] = np.maximum(inner(r[some], z), 0.0)
+        ratio = np.full(len(b), np.nan)
+        ratio[some] = new[some] / size[some]
+        p[some] = z + ratio[some].reshape(shaped.shape) * p[some]
+        lengths.append(step)
+        ratios.append(ratio)
+        size, going = new, going & (new > error**2 * first)
+    residual = np.sqrt(np.divide(size, first, out=np.zeros_like(size), where=first > 0))
+    empty = np.empty((0, len(b)))
+    return Krylov(
+        c,
+        len(lengths),
+        residual,
+        first,
+        np.array(lengths) if lengths else empty,
+        np.array(ratios) if ratios else empty,
+    )

@@ -1,0 +1,406 @@
+"""The globe: degree variances, harmonics as waves, and fits on them, each by a slow route too."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import eval_legendre
+
+import bochner as bo
+
+# inside: each step of the implicit solution is held to its dense twin
+from bochner.data.sources import Block
+from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.kernels import Columns, Constant, Custom, Gaussian, Linear, Matern, OnSphere, Zonal
+from bochner.kernels.sphere import degree_variances, of_degrees
+from bochner.landmarks import Given
+from bochner.models.displays import MapDisplay
+from bochner.solvers import harmonics
+from bochner.solvers.gram import inner, solve
+from bochner.solvers.toeplitz import full_of
+from bochner.solvers.waves import WaveProblem, draws, square_sums
+from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
+
+KERNELS = [
+    OnSphere("gaussian", 30.0),
+    OnSphere("matern32", 5.0),
+    OnSphere(Matern(0.8, 2.0), 5.0),
+    2.0 * OnSphere("matern52", 40.0) * OnSphere("gaussian", 60.0) + Constant(0.5),
+    OnSphere(Zonal((0.5, 1.0, 0.0, 0.25), power=0)),
+]
+NAMES = ["gaussian", "matern32", "matern", "product", "zonal"]
+
+
+def places(n, seed=0):
+    """Places that are uniform on the sphere, longitudes in any turn."""
+    rng = np.random.default_rng(seed)
+    latitude = np.rad2deg(np.arcsin(rng.uniform(-1, 1, n)))
+    return np.stack([latitude, rng.uniform(-540, 540, n)], axis=1)
+
+
+def angle(X, Y):
+    """Great-circle angles, by the haversine formula."""
+    (a, b), (c, d) = (np.deg2rad(Z).T[:, :, None] for Z in (X, Y))
+    c, d = c.T, d.T
+    half = np.sin((a - c) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((b - d) / 2) ** 2
+    return 2 * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+
+
+def some(n, seed=0):
+    X = places(n, seed)
+    f = OnSphere("gaussian", 40.0)(X, X[:3]) @ [1.0, -2.0, 1.0]
+    return X, f + 0.1 * np.random.default_rng(seed).standard_normal(n)
+
+
+# --- Kernels -------------------------------------------------------------------------------------
+
+
+def test_the_kernel_is_one_of_the_chord():
+    X, Y = places(20), places(15, 1)
+    chord = 2 * np.sin(angle(X, Y) / 2) / np.deg2rad(7.0)
+    expected = (1 + np.sqrt(3) * chord) * np.exp(-np.sqrt(3) * chord)
+    np.testing.assert_allclose(OnSphere("matern32", 7.0)(X, Y), expected, atol=1e-9)
+    np.testing.assert_allclose(OnSphere("matern32", 7.0).diag(X), 1.0)
+
+
+def test_longitude_wraps_and_poles_are_points():
+    k = OnSphere("matern12", 3.0)
+    turned = k([[10.0, 179.5]], [[10.0, -179.5], [10.0, 180.5], [10.0, 540.5]])[0]
+    np.testing.assert_allclose(turned, turned[0], rtol=1e-10)
+    assert k([[90.0, 0.0]], [[90.0, 123.0]])[0, 0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
+def test_degree_variances_are_those_of_the_integral(kernel):
+    """By adaptive quadrature in θ, with k of places on a meridian; and summed they are the kernel.
+
+    What degrees above 200 hold is the same at all angles at most, k(x, x) less the sum.
+    """
+    found = degree_variances(kernel, 200)
+    for l in (0, 1, 2, 7):
+        integrand = lambda t, l=l: (
+            kernel([[90.0, 0.0]], [[90.0 - np.rad2deg(t), 0.0]])[0, 0]
+            * eval_legendre(l, np.cos(t))
+            * np.sin(t)
+            / 2
+        )
+        value, error = quad(integrand, 0, np.pi, limit=200, points=[0.05, 0.3])
+        assert found[l] == pytest.approx(value, abs=error + 1e-9)
+    X = places(40)
+    rest = kernel.diag(X[:1])[0] - (2 * np.arange(201) + 1) @ found
+    assert np.abs(of_degrees(found, X) - kernel(X)).max() <= rest + 1e-9
+
+
+def test_what_is_no_kernel_of_the_globe_is_refused():
+    distance = Custom(lambda X, Y: np.exp(-(np.arccos(np.clip(X @ Y.T, -1, 1)) ** 2)))
+    with pytest.raises(NotPositive, match="degree variances must be zero or above; got -"):
+        degree_variances(OnSphere(distance, 180 / np.pi), 30)
+    with pytest.raises(UnsupportedKernel, match="requires an isotropic kernel"):
+        degree_variances(OnSphere(Gaussian((1.0, 1.0, 2.0)), 20.0), 30)
+    with pytest.raises(UnsupportedKernel, match="requires a kernel of places on the globe"):
+        degree_variances(Gaussian(), 30)
+    with pytest.raises(InvalidInput, match="kernel must be a Kernel of three columns"):
+        OnSphere("linear")
+    with pytest.raises(InvalidInput, match="lengthscale"):
+        OnSphere("matern32", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[95.0, 0.0]], r"latitude, the first column, must lie within -90 to 90 degrees; got 95\."),
+        ([[0.0, 0.0, 1.0]], "rows must be .latitude, longitude. in degrees; got 3 columns"),
+    ],
+    ids=["latitude", "columns"],
+)
+def test_rows_that_are_no_places_are_refused(X, message):
+    with pytest.raises(InvalidInput, match=message):
+        OnSphere()(X)
+    with pytest.raises(InvalidInput, match=message):
+        bo.draw(OnSphere(), bo.SphericalHarmonics(), n_features=9, X=X)(X)
+
+
+def test_gradients_in_degrees_are_those_of_differences():
+    X, Y = places(6), places(4, 1)
+    C = np.random.default_rng(2).standard_normal((6, 4))
+    k, step = OnSphere("matern52", 40.0), 1e-4
+    found = k.pullback(X, Y, C)
+    for a in range(2):
+        h = step * np.eye(2)[a]
+        slope = ((k(X + h, Y) - k(X - h, Y)) / (2 * step) * C).sum(axis=1)
+        np.testing.assert_allclose(found[:, a], slope, atol=1e-7)
+
+
+# --- Harmonics as waves --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("degree", [1, 2, 7, 12])
+def test_waves_are_the_harmonics_of_the_features(degree):
+    """Features are polynomials of points in space, by another recurrence."""
+    X, D = places(30), (degree + 1) ** 2
+    coef = np.random.default_rng(1).standard_normal((D, 3))
+    zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
+    phi = bo.draw(zonal, bo.SphericalHarmonics(degree), n_features=D, n_inputs=2)
+    np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
+    c = harmonics.from_real(coef, degree)
+    np.testing.assert_allclose(harmonics.to_real(c), coef, atol=1e-14)
+    waves = full_of(harmonics.to_waves(c))
+    k = np.arange(-degree, degree + 1)
+    theta = GlobePlaces().angles(X)
+    tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
+    values = np.einsum("nk,skm,nm->ns", tables[0], waves, tables[1])
+    np.testing.assert_allclose(values.imag, 0.0, atol=1e-11)
+    np.testing.assert_allclose(values.real, phi(X) @ coef, atol=1e-11)
+
+
+def test_addition_theorem():
+    """Σ_m Y_lm(x) Y_lm(y) = (2l + 1) P_l(cos θ)."""
+    X, L = places(25), 9
+    zonal = OnSphere(Zonal(tuple(2.0 * np.arange(L + 1) + 1), power=0))
+    Z = bo.draw(zonal, bo.SphericalHarmonics(L), n_features=(L + 1) ** 2, n_inputs=2)(X)
+    for l in range(L + 1):
+        Y = Z[:, l * l : (l + 1) ** 2]
+        expected = (2 * l + 1) * eval_legendre(l, np.cos(angle(X, X)))
+        np.testing.assert_allclose(Y @ Y.T, expected, atol=1e-10)
+
+
+def test_from_waves_is_the_adjoint():
+    L, rng = 8, np.random.default_rng(3)
+    c = harmonics.from_real(rng.standard_normal(((L + 1) ** 2, 2)), L)
+    other = harmonics.to_waves(harmonics.from_real(rng.standard_normal(((L + 1) ** 2, 2)), L))
+    back = harmonics.from_waves(other)
+    np.testing.assert_allclose(inner(harmonics.to_waves(c), other), inner(c, back), rtol=1e-11)
+
+
+def problem_of(degree, centred, n=200):
+    """Sums of rows as waves, and the features of the same rows."""
+    rng = np.random.default_rng(1)
+    X, w, y = places(n), rng.uniform(0, 2, n), rng.standard_normal((n, 3)) + 2
+    summand = WavesOf(GlobePlaces(), (degree, degree), np.ones(3), 1e-13)
+    parts = [Block(X[:50], y[:50], w[:50], 0), Block(X[50:], y[50:], w[50:], 50)]
+    sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
+    phi = bo.draw(KERNELS[2], bo.SphericalHarmonics(degree), n_features=(degree + 1) ** 2, X=X)
+    mean = sums.origin + sums.total / sums.weight if centred else np.zeros(3)
+    sums = sums.about(mean)
+    gram = phi.gram(as_complex(sums.gram), phi.variances, centred)
+    problem = WaveProblem.of(gram, as_complex(sums.cross), sums.squares, w.sum(), rng)
+    return problem, phi(X), y, w
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_solutions_are_those_of_the_matrix(centred):
+    degree = 6
+    problem, Z, y, w = problem_of(degree, centred)
+    gram = problem.gram
+    Zc, yc = (A - (w @ A / w.sum()) * centred for A in (Z, y))
+    G, B = Zc.T @ (w[:, None] * Zc), Zc.T @ (w[:, None] * yc)
+    c = gram.white(np.random.default_rng(2), 2)
+    np.testing.assert_allclose(gram.to_real(gram(c)), G @ gram.to_real(c), atol=1e-10)
+    np.testing.assert_allclose(gram.to_real(problem.b), B, atol=1e-10)
+    np.testing.assert_allclose(gram.block(3), G[:16, :16], atol=1e-10)
+    assert gram.size == pytest.approx((gram.counts * gram.roots**2).sum())
+    for low in (0, 2, degree):
+        M = replace(gram.preconditioner(0.5), low=low)
+        np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-10)
+        by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
+        np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-10)
+        found = gram.to_real(solve(M, problem.b, 1e-11).c)
+        np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-8)
+    whole = np.linalg.inv(G + 0.5 * np.eye(len(G)))
+    assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(whole))
+    assert M.log_determinant() == pytest.approx(-np.linalg.slogdet(whole)[1])
+
+
+@pytest.mark.statistical
+def test_draws_have_the_covariance_of_the_posterior():
+    """Sums of squares of 300 draws at each place: χ² of 300 about the exact; 6 σ at 600 places."""
+    problem, *_ = problem_of(5, True)
+    gram = problem.gram
+    drawn = draws(
+        replace(gram.preconditioner(0.7), low=1), gram.white(np.random.default_rng(4), 300), 40
+    )
+    exact = gram.preconditioner(0.7, whole=True)
+    identity = exact.from_block(np.eye(gram.dimension))
+    true = square_sums(gram, exact.inverse_root(identity, transposed=True))
+    ratio = square_sums(gram, drawn) / 300 / true
+    assert np.abs(ratio - 1).max() < 6 * np.sqrt(2 / 300)
+
+
+# --- Learners ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_ridge_regression_is_the_exact_one(fit_intercept):
+    X, y = some(300)
+    Y, w = np.stack([y, 3 - y**2], axis=1), np.random.default_rng(1).uniform(0.5, 2, 300)
+    new, kernel = places(80, 5), OnSphere("gaussian", 40.0)
+    given = {"alpha": 1.0, "fit_intercept": fit_intercept}
+    exact = bo.KernelRidge(kernel, method=bo.ExactKernel(tol=1e-10), **given).fit(X, Y, w)
+    model = bo.KernelRidge(kernel, method=bo.SphericalHarmonics(25), **given).fit(X, Y, w)
+    np.testing.assert_allclose(model.predict(new), exact.predict(new), atol=1e-6)
+    Z = model.map_(X)
+    np.testing.assert_allclose(model.predict(X), Z @ model.coef_.T + model.intercept_, atol=1e-7)
+    assert model.certificate_.epsilon < 1e-6
+
+
+def test_the_process_is_the_exact_one():
+    X, y = some(200)
+    new, kernel = places(100, 5), OnSphere("matern52", 60.0)
+    given = {"noise": 0.01, "amplitude": 1.0}
+    exact = bo.GaussianProcessRegressor(
+        kernel, method=bo.Nystrom(Given(X)), n_features=200, precision="float64", **given
+    ).fit(X, y)
+    model = bo.GaussianProcessRegressor(kernel, method=bo.SphericalHarmonics(35), **given)
+    model.fit(X, y)
+    expected, deviation = exact.predict(new, return_std=True)
+    mean, std = model.predict(new, return_std=True)
+    np.testing.assert_allclose(mean, expected, atol=1e-3)
+    np.testing.assert_allclose(std, deviation, rtol=2e-2)
+    np.testing.assert_allclose(
+        model.predict(new[:9], return_cov=True)[1],
+        exact.predict(new[:9], return_cov=True)[1],
+        atol=1e-4,
+    )
+    assert model.loo_log_density_ == pytest.approx(exact.loo_log_density_, abs=0.01)
+    evidence = [fit.log_marginal_likelihood_value_ for fit in (model, exact)]
+    assert evidence[0] == pytest.approx(evidence[1], abs=0.05)
+
+
+def test_deviations_of_many_harmonics_are_by_solutions_and_by_draws():
+    """Of 4,225 harmonics: 40 rows by solving, 100 by 128 draws, whose error is 6 %; 5 σ at 100."""
+    X, y = some(300)
+    kernel = OnSphere("matern52", 60.0)
+    model = bo.GaussianProcessRegressor(
+        kernel, method=bo.SphericalHarmonics(64), noise=0.01, amplitude=1.0, random_state=0
+    ).fit(X, y)
+    new = places(100, 5)
+    few = model.predict(new[:40], return_std=True)[1]
+    many = model.predict(new, return_std=True)[1]
+    assert np.abs(many[:40] / few - 1).max() < 5 / np.sqrt(2 * 128)
+
+
+@pytest.mark.parametrize("Learner", [bo.GaussianProcessRegressor, bo.KernelRidge])
+def test_a_name_has_the_lengthscale_of_the_evidence(Learner):
+    """A sample path of lengthscale 20° with little noise is known to some 20 %: three of these."""
+    X = places(1200)
+    kernel, rng = OnSphere("matern52", 20.0), np.random.default_rng(0)
+    y = np.linalg.cholesky(kernel(X) + 1e-8 * np.eye(1200)) @ rng.standard_normal(1200)
+    y += 0.05 * rng.standard_normal(1200)
+    model = Learner("matern52", method=bo.SphericalHarmonics(30), random_state=0).fit(X, y)
+    assert isinstance(model.kernel_, OnSphere)
+    assert 8.0 < model.kernel_.lengthscale < 50.0
+    with pytest.raises(UnsupportedKernel, match="SphericalHarmonics serves the names"):
+        Learner("laplace", method=bo.SphericalHarmonics(5)).fit(X[:50], y[:50])
+
+
+def test_lengthscales_of_all_rows_have_a_larger_evidence():
+    X = places(1500)
+    kernel, rng = OnSphere("matern52", 40.0), np.random.default_rng(0)
+    y = np.linalg.cholesky(kernel(X) + 1e-8 * np.eye(1500)) @ rng.standard_normal(1500)
+    y += 0.1 * rng.standard_normal(1500)
+    make = lambda k, **more: bo.GaussianProcessRegressor(
+        k, method=bo.SphericalHarmonics(25), random_state=0, **more
+    ).fit(X, y)
+    best = make(OnSphere("matern52", 30.0), lengthscale="evidence")
+    given = [make(OnSphere("matern52", ell)) for ell in (25.0, 60.0)]
+    values = [fit.log_marginal_likelihood_value_ for fit in given]
+    assert best.log_marginal_likelihood_value_ > max(values)
+
+
+@pytest.mark.parametrize(
+    "kernel", [KERNELS[3], OnSphere(Zonal((1.0, 0.5), power=0))], ids=["sum", "zonal"]
+)
+def test_lengthscales_that_are_not_known_are_not_chosen(kernel):
+    X, y = some(60)
+    model = bo.GaussianProcessRegressor(
+        kernel, method=bo.SphericalHarmonics(5), lengthscale="evidence"
+    )
+    with pytest.raises(UnsupportedKernel, match="Lengthscales on the globe are known of OnSphere"):
+        model.fit(X, y)
+
+
+def test_pieces_parts_and_files_are_the_whole(tmp_path):
+    X, y = some(200)
+    given = {"method": bo.SphericalHarmonics(12), "alpha": 0.1}
+    whole = bo.KernelRidge(OnSphere(), **given).fit(X, y)
+    pieces = bo.KernelRidge(OnSphere(), **given)
+    pieces.partial_fit(X[:70], y[:70]).partial_fit(X[70:], y[70:])
+    np.testing.assert_allclose(pieces.coef_, whole.coef_, atol=1e-6)
+    bo.save(whole, tmp_path / "m.bochner")
+    np.testing.assert_array_equal(bo.load(tmp_path / "m.bochner").predict(X), whole.predict(X))
+
+
+def test_maps_of_the_globe():
+    X, y = some(150)
+    model = bo.GaussianProcessRegressor(OnSphere(), method=bo.SphericalHarmonics(12)).fit(X, y)
+    field = model.predict_grid(lat=np.linspace(-90, 90, 7), lon=np.linspace(-180, 180, 13))
+    values = np.asarray(field)
+    np.testing.assert_allclose(values[[0, -1]], values[[0, -1], :1] * np.ones(13), atol=1e-7)
+    np.testing.assert_allclose(values[:, 0], values[:, -1], atol=1e-7)
+    drawn = MapDisplay.from_estimator(model, 9)
+    assert drawn.globe
+    assert [*drawn.axes] == ["lat", "lon"]
+    assert (drawn.axes["lon"][0], drawn.axes["lat"][-1]) == (-180.0, 90.0)
+    ax = drawn.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("lon", "lat")
+    assert model.sample_functions(2, random_state=0)(X[:5]).shape == (5, 2)
+
+
+def test_features_serve_every_learner():
+    X, y = some(200)
+    labels = y > np.median(y)
+    model = bo.LogisticRegression(
+        OnSphere(lengthscale=40.0), method=bo.SphericalHarmonics(), n_features=130
+    ).fit(X, labels)
+    assert model.map_.n_features == 121  # whole degrees
+    assert model.score(X, labels) > 0.85
+
+
+@pytest.mark.parametrize("degree", [0, 1001])
+def test_degrees_that_are_not_served_are_refused(degree):
+    with pytest.raises(InvalidInput, match="degree must be from 1 to 1,000; got"):
+        bo.SphericalHarmonics(degree)
+
+
+def test_kernels_that_harmonics_do_not_serve_are_refused():
+    X, y = some(50)
+    for kernel in (Gaussian(), OnSphere() + Linear(), Columns(Gaussian(), (0,))):
+        with pytest.raises(UnsupportedKernel, match="requires a kernel of places on the globe"):
+            bo.KernelRidge(kernel, method=bo.SphericalHarmonics(5), alpha=1.0).fit(X, y)
+    for kernel in (Gaussian(), Columns(Gaussian(), (0,))):
+        with pytest.raises(UnsupportedKernel, match="requires a kernel of places on the globe"):
+            bo.draw(kernel, bo.SphericalHarmonics(5), n_features=36, n_inputs=2)
+
+
+# --- Neighbours on the globe ---------------------------------------------------------------------
+
+
+def test_with_all_rows_as_neighbours_it_is_the_exact_process():
+    X, y = some(80)
+    kernel = 2.0 * OnSphere("matern32", 30.0) + OnSphere("gaussian", 60.0)
+    given = {"noise": 0.05, "amplitude": 1.5}
+    exact = bo.GaussianProcessRegressor(
+        kernel, method=bo.Nystrom(Given(X)), n_features=80, precision="float64", **given
+    ).fit(X, y)
+    near = bo.GaussianProcessRegressor(kernel, method=bo.NearestNeighbours(80), **given).fit(X, y)
+    new = places(30, 5)
+    for found, expected in zip(
+        *(m.predict(new, return_std=True) for m in (near, exact)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_neighbours_after_harmonics():
+    """Neighbours across the seam of longitude are found, and lengthscales of the rest chosen."""
+    X, y = some(1500)
+    rough = OnSphere("matern12", 2.0)
+    y = y + np.linalg.cholesky(rough(X)) @ np.random.default_rng(1).standard_normal(1500)
+    first, after = bo.SphericalHarmonics(10), OnSphere("matern32", 30.0)
+    make = lambda method: bo.GaussianProcessRegressor(after, method=method, random_state=0)
+    alone = make(first).fit(X[300:], y[300:])
+    both = make(bo.NearestNeighbours(20, after=first)).fit(X[300:], y[300:])
+    errors = [np.mean((m.predict(X[:300]) - y[:300]) ** 2) for m in (alone, both)]
+    assert errors[1] < 0.98 * errors[0]
+    turned = X[:300] + np.array([0.0, 360.0])
+    np.testing.assert_allclose(both.predict(turned), both.predict(X[:300]), atol=1e-6)
