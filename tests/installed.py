@@ -2,17 +2,17 @@
 
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 
 import numpy as np
 
 import bochner as bo
-from bochner._core.native import HAVE_NATIVE
 from bochner.datasets import load_concrete
 
 
 def main() -> int:
     """Fit, certify and predict; the compiled loops must be there."""
-    if not HAVE_NATIVE:
+    if find_spec("bochner._native") is None:
         sys.exit("The compiled loops are not in this package.")
     data = load_concrete()
     order = np.random.default_rng(0).permutation(len(data.y))
