@@ -311,7 +311,7 @@ def test_values_of_a_kernel_without_numbers_are_refused(kernel):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Free(-1.0), "Free: start must be a positive finite number; got -1.0"),
+        (lambda: Free(-1.0), "Free: start must be a positive finite number, or None; got -1.0"),
         (lambda: Free(2.0, low=3.0), "Free: low ≤ start ≤ high and low < high are required"),
         (lambda: Free(low=3.0, high=3.0), "low < high are required; got low=3.0, start=None"),
         (lambda: Gaussian("free"), "Gaussian: lengthscale must be a positive finite number"),

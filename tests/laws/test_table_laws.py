@@ -30,7 +30,8 @@ from bochner.data import (
     seconds_of,
 )
 from bochner.errors import DataWarning, InvalidInput
-from bochner.selection import learn_columns
+from bochner.selection import CellsOf, columns_from
+from bochner.sums import LOCAL
 
 N = 400
 FAST = {"n_features": 64, "random_state": 0}
@@ -243,7 +244,8 @@ def test_target_means_are_those_of_other_folds():
     y = codes + rng.normal(size=500)
     frame = pd.DataFrame({"tail": [f"N{c:02d}" for c in codes], "y": y})
     blocks = Blocks.from_table(frame, "y")
-    found = learn_columns(blocks.source.drafts, blocks.cells())
+    drafts = blocks.source.drafts
+    found = columns_from(drafts, LOCAL.sum(CellsOf(drafts), blocks.cells()))
     (encoder,) = found.encoders
     X = np.concatenate([b.X for b in blocks.encoded(found.encoders, found.out_of_fold)])[:, 0]
     fold = folds(0, 500)

@@ -1,10 +1,11 @@
 """Free numbers of kernels: those that a fit finds, in the place of those that are given."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
-from bochner._core.checks import optional, positive, unpacked
 from bochner.errors import InvalidInput
 
 Check = Callable[[Any, str, str], Any]
@@ -38,8 +39,7 @@ class Free:
 
     def __post_init__(self) -> None:
         for name in ("start", "low", "high"):
-            value = optional(positive)(getattr(self, name), "Free", name)
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _positive(getattr(self, name), name))
         given = [value for value in (self.low, self.start, self.high) if value is not None]
         if sorted(given) != given or (self.low is not None and self.low == self.high):
             raise InvalidInput(
@@ -64,9 +64,8 @@ def free_or(check: Check) -> Check:
     """Return the check of a number, or of one per column, any of which may be free."""
 
     def checked(value: Any, who: str, name: str) -> Any:
-        items = unpacked(value)
-        if isinstance(items, list | tuple) and any(map(_is_free, items)):
-            return tuple(_one(item, positive, who, f"{name}[{j}]") for j, item in enumerate(items))
+        if isinstance(value, list | tuple) and any(map(_is_free, value)):
+            return tuple(_one(item, check, who, f"{name}[{j}]") for j, item in enumerate(value))
         return _one(value, check, who, name)
 
     return checked
@@ -76,6 +75,16 @@ def _one(value: Any, check: Check, who: str, name: str) -> Any:
     if not _is_free(value):
         return check(value, who, name)
     return value if isinstance(value, Free) else Free()
+
+
+def _positive(value: Any, name: str) -> float | None:
+    """Return a positive number as a float, or None."""
+    if value is None or (isinstance(value, Real) and 0 < float(value) < math.inf):
+        return None if value is None else float(value)
+    raise InvalidInput(
+        f"Free: {name} must be a positive finite number, or None; got {value!r}. Pass a value "
+        "above zero."
+    )
 
 
 def _is_free(value: object) -> bool:

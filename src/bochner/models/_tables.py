@@ -16,7 +16,7 @@ from bochner.data.schema import Schema, listed
 from bochner.data.sources import Block
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput
-from bochner.selection.columns import CellsOf, LearnedColumns, columns_from, learn_columns
+from bochner.selection.columns import CellsOf, LearnedColumns, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
 
@@ -68,9 +68,8 @@ def encoded(
     cells = blocks.cells()
     if cells is None or _is_learned(blocks):
         return blocks
-    drafts = _tables(blocks).drafts
-    found = learn_columns(drafts, cells, 0, n_classes, with_targets=with_targets, where=where)
-    return _encoded(who, blocks, found)
+    summand = CellsOf(_tables(blocks).drafts, 0, n_classes, with_targets)
+    return _encoded(who, blocks, columns_from(summand.drafts, where.sum(summand, cells)))
 
 
 def encoded_beside(who: str, table: Blocks, y: Any, w: Any, n_classes: int = 0) -> Blocks:

@@ -11,7 +11,7 @@ from bochner._core.names import handed_out
 FOR_DEVELOPERS = {
     "candidates": "choose_among choose_kernel split_rows",
     "chosen": "Chosen FeatureSpec",
-    "columns": "CellsOf columns_from learn_columns",
+    "columns": "CellsOf columns_from",
     "curves": "choose_curves",
     "density": "Places stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",

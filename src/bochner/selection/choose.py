@@ -20,17 +20,15 @@ from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import is_given
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.metric import is_diagonal, learn_metric, require_dense
-from bochner.selection.numbers import tune_numbers
+from bochner.selection.numbers import by_left_out
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import choose_lengthscale, error_near_median, tune_kernel
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
 from bochner.selection.width import penalty_for, required_features
-from bochner.solvers.ridge.criteria import LeaveOneOutError
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled, some, total_weight
 
@@ -107,13 +105,12 @@ def choose_from(
     kernel = spec.kernel if metric is None else metric.kernel
     if search is not None:
         found = search(kernel, some(rows))
-    elif is_given(kernel):
-        found = Tuning(kernel)  # type: ignore[arg-type]
+    elif isinstance(kernel, Kernel):
+        found = by_left_out(kernel, rows, spec.seed, share)
     else:
         asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
-        simple = spec.effort is None or isinstance(kernel, Kernel)
-        named: Any = choose_lengthscale if simple else choose_kernel
-        found = named(kernel, *asked, *(() if simple else (spec.effort,)))
+        named = choose_lengthscale if spec.effort is None else choose_kernel
+        found = named(kernel, *asked, *(() if spec.effort is None else (spec.effort,)))
     choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + found.reason)
     return Chosen(spec.seed, found, choice, metric)
@@ -130,19 +127,10 @@ def choose_for_matrix(
         metric = learned_metric(spec, sample, share)
         return Tuning(metric.kernel), metric
     if isinstance(spec.kernel, Kernel):
-        return _with_numbers(spec.kernel, spec.seed, sample, share, centred), None
+        return by_left_out(spec.kernel, sample, spec.seed, share, centred), None
     asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
     effort = "low" if spec.effort is None else spec.effort
     return choose_kernel(*asked, effort, exact=True, centred=centred), None
-
-
-def _with_numbers(
-    kernel: Kernel, seed: int, sample: RowSample, share: float | None, centred: bool
-) -> Tuning:
-    """Return a kernel as given, or with what is free in it by leave-one-out errors."""
-    if is_given(kernel):
-        return Tuning(kernel)
-    return tune_numbers(kernel, sample, LeaveOneOutError(), seed, centred=centred, share=share)
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:

@@ -4,14 +4,13 @@ The pass adds up what is missing, what is constant and what two columns share, k
 of rows for medians and spans, and sums up targets by level for columns of many levels.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks
 from bochner.data.encoders import (
     FOLDS,
     DroppedColumn,
@@ -28,8 +27,6 @@ from bochner.data.encoders import (
 )
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import SampleOf
 
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
@@ -58,40 +55,6 @@ class LearnedColumns:
 
     encoders: tuple[Encoder, ...] = ()
     out_of_fold: OutOfFold | None = None
-
-
-def learn_columns(
-    drafts: Sequence[Encoder],
-    cells: Blocks,
-    seed: int = 0,
-    n_classes: int = 0,
-    *,
-    with_targets: bool = True,
-    where: Executor = LOCAL,
-) -> LearnedColumns:
-    """Learn encoders from the cells of all rows, in one pass.
-
-    Parameters
-    ----------
-    drafts : sequence of Encoder
-        What the cells of each column are: numbers, levels of text, times.
-    cells : Blocks
-        X (n, c) with NaN where cells are missing; y the targets, codes of classes, or None.
-    seed : int
-        Of the sample of rows.
-    n_classes : int
-        Above 0, y holds codes of so many classes.
-    with_targets : bool, default True
-        Whether targets are looked at, where there are any.
-    where : Executor
-        Where the pass is made; any gives the same encoders.
-
-    Notes
-    -----
-    Memory: a block, a sample of rows, and FOLDS sums for each level of columns of many levels.
-    """
-    summand = CellsOf(tuple(drafts), seed, n_classes, with_targets)
-    return columns_from(summand.drafts, where.sum(summand, cells))
 
 
 def _without_gaps(encoders: Iterable[Encoder]) -> list[Encoder]:
@@ -183,7 +146,9 @@ class SeenCells:
 
 @dataclass(frozen=True)
 class CellsOf:
-    """The summand of :class:`SeenCells`.
+    """The summand of :class:`SeenCells`: of cells with NaN where they are missing.
+
+    Memory: a block, a sample of rows, and FOLDS sums for each level of columns of many levels.
 
     Attributes
     ----------
@@ -241,7 +206,7 @@ class CellsOf:
             least=np.minimum(a.least, b.least),
             most=np.maximum(a.most, b.most),
             marks=a.marks + b.marks,
-            sample=SampleOf(self.seed).merge(a.sample, b.sample),
+            sample=_sample_of(a.sample, b.sample),
             counts={j: count + b.counts[j] for j, count in a.counts.items()},
             means={name: _both(a.means, b.means, name) for name in a.means | b.means},
         )
@@ -255,6 +220,13 @@ class CellsOf:
         levels = ((j, e.name, len(e.levels or ())) for j, e in enumerate(self.drafts))
         many = (column for column in levels if column[2] > MOST_ONE_HOT)
         return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
+
+
+def _sample_of(a: RowSample | None, b: RowSample | None) -> RowSample | None:
+    """Return the sample of the rows of both."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a.merge(b)
 
 
 def _both(a: dict[str, LevelSums], b: dict[str, LevelSums], name: str) -> LevelSums:

@@ -10,6 +10,7 @@ on with more rows. Periods start where the spectrum of the targets has its peaks
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.stats import qmc
@@ -45,11 +46,20 @@ from bochner.selection.descent import (
     descend,
     go_on,
 )
-from bochner.selection.process import FEW, FEWEST, LEAST, MOST, ROWS, ProcessRows
+from bochner.selection.process import (
+    EVIDENCE,
+    FEW,
+    FEWEST,
+    LEAST,
+    MOST,
+    ROWS,
+    ProcessRows,
+    lengthscales_by_evidence,
+)
 from bochner.selection.record import Tuning
 from bochner.selection.recorder import Recorder
 from bochner.selection.rows import significant
-from bochner.solvers.ridge.criteria import Criterion
+from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
 
 #: Starts that are looked at, those of them that descend, and those that go to their ends.
@@ -89,7 +99,7 @@ PERIOD_DIGITS = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Range:
+class NumberRange:
     """What rows suggest for the logarithm of a number.
 
     Attributes
@@ -124,7 +134,7 @@ class Range:
             return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
         return self.near[0] + share * (self.near[1] - self.near[0])
 
-    def within(self, free: Free) -> "Range":
+    def within(self, free: Free) -> "NumberRange":
         """Return the range with what a user says of the number."""
         low, high = self.bounds
         given = None if free.start is None else float(np.log(free.start))
@@ -135,7 +145,7 @@ class Range:
         low = min(low, high)
         near = float(np.clip(self.near[0], low, high)), float(np.clip(self.near[1], low, high))
         starts = None if self.starts is None else np.clip(self.starts, low, high)
-        return Range(near, (low, high), given, starts, self.unit)
+        return NumberRange(near, (low, high), given, starts, self.unit)
 
 
 def tune_numbers(
@@ -199,6 +209,40 @@ def tune_numbers(
     return recorder.found(_rounded(found, free_places(open_kernel)), share)
 
 
+def by_left_out(
+    kernel: Kernel,
+    sample: RowSample | None,
+    seed: int,
+    share: float | None = None,
+    centred: bool = True,
+) -> Tuning:
+    """Return a kernel with all its numbers, those that are free by leave-one-out errors."""
+    if sample is None or not has_free(kernel):
+        return Tuning(kernel)
+    return tune_numbers(kernel, sample, LeaveOneOutError(), seed, centred=centred, share=share)
+
+
+def by_evidence(
+    kernel: Kernel,
+    sample: RowSample,
+    seed: int,
+    *,
+    centred: bool,
+    noise: float | None = None,
+    amplitude: float | None = None,
+) -> Tuning:
+    """Return the kernel of the largest evidence: of one family its lengthscales, else all numbers.
+
+    Where some numbers are free, these; noise and amplitude are given, or found too.
+    """
+    if not is_composite(kernel):
+        return lengthscales_by_evidence(
+            kernel, sample, centred=centred, noise=noise, amplitude=amplitude
+        )
+    given: Any = {"centred": centred, "noise": noise, "amplitude": amplitude}
+    return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
+
+
 def is_composite(kernel: Kernel) -> bool:
     """Whether a kernel has numbers to be found, other than the lengthscales of one family."""
     simple = isinstance(kernel, Stationary) and not has_free(kernel)
@@ -231,9 +275,9 @@ class OnNumbers(Descended):
     criterion: Criterion
 
     @cached_property
-    def ranges(self) -> dict[Place, Range]:
+    def ranges(self) -> dict[Place, NumberRange]:
         """What the rows suggest for each free number."""
-        found: dict[Place, Range] = {}
+        found: dict[Place, NumberRange] = {}
         for place, leaf, X in leaves(self.open, self.rows.X):
             number = place.of(self.open)
             if isinstance(number, Free):
@@ -311,7 +355,7 @@ def _search(
 # --- What rows suggest ---------------------------------------------------------------------------
 
 
-def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Range:
+def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
     """Return the range of a number of a leaf that sees these rows."""
     columns = X if place.column is None else X[:, [place.column]]
     match place.name:
@@ -327,12 +371,12 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Range
         case "value":
             return _weights(1.0)
     near, far, low, high = map(float, np.log(UNITLESS[place.name]))
-    return Range((near, far), (low, high))
+    return NumberRange((near, far), (low, high))
 
 
-def _weights(unit: float) -> Range:
+def _weights(unit: float) -> NumberRange:
     near, far, low, high = (float(np.log(unit * share)) for share in WEIGHTS)
-    return Range((near, far), (low, high))
+    return NumberRange((near, far), (low, high))
 
 
 def _size(kernel: Kernel, X: Array) -> float:
@@ -342,13 +386,13 @@ def _size(kernel: Kernel, X: Array) -> float:
     return float(np.mean(filled.diag(X)))
 
 
-def _lengths(X: Array, rows: ProcessRows) -> Range:
+def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     """Return lengthscales about the median distance, down to that of rows beside one another."""
     median = float(np.exp(replace(rows, X=X).log_median(np.ones(X.shape[1]))))
     least = min(SHORTEST * median, _gap(X))
     near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
     low, high = float(np.log(least)), float(np.log(LONGEST * median))
-    return Range((max(near, low), far), (low, high))
+    return NumberRange((max(near, low), far), (low, high))
 
 
 def _gap(X: Array) -> float:
@@ -357,7 +401,7 @@ def _gap(X: Array) -> float:
     return float(np.median(gaps)) if X.shape[1] == 1 and len(gaps) else np.inf
 
 
-def _period(X: Array, rows: ProcessRows) -> Range:
+def _period(X: Array, rows: ProcessRows) -> NumberRange:
     """Return periods from that of rows beside one another to the span, and the strongest."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
@@ -366,7 +410,7 @@ def _period(X: Array, rows: ProcessRows) -> Range:
     bounds = float(np.log(least)), float(np.log(4 * span))
     starts = np.log(peaks) if len(peaks) else None
     unit = float(peaks[0]) / (2 * np.pi * span) if len(peaks) else 1.0
-    return Range(near, bounds, starts=starts, unit=unit)
+    return NumberRange(near, bounds, starts=starts, unit=unit)
 
 
 def spectral_peaks(

@@ -53,7 +53,6 @@ from bochner.selection.descent import (
     on_grid,
     shape_name,
 )
-from bochner.selection.numbers import tune_numbers
 from bochner.selection.record import Tuning
 from bochner.selection.recorder import Recorder
 from bochner.selection.rows import (
@@ -96,7 +95,7 @@ SEARCH_ROWS, SEARCH_FEATURES = 4096, 512
 
 
 def choose_lengthscale(
-    name: str | Kernel,
+    name: str,
     sample: RowSample,
     n_features: int,
     seed: int,
@@ -105,15 +104,11 @@ def choose_lengthscale(
 ) -> Tuning:
     """Return the kernel of this family with the lengthscale that predicts the sample best.
 
-    Of a kernel that has free numbers these are found, in the same sense.
-
     ``share`` is a given per-row penalty (alpha/n); without it each lengthscale has its own best
     penalty. Without targets it is the median heuristic: the median distance between rows. "auto"
     is tuned, among the families that ``method`` serves (:func:`tune_kernel`); with fewer than 64
     rows it is "gaussian".
     """
-    if isinstance(name, Kernel):
-        return tune_numbers(name, sample, LeaveOneOutError(), seed, share=share)
     if name == "auto" and len(sample) >= FEW:
         return tune_kernel(name, sample, n_features, seed, method=method, share=share)
     family = NAMED[name]

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,10 @@ from bochner.models.gaussian_process.spec import WARNED, GaussianProcessSpec
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.numbers import is_composite, tune_numbers
-from bochner.selection.process import lengthscales_by_evidence
+from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
-from bochner.solvers.ridge.criteria import LogEvidence
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -210,7 +208,7 @@ def merge_processes(fits: list[GaussianProcessFit]) -> GaussianProcessFit:
 def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     """Return the search that ends where rows are likelier under the law without them."""
     first = _named(spec, name, sample)
-    second = by_evidence(spec, first.kernel, sample)
+    second = _by_evidence(spec, first.kernel, sample)
     if not second.path or second.kernel == first.kernel:
         return first
     rows = sample.lowest(LOO_ROWS)
@@ -246,23 +244,20 @@ def _search(spec: GaussianProcessSpec) -> Search | None:
     """Return how the kernel is found; None for the usual search."""
     kernel = spec.features.kernel
     if has_free(kernel) and spec.lengthscale != "loo":
-        return partial(by_evidence, spec)
+        return partial(_by_evidence, spec)
     if spec.lengthscale == "evidence":
-        return partial(by_evidence, spec)
+        return partial(_by_evidence, spec)
     named = isinstance(kernel, str) and kernel not in UNASKED
     likelier = spec.lengthscale == "auto" and named and not spec.features.learns_metric
     return partial(_likelier, spec) if likelier else None
 
 
-def by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
-    """Return the kernel whose numbers have the largest evidence: lengthscales, or all of many."""
-    given: Any = {
-        "centred": spec.fit_intercept,
-        "noise": spec.noise,
-        "amplitude": spec.amplitude,
-    }
-    if isinstance(kernel, str):
-        kernel = _named(spec, kernel, sample).kernel
-    elif is_composite(kernel):
-        return tune_numbers(kernel, sample, LogEvidence(), spec.features.seed, **given)
-    return lengthscales_by_evidence(kernel, sample, **given)
+def _by_evidence(spec: GaussianProcessSpec, kernel: Kernel | str, sample: RowSample) -> Tuning:
+    return by_evidence(
+        _named(spec, kernel, sample).kernel if isinstance(kernel, str) else kernel,
+        sample,
+        spec.features.seed,
+        centred=spec.fit_intercept,
+        noise=spec.noise,
+        amplitude=spec.amplitude,
+    )

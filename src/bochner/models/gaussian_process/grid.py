@@ -27,7 +27,6 @@ from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere
-from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import (
@@ -41,6 +40,7 @@ from bochner.models.grid import (
 )
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.chosen import Chosen
+from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.process import EVIDENCE, ROWS, lengthscale_on_sphere
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
@@ -349,14 +349,15 @@ def _kernel(spec: GaussianProcessSpec, surveyed: Surveyed) -> Tuning:
     kernel = asked.kernel
     if isinstance(surveyed.method, SphericalHarmonics):
         return _kernel_on_sphere(spec, sample)
-    if isinstance(kernel, str) or (has_free(kernel) and spec.lengthscale == "loo"):
+    if isinstance(kernel, str):
         found = choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
         if spec.lengthscale == "loo" or kernel in UNASKED:
             return found
         kernel = found.kernel
-    elif spec.lengthscale != "evidence" and not has_free(kernel):
-        return Tuning(kernel)
-    return by_evidence(spec, kernel, sample)
+    elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
+        return by_left_out(kernel, sample, asked.seed, centred=spec.fit_intercept)
+    given = {"noise": spec.noise, "amplitude": spec.amplitude}
+    return by_evidence(kernel, sample, asked.seed, centred=spec.fit_intercept, **given)
 
 
 def _kernel_on_sphere(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:

@@ -32,13 +32,12 @@ from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import is_on_sphere, of_points
-from bochner.models.gaussian_process.fit import by_evidence
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
 from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import as_rows
 from bochner.models.ridge.sums import require_alike
-from bochner.selection.numbers import is_composite
+from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import COORDINATEWISE, choose_lengthscale, median_scales
@@ -425,12 +424,10 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
         return choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
     if isinstance(kernel, str):
         kernel = NAMED[kernel](median_scales(sample, kernel in COORDINATEWISE, asked.seed)[0])
-    elif has_free(kernel) and spec.lengthscale == "loo":
-        return choose_lengthscale(kernel, sample, asked.width_to_search, asked.seed)
-    elif has_free(kernel) or (spec.lengthscale == "evidence" and is_composite(kernel)):
-        return by_evidence(spec, kernel, sample)
-    elif spec.lengthscale != "evidence":
-        return Tuning(kernel)
+    elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
+        return by_left_out(kernel, sample, asked.seed, centred=spec.fit_intercept)
+    elif is_composite(kernel):
+        return by_evidence(kernel, sample, asked.seed, centred=spec.fit_intercept)
     if spec.lengthscale == "loo" or rows.X.shape[1] == 1 or is_on_sphere(kernel):
         return Tuning(kernel)
     return lengthscales_by_evidence(kernel, sample, centred=spec.fit_intercept)

@@ -13,7 +13,6 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import is_given
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.grid import (
     BLOCK_ROWS,
@@ -27,6 +26,7 @@ from bochner.models.grid import (
 )
 from bochner.models.ridge.sums import RidgeSpec, require_alike, warned
 from bochner.selection.chosen import Chosen
+from bochner.selection.numbers import by_left_out
 from bochner.selection.process import lengthscale_on_sphere, lengthscales_by_evidence
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
@@ -149,10 +149,10 @@ def _kernel(spec: RidgeSpec, surveyed: Surveyed) -> Tuning:
         if isinstance(asked.kernel, Kernel):
             return Tuning(kernel)
         return lengthscale_on_sphere(kernel, sample, spec.fit_intercept)
-    if is_given(asked.kernel):
-        return Tuning(asked.kernel)  # type: ignore[arg-type]
+    if not isinstance(asked.kernel, str):
+        return by_left_out(asked.kernel, sample, asked.seed, centred=spec.fit_intercept)
     found = choose_lengthscale(asked.kernel, sample, asked.width_to_search, asked.seed)
-    if asked.kernel in UNASKED or isinstance(asked.kernel, Kernel):
+    if asked.kernel in UNASKED:
         return found
     return lengthscales_by_evidence(found.kernel, sample, centred=spec.fit_intercept)
 

@@ -19,7 +19,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.rules import exact_map
-from bochner.kernels.numbers import is_given
+from bochner.kernels.kernel import Kernel
 from bochner.models.sgd.steps import (
     DUAL,
     EXACT,
@@ -43,6 +43,7 @@ from bochner.models.sgd.strategies import (
     plan_strategies,
 )
 from bochner.selection.choose import choice_of
+from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.solvers.sgd import SLOWEST, Descent, Patience, Walk, as_loss
@@ -544,8 +545,8 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     penalty of 1/(ηT): a lengthscale that needs a smaller one is out of their reach. η is about ½.
     """
     asked = spec.features
-    if is_given(asked.kernel):
-        return Tuning(asked.kernel)  # type: ignore[arg-type]
+    if isinstance(asked.kernel, Kernel):
+        return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
     rows, v = some(sample), stream(asked.seed, "different")
     v = v.standard_normal(rows.X.shape[1])
     # Copies count like weights, which is to say not.
