@@ -32,7 +32,7 @@ from bochner.landmarks import Given
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import lengthscales_on_waves
 from bochner.solvers import waves
-from bochner.solvers.gram import inner, solve
+from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
@@ -187,7 +187,7 @@ def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
         np.testing.assert_allclose(low.root(low.inverse_root(c)), c, atol=1e-9)
         by_roots = low.inverse_root(low.inverse_root(c), transposed=True)
         np.testing.assert_allclose(by_roots, low.solve(c), atol=1e-9)
-        found = to_real(solve(low, problem.b, 1e-11).c)
+        found = to_real(conjugate_gradients(low, problem.b, 1e-11).c)
         np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-7)
 
 
@@ -214,7 +214,7 @@ def test_evidence_by_probes_is_within_their_spread():
     z *= np.sqrt(problem.gram.dimension / inner(z, z))[:, None, None]
     low = LowWaves(problem.gram, 0.7, most=3)
     drawn = low.root(z)
-    krylov = solve(low, drawn, 1e-10)
+    krylov = conjugate_gradients(low, drawn, 1e-10)
     forms = krylov.log_forms()
     off = low.log_determinant() + forms.mean() - exact.low.log_determinant()
     assert abs(off) < 5 * forms.std() / np.sqrt(200)

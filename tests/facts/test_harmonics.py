@@ -14,8 +14,8 @@ from tolerance import assert_close
 # inside: the recurrences that harmonics are made of, one by one
 from bochner._core import native
 from bochner.features import quantiles
-from bochner.features.mercer.harmonic import harmonic_blocks, prefixes, programme
 from bochner.features.mercer.radial import MonomialFunctions, Polar, polar_of
+from bochner.features.mercer.recurrence import harmonic_blocks, prefixes, programme
 from bochner.kernels import Gaussian, gegenbauers
 from bochner.kernels.zonal import alpha, orthonormals
 from bochner.kernels.zonal import recurrence as coefficients

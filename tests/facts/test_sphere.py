@@ -8,19 +8,34 @@ from scipy.integrate import quad
 from scipy.special import eval_legendre
 
 import bochner as bo
-
-# inside: each step of the implicit solution is held to its dense twin
-from bochner.data.sources import Block
+from bochner.data import Block
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
-from bochner.kernels import Columns, Constant, Custom, Gaussian, Linear, Matern, OnSphere, Zonal
-from bochner.kernels.sphere import degree_variances, of_degrees
+from bochner.kernels import (
+    Columns,
+    Constant,
+    Custom,
+    Gaussian,
+    Linear,
+    Matern,
+    OnSphere,
+    Zonal,
+    degree_variances,
+    of_degrees,
+)
 from bochner.landmarks import Given
-from bochner.models.displays import MapDisplay
-from bochner.solvers import harmonics
-from bochner.solvers.gram import inner, solve
-from bochner.solvers.toeplitz import full_of
-from bochner.solvers.waves import WaveProblem, draws, square_sums
-from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
+from bochner.solvers import (
+    WaveProblem,
+    conjugate_gradients,
+    draws,
+    from_waves,
+    full_of,
+    harmonics_of_real,
+    inner,
+    real_of_harmonics,
+    square_sums,
+    to_waves,
+)
+from bochner.sums import GlobePlaces, WavesOf, as_complex
 
 KERNELS = [
     OnSphere("gaussian", 30.0),
@@ -143,9 +158,9 @@ def test_waves_are_the_harmonics_of_the_features(degree):
     zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
     phi = bo.draw(zonal, bo.SphericalHarmonics(degree), n_features=D, n_inputs=2)
     np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
-    c = harmonics.from_real(coef, degree)
-    np.testing.assert_allclose(harmonics.to_real(c), coef, atol=1e-14)
-    waves = full_of(harmonics.to_waves(c))
+    c = harmonics_of_real(coef, degree)
+    np.testing.assert_allclose(real_of_harmonics(c), coef, atol=1e-14)
+    waves = full_of(to_waves(c))
     k = np.arange(-degree, degree + 1)
     theta = GlobePlaces().angles(X)
     tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
@@ -167,16 +182,17 @@ def test_addition_theorem():
 
 def test_from_waves_is_the_adjoint():
     L, rng = 8, np.random.default_rng(3)
-    c = harmonics.from_real(rng.standard_normal(((L + 1) ** 2, 2)), L)
-    other = harmonics.to_waves(harmonics.from_real(rng.standard_normal(((L + 1) ** 2, 2)), L))
-    back = harmonics.from_waves(other)
-    np.testing.assert_allclose(inner(harmonics.to_waves(c), other), inner(c, back), rtol=1e-11)
+    c = harmonics_of_real(rng.standard_normal(((L + 1) ** 2, 2)), L)
+    other = to_waves(harmonics_of_real(rng.standard_normal(((L + 1) ** 2, 2)), L))
+    back = from_waves(other)
+    np.testing.assert_allclose(inner(to_waves(c), other), inner(c, back), rtol=1e-11)
 
 
-def problem_of(degree, centred, n=200):
+def problem_of(degree, centred, X=None):
     """Sums of rows as waves, and the features of the same rows."""
-    rng = np.random.default_rng(1)
-    X, w, y = places(n), rng.uniform(0, 2, n), rng.standard_normal((n, 3)) + 2
+    rng, X = np.random.default_rng(1), places(200) if X is None else X
+    n = len(X)
+    w, y = rng.uniform(0, 2, n) if n == 200 else np.ones(n), rng.standard_normal((n, 3)) + 2
     summand = WavesOf(GlobePlaces(), (degree, degree), np.ones(3), 1e-13)
     parts = [Block(X[:50], y[:50], w[:50], 0), Block(X[50:], y[50:], w[50:], 50)]
     sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
@@ -201,15 +217,43 @@ def test_solutions_are_those_of_the_matrix(centred):
     np.testing.assert_allclose(gram.block(3), G[:16, :16], atol=1e-10)
     assert gram.size == pytest.approx((gram.counts * gram.roots**2).sum())
     for low in (0, 2, degree):
-        M = replace(gram.preconditioner(0.5), low=low)
+        M = replace(gram.whole(0.5), low=low)
         np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-10)
         by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
         np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-10)
-        found = gram.to_real(solve(M, problem.b, 1e-11).c)
+        found = gram.to_real(conjugate_gradients(M, problem.b, 1e-11).c)
         np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-8)
     whole = np.linalg.inv(G + 0.5 * np.eye(len(G)))
     assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(whole))
     assert M.log_determinant() == pytest.approx(-np.linalg.slogdet(whole)[1])
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_rows_on_parallels_have_a_block_for_each_order(centred):
+    """On whole parallels of more than 2L rows each that is G itself."""
+    degree, alpha = 5, 0.5
+    lat, lon = np.meshgrid(np.linspace(-80, 60, 9), np.arange(14) * 360 / 14, indexing="ij")
+    problem, Z, _, w = problem_of(degree, centred, np.stack([lat.ravel(), lon.ravel()], axis=1))
+    gram = problem.gram
+    assert gram.by_order
+    Zc = Z - (w @ Z / w.sum()) * centred
+    A = Zc.T @ (w[:, None] * Zc) + alpha * np.eye(Z.shape[1])
+    M, c = gram.preconditioner(alpha), gram.white(np.random.default_rng(2), 2)
+    solved = np.linalg.solve(A, gram.to_real(c))
+    np.testing.assert_allclose(gram.to_real(M.solve(c)), solved, atol=1e-9)
+    np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-10)
+    by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
+    np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-9)
+    assert M.log_determinant() == pytest.approx(np.linalg.slogdet(A)[1])
+    assert (M.inverse_diagonal * gram.counts).sum() == pytest.approx(np.trace(np.linalg.inv(A)))
+    assert conjugate_gradients(M, problem.b, 1e-8).steps <= 2
+
+
+def test_rows_of_one_hemisphere_have_a_block_of_low_degrees():
+    X = places(200) * np.array([1.0, 0.15])
+    gram = problem_of(6, True, X)[0].gram
+    assert not gram.by_order
+    assert gram.preconditioner(0.5).low <= 6
 
 
 @pytest.mark.statistical
@@ -217,10 +261,8 @@ def test_draws_have_the_covariance_of_the_posterior():
     """Sums of squares of 300 draws at each place: χ² of 300 about the exact; 6 σ at 600 places."""
     problem, *_ = problem_of(5, True)
     gram = problem.gram
-    drawn = draws(
-        replace(gram.preconditioner(0.7), low=1), gram.white(np.random.default_rng(4), 300), 40
-    )
-    exact = gram.preconditioner(0.7, whole=True)
+    drawn = draws(replace(gram.whole(0.7), low=1), gram.white(np.random.default_rng(4), 300), 40)
+    exact = gram.whole(0.7)
     identity = exact.from_block(np.eye(gram.dimension))
     true = square_sums(gram, exact.inverse_root(identity, transposed=True))
     ratio = square_sums(gram, drawn) / 300 / true
@@ -338,7 +380,7 @@ def test_maps_of_the_globe():
     values = np.asarray(field)
     np.testing.assert_allclose(values[[0, -1]], values[[0, -1], :1] * np.ones(13), atol=1e-7)
     np.testing.assert_allclose(values[:, 0], values[:, -1], atol=1e-7)
-    drawn = MapDisplay.from_estimator(model, 9)
+    drawn = bo.MapDisplay.from_estimator(model, 9)
     assert drawn.globe
     assert [*drawn.axes] == ["lat", "lon"]
     assert (drawn.axes["lon"][0], drawn.axes["lat"][-1]) == (-180.0, 90.0)

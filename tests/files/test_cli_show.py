@@ -69,7 +69,9 @@ def test_show_of_many_columns_ends(tmp_path, capsys):
 
 
 def test_show_of_no_learner_says_what_it_is(tmp_path, capsys):
-    bo.save(bo.draw(bo.kernels.Gaussian(), bo.Fourier(), n_features=8, n_inputs=2), tmp_path / "map")
+    bo.save(
+        bo.draw(bo.kernels.Gaussian(), bo.Fourier(), n_features=8, n_inputs=2), tmp_path / "map"
+    )
     assert run(["show", str(tmp_path / "map"), "--json"]) == 0
     assert "Fourier" in json.loads(capsys.readouterr().out)["model"]
 

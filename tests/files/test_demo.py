@@ -14,7 +14,17 @@ from pages import read
 
 from bochner import datasets
 from bochner.errors import DataFileError, InvalidInput, InvalidType
-from bochner.report import ERROR, ERROR_DARK, METHODS, RELIEF, colours, earth_page, run_demo
+from bochner.report import (
+    ERROR,
+    ERROR_DARK,
+    METHODS,
+    RELIEF,
+    Cells,
+    colours,
+    earth_page,
+    relief_around,
+    run_demo,
+)
 
 
 def coarse_earth():
@@ -39,7 +49,7 @@ def run(tmp_path_factory):
 def test_page_is_whole_and_balanced(run):
     reader = read(run[2])
     assert reader.tags.count("html") == reader.tags.count("body") == reader.tags.count("h1") == 1
-    assert reader.tags.count("table") == 1
+    assert reader.tags.count("table") == 2
     assert "$" not in re.sub(r"\$ bochner demo", "", "".join(reader.text))
 
 
@@ -60,7 +70,7 @@ def test_page_fetches_and_runs_nothing(run):
 
 def test_table_shows_the_results(run):
     result, _, page = run
-    header, *rows = read(page, without=["small"]).cells
+    header, *rows = read(page, without=["small"]).cells[:8]
     assert header == ["Method", "Test RMSE, m", "R²", "Seconds", "Kernel error, %", "ε"]
     assert len(rows) == len(result.methods) == 7
     for cells, row in zip(rows, result.methods, strict=True):
@@ -73,6 +83,39 @@ def test_table_shows_the_results(run):
         else:
             assert float(cells[4]) == pytest.approx(100 * row.frobenius, abs=0.051)
             assert float(cells[5]) == pytest.approx(row.epsilon, rel=6e-3)
+
+
+def test_second_table_shows_harmonics_and_neighbours(run):
+    result, lines, page = run
+    header, *rows = read(page, without=["small"]).cells[8:]
+    assert header == ["What predicts a cell", "Made of", "Test RMSE, m", "Seconds"]
+    assert len(rows) == len(result.near) == 4
+    for cells, row in zip(rows, result.near, strict=True):
+        assert cells[:2] == [row.name, row.detail]
+        assert float(cells[2].replace(",", "")) == round(row.rmse)
+        assert any(row.name in line and f"{row.rmse:.0f} m" in line for line in lines)
+    assert result.near[1].detail == "256 harmonics"  # degree 15, of 23 rows of cells
+    assert result.near[2].rmse < result.near[0].rmse < result.methods[0].rmse
+
+
+def test_relief_around_a_cell_is_that_of_cells_as_far_away():
+    """At 60° north steps along the parallel are two cells, and over the pole rows go on."""
+    shape = (6, 12)
+    latitude, longitude = np.meshgrid(
+        -75 + 30.0 * np.arange(6), -165 + 30.0 * np.arange(12), indexing="ij"
+    )
+    places = np.stack([latitude.ravel(), longitude.ravel()], axis=1)
+    y = np.random.default_rng(0).standard_normal(72) * 100
+    cells = Cells(places, y, shape, np.arange(72), np.arange(0), 4, 8, 0)
+    found, size = relief_around(cells, y, 0 * y)
+    heights = (found[:, :-2] * size[:, None]).reshape((*shape, 48))
+    grid = y.reshape(shape)
+    offsets = [(a, b) for a in range(-3, 4) for b in range(-3, 4) if a or b]
+    beside, over = offsets.index((0, 1)), offsets.index((3, 0))
+    np.testing.assert_allclose(heights[3, 2, beside], grid[3, 3])  # 15° north: one cell
+    np.testing.assert_allclose(heights[5, 2, beside], grid[5, 6])  # 75°: four
+    np.testing.assert_allclose(heights[4, 2, over], grid[4, 8])  # 45°, 90° further north
+    np.testing.assert_allclose(size, np.sqrt((heights**2).mean(axis=2)).ravel() + 20)
 
 
 def test_only_the_rival_has_no_certificate(run):

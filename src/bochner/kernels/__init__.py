@@ -84,6 +84,7 @@ FOR_DEVELOPERS = {
     "numbers": "lifted places_of traced weighted with_numbers",
     "radial": "isotropic monomials radial_kernels",
     "spectral": "Fixed GaussianMixture InverseChi2 One",
+    "sphere": "degree_variances of_degrees",
     "stationary_families": "HarmonicLaw Stable",
     "words": "in_words",
     "zonal": "Angle directions gegenbauers",

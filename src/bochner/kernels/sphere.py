@@ -82,12 +82,12 @@ class OnSphere(Transformed):
     True
     """
 
-    kernel: Kernel = "matern32"  # type: ignore[assignment]  # a value, from the check on
+    kernel: Any = "matern32"  # a Kernel, from the check on
     lengthscale: float = 10.0
 
     def __post_init__(self) -> None:
         check_fields(self, lengthscale=positive)
-        given: Any = self.kernel
+        given = self.kernel
         kernel = FAMILIES.get(given, given) if isinstance(given, str) else given
         if not isinstance(kernel, Kernel):
             raise InvalidInput(

@@ -29,7 +29,8 @@ from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.kernels.stationary import Gaussian
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.report.demo_page import Curve, DemoResult, MethodResult, earth_page
+from bochner.report.demo_near import Cells, sharper
+from bochner.report.demo_page import Curve, DemoResult, MethodResult, NearResult, earth_page
 from bochner.report.render import require
 
 Say = Callable[[str], Any]
@@ -46,6 +47,8 @@ CURVES = (METHODS[0], METHODS[3], METHODS[4])
 #: Penalty of the certificates in the table, as a share of the training rows.
 ALPHA_SHARE = 1e-4
 RIVAL = "scikit-learn RBFSampler"
+#: Degree of the harmonics, as a share of the rows of cells: finer ones see every cell left out.
+FINEST = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,7 @@ class DemoRows:
 
     X: Float[Array, "n 3"]
     y: Float[Array, " n"]
+    places: Float[Array, "n 2"]
     shape: tuple[int, int]
     train: Array
     test: Array
@@ -126,7 +130,8 @@ def run_demo(
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
     curves, best = _sweep(study, widths, fits, say)
-    result = _result(study, fits, curves, best)
+    near = _sharper(study, quick, say)
+    result = replace(_result(study, fits, curves, best), near=near)
     result = replace(result, path=path, quick=quick, seconds=time.perf_counter() - started)
     with atomic(path, "w") as file:
         file.write(earth_page(result))
@@ -158,7 +163,9 @@ def _split(quick: bool, seed: int) -> DemoRows:
     order = stream(seed, "demo", "split").permutation(cells.size)
     tenth, kept = cells.size // 10, cells.ravel()
     train, test = np.sort(order[tenth:]), np.sort(order[:tenth])
-    return DemoRows(earth.X[kept], earth.y[kept], cells.shape, train, test, seed)
+    degrees = np.stack([np.asarray(earth.latitude), np.asarray(earth.longitude)], axis=1)
+    places = degrees[kept].astype(np.float64)
+    return DemoRows(earth.X[kept], earth.y[kept], places, cells.shape, train, test, seed)
 
 
 def _with_kernel(study: DemoRows, width: int, say: Say) -> DemoRows:
@@ -273,6 +280,23 @@ def _sweep(
             say(f"  {width:6,} {'█' * max(1, round(line[-1] / 50)):40} {line[-1]:6.0f} m")
         curves.append(Curve(name, widths, tuple(line)))
     return tuple(curves), best
+
+
+# --- harmonics and neighbours --------------------------------------------------------------------
+
+
+def _sharper(study: DemoRows, quick: bool, say: Say) -> tuple[NearResult, ...]:
+    """Fit harmonics of the globe, kriging of the nearest cells, and what these leave."""
+    degree, width = int(FINEST * study.shape[0]), 256 if quick else 2048
+    cells = Cells(
+        study.places, study.y, study.shape, study.train, study.test, degree, width, study.seed
+    )
+    say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
+    found = []
+    for row in sharper(cells):
+        found.append(row)
+        say(f"  {row.name:28}{row.rmse:5.0f} m{row.seconds:9.1f} s   {row.detail}")
+    return tuple(found)
 
 
 def _result(

@@ -52,6 +52,17 @@ class MethodResult:
 
 
 @dataclass(frozen=True)
+class NearResult:
+    """One row of the second table."""
+
+    name: str
+    code: str
+    detail: str
+    rmse: float  # on the held-out cells, metres
+    seconds: float  # of fit and prediction of the held-out cells, wall clock
+
+
+@dataclass(frozen=True)
 class Curve:
     """Held-out error of one method against the number of features."""
 
@@ -87,6 +98,8 @@ class DemoResult:
         All of it, wall clock.
     path : Path
         The page.
+    near : tuple of NearResult
+        Harmonics of the globe, the nearest cells, and what is learned from the relief around.
     """
 
     methods: tuple[MethodResult, ...]
@@ -104,6 +117,7 @@ class DemoResult:
     quick: bool = False
     seconds: float = 0.0
     path: Path = Path("earth.html")
+    near: tuple[NearResult, ...] = ()
 
     @property
     def error(self) -> Float[Array, "rows columns"]:

@@ -13,9 +13,13 @@ FOR_DEVELOPERS = {
     "factorisations": (
         "accept eigenvalues lower_factor randomly_pivoted_cholesky solve_lower symmetric"
     ),
+    "gram": "conjugate_gradients inner",
+    "harmonics": "from_waves harmonics_of_real real_of_harmonics to_waves",
     "lloyd": "CentroidsOf StepsOf assign in_order run_lloyd",
     "neighbours": "LocalLaw condition",
     "sgd": "CLASS_LOSSES NUMBER_LOSSES Patience as_loss",
+    "toeplitz": "full_of",
+    "waves": "WaveProblem draws square_sums",
     "convex.class_losses": "CrammerSinger Hinge Logistic Multinomial SquaredHinge",
     "convex.dense": "Table changed",
     "convex.driver": "algorithm_for minimise solve",

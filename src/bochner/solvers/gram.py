@@ -104,15 +104,44 @@ class WaveGram(ABC):
         """Return the waves of the functions, halves of spectra."""
 
     @abstractmethod
-    def preconditioner(self, alpha: float, whole: bool = False) -> "Preconditioner":
-        """Return M for a penalty; ``whole``: G + αI itself, all waves solved for densely."""
+    def preconditioner(self, alpha: float) -> "WavePreconditioner":
+        """Return M for a penalty."""
+
+    @abstractmethod
+    def whole(self, alpha: float) -> "DenseBlock":
+        """Return G + αI itself, all waves solved for densely."""
 
 
-class Preconditioner(ABC):
-    """M: G + αI among the waves of most weight, its diagonal for the others; M = R Rᵀ."""
+class WavePreconditioner(ABC):
+    """M, near G + αI, and R with M = R Rᵀ."""
 
     gram: WaveGram
     alpha: float
+
+    @abstractmethod
+    def solve(self, c: Array) -> Array:
+        """Return M⁻¹ c."""
+
+    @abstractmethod
+    def root(self, c: Array) -> Array:
+        """Return R c."""
+
+    @abstractmethod
+    def inverse_root(self, c: Array, transposed: bool = False) -> Array:
+        """Return R⁻¹ c, or R⁻ᵀ c."""
+
+    @abstractmethod
+    def log_determinant(self) -> float:
+        """Return log det M."""
+
+    @property
+    @abstractmethod
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of M⁻¹, as coefficients are laid out: real and imaginary part share theirs."""
+
+
+class DenseBlock(WavePreconditioner):
+    """M: G + αI among some waves, its diagonal for the others."""
 
     @property
     @abstractmethod
@@ -137,26 +166,18 @@ class Preconditioner(ABC):
     def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
         """Put the real coefficients of the block into vectors."""
 
-    @property
-    @abstractmethod
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of M⁻¹, as coefficients are laid out: real and imaginary part share theirs."""
-
     def from_block(self, real: Float[Array, "s b"]) -> Array:
         """Return vectors whose coefficients are those of the block, and zero elsewhere."""
         return self.scatter(real, np.zeros((len(real), *self.diagonal.shape), np.complex128))
 
     def solve(self, c: Array) -> Array:
-        """Return M⁻¹ c."""
         block = cho_solve((self.factor, True), self.gather(c).T, check_finite=False)
         return self.scatter(block.T, c / self.diagonal)
 
     def root(self, c: Array) -> Array:
-        """Return R c."""
         return self.scatter(self.gather(c) @ self.factor.T, c * np.sqrt(self.diagonal))
 
     def inverse_root(self, c: Array, transposed: bool = False) -> Array:
-        """Return R⁻¹ c, or R⁻ᵀ c."""
         block = solve_triangular(
             self.factor, self.gather(c).T, lower=True, trans=int(transposed), check_finite=False
         )
@@ -169,7 +190,6 @@ class Preconditioner(ABC):
         return np.einsum("ij,ij->j", inverse, inverse)
 
     def log_determinant(self) -> float:
-        """Return log det M."""
         low = 2 * float(np.log(np.diagonal(self.factor)).sum())
         return low + float((self.others * np.log(self.diagonal)).sum())
 
@@ -226,7 +246,9 @@ class Krylov:
         return float(self.sizes[s] * (vectors[0] ** 2 @ np.log(np.maximum(values, 1e-300))))
 
 
-def solve(low: Preconditioner, b: Array, error: float, most: int = MOST_STEPS) -> Krylov:
+def conjugate_gradients(
+    low: WavePreconditioner, b: Array, error: float, most: int = MOST_STEPS
+) -> Krylov:
     """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
     gram, alpha = low.gram, low.alpha
     c, r = np.zeros_like(b), b.copy()

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.gram import Preconditioner, WaveGram, factored, inner
+from bochner.solvers.gram import DenseBlock, WaveGram, factored, inner
 
 #: Waves that are solved for densely, at most: 1,023 real features, and Cholesky in 0.1 s.
 MOST_LOW = 512
@@ -149,10 +149,11 @@ class ToeplitzGram(WaveGram):
     def spectrum(self, c: Array) -> Array:
         return c * self.roots
 
-    def preconditioner(self, alpha: float, whole: bool = False) -> "LowWaves":
-        if whole:
-            return LowWaves(self, alpha, worth=0.0, most=self.dimension)
+    def preconditioner(self, alpha: float) -> "LowWaves":
         return LowWaves(self, alpha)
+
+    def whole(self, alpha: float) -> "LowWaves":
+        return LowWaves(self, alpha, worth=0.0, most=self.dimension)
 
     def __call__(self, c: Array) -> Array:
         return np.stack([self._product(one) for one in c])
@@ -199,7 +200,7 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class LowWaves(Preconditioner):
+class LowWaves(DenseBlock):
     """The block holds the waves that the rows bring most.
 
     Attributes

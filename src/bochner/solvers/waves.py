@@ -27,7 +27,15 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.gram import Krylov, Preconditioner, WaveGram, inner, solve, total
+from bochner.solvers.gram import (
+    DenseBlock,
+    Krylov,
+    WaveGram,
+    WavePreconditioner,
+    conjugate_gradients,
+    inner,
+    total,
+)
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.toeplitz import full_of, pad, unpad
 
@@ -118,9 +126,9 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        low = self.gram.preconditioner(alpha, self.is_small)
+        low = self.gram.whole(alpha) if self.is_small else self.gram.preconditioner(alpha)
         drawn = low.root(self.probes) if len(self.probes) else self.probes
-        krylov = solve(low, np.concatenate([self.b, drawn]), error)
+        krylov = conjugate_gradients(low, np.concatenate([self.b, drawn]), error)
         return WaveState(self, low, krylov, drawn)
 
 
@@ -131,7 +139,7 @@ class WaveState:
     Attributes
     ----------
     problem : WaveProblem
-    low : Preconditioner
+    low : WavePreconditioner
     krylov : Krylov
         Of targets, then of probes.
     drawn : complex (s, ...)
@@ -139,7 +147,7 @@ class WaveState:
     """
 
     problem: WaveProblem
-    low: Preconditioner
+    low: WavePreconditioner
     krylov: Krylov
     drawn: Array
 
@@ -366,7 +374,7 @@ def _golden(value: Callable[[float], float], low: float, high: float) -> None:
 # --- The posterior -------------------------------------------------------------------------------
 
 
-def draws(low: Preconditioner, z: Array, steps: int) -> Array:
+def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
     O(``steps`` D) memory for each, one after the other.
@@ -374,7 +382,7 @@ def draws(low: Preconditioner, z: Array, steps: int) -> Array:
     return np.stack([_draw(low, one[None], steps) for one in z])
 
 
-def _draw(low: Preconditioner, z: Array, steps: int) -> Array:
+def _draw(low: WavePreconditioner, z: Array, steps: int) -> Array:
     basis, diagonal, beside = [], [], []
     size = float(np.sqrt(inner(z, z)[0]))
     q, before, b = z / size, np.zeros_like(z), 0.0
@@ -396,7 +404,7 @@ def _draw(low: Preconditioner, z: Array, steps: int) -> Array:
     return low.inverse_root(size * y, transposed=True)[0]
 
 
-def exact_paths(low: Preconditioner) -> Array:
+def exact_paths(low: DenseBlock) -> Array:
     """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
     identity = low.from_block(np.eye(low.gram.dimension))
     return low.inverse_root(identity, transposed=True)
@@ -425,8 +433,8 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
     return full_of(unpad(half, extent)[None])[0]
 
 
-def exact_block(gram: WaveGram, alpha: float) -> Preconditioner | None:
+def exact_block(gram: WaveGram, alpha: float) -> DenseBlock | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
     if gram.dimension > MOST_EXACT:
         return None
-    return gram.preconditioner(alpha, whole=True)
+    return gram.whole(alpha)

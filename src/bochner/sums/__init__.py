@@ -10,6 +10,7 @@ from bochner._core.names import handed_out
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "executor": "Executor InProcess LOCAL Together",
+    "fourier": "GlobePlaces WavesOf as_complex",
     "moments": "Accumulator Moments MomentsOf",
     "tree": "BRANCHES MergeTree RunningSum Summand",
     "rows": "FoldsOf SampleOf fold_numbers indicators sampled",

@@ -16,7 +16,7 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import in_double
-from bochner.features.mercer.harmonic import harmonic_blocks
+from bochner.features.mercer.recurrence import harmonic_blocks
 from bochner.features.method import Request
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
@@ -28,7 +28,7 @@ from bochner.sums.fourier import GlobePlaces, Places
 MOST_DEGREE = 1000
 
 #: Error of transforms and solutions.
-ACCURATE = 1e-6
+ACCURATE = 1e-5
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import inner, solve
+from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.waves import (
     MOST_EXACT,
@@ -167,7 +167,7 @@ class GridProcessFit(FeaturelessFit):
         if exact is not None:
             return exact.inverse_root(z, transposed=True)
         low = gram.preconditioner(alpha)
-        steps = solve(low, low.root(z[:1]), SOLVED_DRAWS).steps
+        steps = conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).steps
         return draws(low, z, steps + MORE_STEPS)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
@@ -177,7 +177,7 @@ class GridProcessFit(FeaturelessFit):
         found = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = solve(low, phi, SOLVED * self.summed.tolerance).c
+            c = conjugate_gradients(low, phi, SOLVED * self.summed.tolerance).c
             found.append(
                 self._size(i) * np.stack([inner(np.broadcast_to(p, c.shape), c) for p in phi])
             )
