@@ -160,9 +160,7 @@ def test_calibration_finds_the_slopes_that_labels_were_drawn_with(K):
     codes = (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1).astype(float)
     found = calibrate(f, codes, np.ones(n))
     ends = [-np.inf, -1, -0.8, -0.5, 0, 0.5, 0.8, 1, np.inf]
-    parts = [
-        np.clip(f, a, b) - (b if b <= 0 else a) for a, b in itertools.pairwise(ends)
-    ]
+    parts = [np.clip(f, a, b) - (b if b <= 0 else a) for a, b in itertools.pairwise(ends)]
     b = np.stack(parts, axis=2)
     b = np.concatenate([0 * b, b], axis=1) if K == 2 else b
     mean = np.einsum("nk,nkj->nj", p, b)

@@ -165,6 +165,9 @@ def test_classes_are_targets():
     labels = np.where(y > np.median(y), "high", "low")
     found = bo.KernelRidgeClassifier(KERNEL, method=bo.LocalKernel(60), random_state=0)
     assert found.fit(X, labels).score(X, labels) > 0.9
+    p = found.predict_proba(X)
+    assert (p.argmax(axis=1) == (found.decision_function(X) > 0)).all()
+    assert -np.log(p[np.arange(300), (labels == "low").astype(int)]).mean() < 0.4
 
 
 # ---- by default
@@ -359,9 +362,21 @@ def test_the_kernel_is_judged_again_among_all_rows():
 
 
 def test_features_of_very_many_rows_are_twice_as_wide(monkeypatch):
-    monkeypatch.setattr("bochner.models.ridge.estimators.WIDE_ROWS", 3000)
+    monkeypatch.setattr("bochner.models.ridge.fit.WIDE_ROWS", 3000)
     X, y = table(3000, noise=0.1)
     options = dict(method="orthogonal", alpha=0.1, random_state=0)
     assert bo.KernelRidge(KERNEL, **options).fit(X, y).coef_.shape == (2048,)
     assert bo.KernelRidge(KERNEL, **options).fit(X[1:], y[1:]).coef_.shape == (1024,)
     assert bo.KernelRidge(KERNEL, n_features=64, **options).fit(X, y).coef_.shape == (64,)
+
+
+@pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
+def test_predictions_keep_where_landmarks_make_up_the_intercept_too():
+    """With hardly any penalty landmarks explain a constant, and rounding all that is left of it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.sin(X[:, 0]) + 1e3
+    for alpha in (1e-12, 1e-9):
+        found = model(Gaussian(6.0), alpha=alpha).fit(X, y)
+        assert abs(found.intercept_) < 1e6
+        assert np.abs(found.predict(X) - y).max() < 0.05

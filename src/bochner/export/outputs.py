@@ -1,7 +1,8 @@
 """What fitted learners give for rows, as formulas of traced arrays."""
 
 from collections.abc import Iterator
-from functools import singledispatch
+from functools import reduce, singledispatch
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def _(fit: ExactFit, X: Traced) -> Outputs:
     return _by_squares(fit, _kernel_sum(fit, X))
 
 
-def _by_squares(fit: RidgeFit | ExactFit, f: Traced) -> Outputs:
+def _by_squares(fit: RidgeFit | ExactFit | LocalFit, f: Traced) -> Outputs:
     """Return predictions of a ridge regression, or labels and probabilities of a classifier."""
     found = _targets(f, fit.target_shape, fit.inputs)
     calibration = None if fit.inputs.classes is None else fit.calibration
@@ -124,13 +125,12 @@ def _by_squares(fit: RidgeFit | ExactFit, f: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: LocalFit, X: Traced) -> Outputs:
-    xp = OnnxNamespace(X.graph)
-    total: Any = np.zeros(len(fit.solution.intercept))
+    xp, found = OnnxNamespace(X.graph), []
     for leaf, inside in _leaves(fit, X):
         machine = fit.machine(leaf)
         K = machine.kernel.evaluate(X, xp.asarray(machine.X))
-        total = inside * (K @ machine.coef + machine.intercept) + total
-    return _targets(total, fit.target_shape, fit.inputs)
+        found.append((K @ machine.coef + machine.intercept) * inside)
+    return _by_squares(fit, reduce(add, found))
 
 
 def _leaves(fit: LocalFit, X: Traced) -> Iterator[tuple[int, Any]]:

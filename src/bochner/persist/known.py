@@ -148,7 +148,7 @@ _FITTED: dict[str, type] = {
     "feature-spec": FeatureSpec,
     "exact-fit": exact.ExactFit,
     "local-fit": local.LocalFit,
-    "row-tree": tree.Tree,
+    "row-tree": tree.RowTree,
     "exact-convex-fit": ExactConvexFit,
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,

@@ -46,7 +46,7 @@ def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[A
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class RowTree:
     """Splits of the space that rows are in, and the leaves that are left.
 
     Attributes
@@ -91,7 +91,7 @@ class Tree:
 
 def grow(
     kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
-) -> tuple[Tree, Int[Array, " n"]]:
+) -> tuple[RowTree, Int[Array, " n"]]:
     """Split rows until no leaf has more than ``most``; return the tree, and the leaf of each row.
 
     Leaves are as equal in size as can be: of rows that are level with a cut some are on either
@@ -139,8 +139,8 @@ def _split(
     return Split(rows, weights, cut), first
 
 
-def _tree(splits: list[Split], children: list[list[int]], d: int) -> Tree:
-    return Tree(
+def _tree(splits: list[Split], children: list[list[int]], d: int) -> RowTree:
+    return RowTree(
         np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, d),
         np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),
         np.array([split.cut for split in splits]),

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 from sklearn.utils.metaestimators import available_if
@@ -40,20 +40,23 @@ from bochner.models.ridge.exact import (
     as_exact,
     fit_exact,
 )
-from bochner.models.ridge.fit import RidgeFit, fit_ridge, solved_again, with_rows_of
+from bochner.models.ridge.fit import (
+    RidgeFit,
+    fit_ridge,
+    solved_again,
+    widened,
+    with_features,
+    with_rows_of,
+)
 from bochner.models.ridge.grid import GridFit, fit_grid, grid_solved_again, with_grid_rows_of
 from bochner.models.ridge.local import MOST_CELLS, LocalFit, LocalKernel, as_local, fit_local
 from bochner.models.ridge.sums import RidgeSpec
-from bochner.selection.spec import WIDTH, Tolerance
+from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha, least_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
 
-#: From so many rows on, 2048 features are worth the time, seconds, where a width is not asked for.
-WIDE_ROWS = 1 << 16
-
-#: What a fit of this folder gives.
 AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit
 
 
@@ -66,17 +69,6 @@ def takes_pieces(model: "RidgeEstimator") -> bool:
             "fit, or take features, whose moments add up."
         )
     return True
-
-
-def _featured(fit: ExactFit | LocalFit, spec: RidgeSpec) -> RidgeFit:
-    """Return the fit to the same rows with features of the same kernel, which further rows add to.
-
-    In float64, because rows do not come again.
-    """
-    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
-    features = replace(spec.features, kernel=kernel, learns_metric=False)
-    blocks = Blocks.from_arrays(fit.X, y, fit.w)
-    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
 
 
 class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
@@ -117,13 +109,8 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
             return fit_local(spec, local, blocks, inputs, where)
         if on_grid(spec.features):
             return fit_grid(spec, blocks, inputs, where)
-        return fit_ridge(self._wide(spec, blocks), blocks, inputs, where, precision)
-
-    def _wide(self, spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:
-        """Return the spec with twice the usual width, where it is open and rows are very many."""
-        if self.n_features is not None or (blocks.n_rows or 0) < WIDE_ROWS:
-            return spec
-        return replace(spec, features=replace(spec.features, width=2 * WIDTH))
+        spec = spec if self.n_features is not None else widened(spec, blocks)
+        return fit_ridge(spec, blocks, inputs, where, precision)
 
     def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
         """Whether the kernel itself is fitted where nothing is asked of features."""
@@ -147,7 +134,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         spec, fit = self._spec(None), self._fitted
         if isinstance(fit, GridFit):
             return with_grid_rows_of(fit, spec, blocks)
-        fit = _featured(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
+        fit = with_features(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
         return with_rows_of(fit, spec, blocks)
 
     def solve_again(self) -> Self:

@@ -20,20 +20,20 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows, row_priorities
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join, part, required_targets
+from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
 from bochner.features.rules import as_method
-from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
+from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -71,40 +71,6 @@ ALONE = 1024
 
 #: Trace of the kernel matrix, in penalties and at all, up to which features of float32 are tried.
 MOST_TRACE, LARGEST_TRACE = 1e7, 1e30
-
-
-@dataclass(frozen=True, eq=False)
-class GatheredRows:
-    """All rows of positive weight: X (n, d) float64 or CSR, y (n, t), w (n,), their numbers."""
-
-    X: Any
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    number: Array
-
-    @property
-    def weight(self) -> float:
-        return float(self.w.sum())
-
-    def take(self, some: Array) -> "GatheredRows":
-        """Return these rows, in this order."""
-        return GatheredRows(self.X[some], self.y[some], self.w[some], self.number[some])
-
-
-def gather(blocks: Blocks) -> GatheredRows:
-    """Return all rows; those of zero weight take no part."""
-    pieces = []
-    for block in blocks:
-        n = block.X.shape[0]
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        y = to_numpy(block.y).astype(np.float64).reshape(n, -1)
-        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
-        pieces.append(Piece(X.astype(np.float64, copy=False), y, w))
-    X, y, w = join(pieces)
-    kept = np.flatnonzero(w > 0)
-    if len(kept) < len(w):
-        X, y, w = part(Piece(X, y, w), kept)
-    return GatheredRows(X if is_sparse(X) else np.ascontiguousarray(X), y, w, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,17 +437,6 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
                 lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
             )
     return KernelOperator(kernel.evaluate, X, moved=of_differences(kernel))
-
-
-def of_differences(kernel: Kernel) -> bool:
-    """Whether the kernel is one of x − y alone."""
-    if isinstance(kernel, Sum | Product):
-        return of_differences(kernel.left) and of_differences(kernel.right)
-    if isinstance(kernel, Scaled | Power):
-        return of_differences(kernel.kernel)
-    if isinstance(kernel, Mahalanobis | Columns):
-        return of_differences(kernel.kernel)
-    return isinstance(kernel, Stationary | Constant)
 
 
 class _FitOperator:

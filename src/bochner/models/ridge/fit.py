@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
+from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.leave_one_out import Rows
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
@@ -24,6 +26,10 @@ from bochner.sums.rows import sampled
 
 #: Below this rounding makes the slack of a row.
 LEAST_SLACK = 1e-6
+
+
+#: From so many rows on, 2048 features are worth the time, seconds, where a width is not asked for.
+WIDE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +144,24 @@ def fit_ridge(
         summed = spec.rows.again(summed, blocks, where)
         solution = solve(spec, summed, blocks, where)
     return warned(RidgeFit(inputs, spec, summed, solution))
+
+
+def widened(spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:
+    """Return the spec with twice the usual width, where rows are very many."""
+    if (blocks.n_rows or 0) < WIDE_ROWS:
+        return spec
+    return replace(spec, features=replace(spec.features, width=2 * WIDTH))
+
+
+def with_features(fit: Any, spec: RidgeSpec) -> RidgeFit:
+    """Return the fit to the same rows with features of the same kernel, which further rows add to.
+
+    In float64, because rows do not come again.
+    """
+    kernel, y = fit.chosen.kernel, fit.y.reshape(len(fit.y), *fit.target_shape)
+    features = replace(spec.features, kernel=kernel, learns_metric=False)
+    blocks = Blocks.from_arrays(fit.X, y, fit.w)
+    return fit_ridge(replace(spec, features=features), blocks, fit.inputs, precision="float64")
 
 
 def with_rows_of(

@@ -28,8 +28,9 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
+from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.ridge.exact import GatheredRows, gather, of_differences
+from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -37,7 +38,7 @@ from bochner.selection.curves import choose_curves
 from bochner.selection.density import Places
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
-from bochner.selection.tree import Tree, grow
+from bochner.selection.tree import RowTree, grow
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
@@ -49,11 +50,18 @@ LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 4096, 1 << 14, 2048
 #: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
 ROWS_A_LANDMARK, MOST_ACROSS = 4, 1 << 27
 
+#: Relative error of sums of groups: of float64, and of float32.
+ROUNDED = {False: 1e-12, True: 1e-5}
+
 #: Cells of tables that are kept by a default fit: a gigabyte.
 MOST_CELLS = 1 << 27
 
 #: Rows that are predicted at once.
 AT_ONCE = 4096
+
+
+#: Leave-one-out values of rows, (m, t), their targets, (m, t), and weights, (m,).
+LeftOut = tuple[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]]
 
 
 @dataclass(frozen=True)
@@ -110,18 +118,18 @@ def as_local(method: object) -> LocalKernel | None:
     return method if isinstance(method, LocalKernel) else None
 
 
-class _Seen(NamedTuple):
+class _SeenRows(NamedTuple):
     """A kernel of differences or products, and rows as it sees them."""
 
     kernel: Kernel
     X: Float[Array, "n d"]
 
 
-def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _Seen:
+def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _SeenRows:
     """Take transformations of rows out of a kernel, so that each row is transformed once."""
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel
-    return _Seen(kernel, np.ascontiguousarray(X))
+    return _SeenRows(kernel, np.ascontiguousarray(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +145,7 @@ class LocalFit:
     target_shape : tuple of int
     X, y, w : (n, d), (n, t), (n,)
         The rows of the fit, their targets and weights.
-    tree : Tree
+    tree : RowTree
     leaf : (n,) int
         Of each row.
     across : (leaves, D, t)
@@ -147,6 +155,8 @@ class LocalFit:
         a few places.
     rows : int
         Rows that were read, those of zero weight too.
+    left_out : tuple of (m, t), (m, t) and (m,)
+        Leave-one-out values of rows in a few places, among themselves, their targets and weights.
     """
 
     inputs: Inputs
@@ -156,13 +166,22 @@ class LocalFit:
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    tree: Tree
+    tree: RowTree
     leaf: Int[Array, " n"]
     across: Float[Array, "l D t"]
     solution: Solution
     rows: int
+    left_out: LeftOut | None = None
 
     kind = "a local fit"
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Probabilities of classes, by leave-one-out values; None where there are none."""
+        if self.left_out is None:
+            return None
+        values, y, w = self.left_out
+        return calibrate(values, decided(y), w)
 
     @property
     def target_variance(self) -> float:
@@ -188,7 +207,7 @@ class LocalFit:
                 total[here] = self.machine(leaf).gradients_at(X[here])
             yield block.X, total
 
-    def _by_leaf(self, seen: _Seen) -> Iterator[tuple[int, Array]]:
+    def _by_leaf(self, seen: _SeenRows) -> Iterator[tuple[int, Array]]:
         """Give leaves, and which rows are in them."""
         leaf = self.tree.leaves(*seen)
         for number in np.unique(leaf):
@@ -196,7 +215,7 @@ class LocalFit:
 
     def machine(self, leaf: int) -> KernelSum:
         """Return what predicts rows of a leaf: of the kernel with all landmarks and its rows."""
-        return self._machine(leaf, _Seen(self.chosen.kernel, self._landmarks_and_rows))
+        return self._machine(leaf, _SeenRows(self.chosen.kernel, self._landmarks_and_rows))
 
     @property
     def _landmarks_and_rows(self) -> Float[Array, "m d"]:
@@ -207,7 +226,7 @@ class LocalFit:
         seen = _within(self.chosen.kernel, self._landmarks_and_rows)
         return [self._machine(leaf, seen) for leaf in range(self.tree.n_leaves)]
 
-    def _machine(self, leaf: int, seen: _Seen) -> KernelSum:
+    def _machine(self, leaf: int, seen: _SeenRows) -> KernelSum:
         own, D = np.flatnonzero(self.leaf == leaf), self.across.shape[1]
         X = np.concatenate([seen.X[:D], seen.X[D + own]])
         coef = np.concatenate([self.across[leaf], self.solution.coef[own]])
@@ -248,9 +267,11 @@ def fit_local(
         coef=coef,
         intercept=intercept,
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
+        slack=None,
     )
     parts = rows.X, rows.y, rows.w, table.tree, table.leaf, across, solution
-    return warned(LocalFit(inputs, spec, table.chosen, shape, *parts, count_rows(blocks)))
+    read = count_rows(blocks)
+    return warned(LocalFit(inputs, spec, table.chosen, shape, *parts, read, table.left_out))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,19 +286,33 @@ class LocalRows:
     chosen : Chosen
     seen : (kernel, (n, d))
         The kernel without transformations of rows, and rows transformed.
-    tree : Tree
+    tree : RowTree
     leaf : (n,) int
     judged : Solution
         Of rows in a few places: the penalty, and how it was found.
+    places : Places
     """
 
     centred: bool
     rows: GatheredRows
     chosen: Chosen
-    seen: _Seen
-    tree: Tree
+    seen: _SeenRows
+    tree: RowTree
     leaf: Int[Array, " n"]
     judged: Solution
+    places: Places
+
+    @property
+    def left_out(
+        self,
+    ) -> LeftOut | None:
+        """Leave-one-out values of the rows in places, their targets and weights."""
+        found, y, w = self.judged, self.places.y, self.places.w
+        if found.slack is None:
+            return None
+        some = np.flatnonzero(np.isfinite(found.slack).all(axis=1))
+        residual = found.alpha * found.coef[some] / w[some, None]
+        return y[some] - residual / found.slack[some], y[some], w[some]
 
     @staticmethod
     def of(spec: RidgeSpec, method: LocalKernel, rows: GatheredRows) -> "LocalRows":
@@ -302,7 +337,7 @@ class LocalRows:
         choice = Choice(phi, method, (), reason + found.reason)
         search = replace(found, kernel=kernel)
         chosen = Chosen(seed, search, choice, metric, curves=curves)
-        return LocalRows(spec.fit_intercept, rows, chosen, seen, tree, leaf, best.solution)
+        return LocalRows(spec.fit_intercept, rows, chosen, seen, tree, leaf, best.solution, places)
 
     def solved(
         self, alphas: Float[Array, " a"]
@@ -324,19 +359,20 @@ class LocalRows:
         for leaf in range(self.tree.n_leaves):  # what one leaf needs of precision, the next does
             group = self._group(leaf, targets, not reduced or reduced[-1].single)
             reduced.append(reduced_at(group, alpha))
-        shared = reduce(add, (each.sums for each in reduced)).across(self.centred)
+        rounding = ROUNDED[reduced[-1].single]
+        shared = reduce(add, (each.sums for each in reduced)).across(self.centred, rounding)
         coef = np.empty((len(self.leaf), len(targets)))
         across = np.empty((len(reduced), *shared.v.shape))
         for leaf, each in enumerate(reduced):
             here = self._rows_of[leaf]
             coef[here] = each.coefficients(shared, np.sqrt(self.rows.w[here]))
             across[leaf] = self._root @ (shared.v - self._features(leaf).T @ coef[here])
-        return coef, across, shared.intercept
+        return coef, across, shared.intercept + self._mean[targets]
 
     def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
         here = self._rows_of[leaf]
         matrix = partial(_matrix, self.seen.kernel, self.seen.X[here])
-        y = self.rows.y[np.ix_(here, targets)]
+        y = self.rows.y[np.ix_(here, targets)] - self._mean[targets]
         return Group(matrix, self._features(leaf), y, self.rows.w[here], single)
 
     def _features(self, leaf: int) -> Float[Array, "m D"]:
@@ -347,6 +383,12 @@ class LocalRows:
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
         return [np.flatnonzero(self.leaf == leaf) for leaf in range(self.tree.n_leaves)]
+
+    @cached_property
+    def _mean(self) -> Float[Array, " t"]:
+        """Return what targets are fitted about."""
+        rows = self.rows
+        return self.centred * (rows.w @ rows.y) / rows.w.sum()
 
     @cached_property
     def _landmarks(self) -> Float[Array, "D d"]:

@@ -109,16 +109,20 @@ class GroupSums:
         """Return the sums of both."""
         return GroupSums(self.gram + other.gram, self.cross + other.cross, self.power + other.power)
 
-    def across(self, centred: bool) -> "Across":
-        """Return the coefficients that all groups share, and the intercept; O(D³/3)."""
+    def across(self, centred: bool, rounding: float) -> "Across":
+        """Return the coefficients that all groups share, and the intercept; O(D³/3).
+
+        Where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s, the features make
+        up any constant, and the intercept is zero: targets are to be about their means.
+        """
         H = self.gram + np.eye(len(self.gram))
         half = solve_triangular(
             cholesky(H, lower=True, check_finite=False), self.cross, lower=True, check_finite=False
         )
         left = self.power - half.T @ half
         intercept = np.zeros(len(left) - 1)
-        if centred:
-            intercept = left[-1, :-1] / max(float(left[-1, -1]), TINY)
+        if centred and left[-1, -1] > rounding * self.power[-1, -1]:
+            intercept = left[-1, :-1] / left[-1, -1]
         right = self.cross[:, :-1] - np.outer(self.cross[:, -1], intercept)
         return Across(np.linalg.solve(H, right), intercept)
 
