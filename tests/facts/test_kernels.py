@@ -235,3 +235,9 @@ def test_replacing_a_large_smoothness_by_the_gaussian_would_be_seen():
 def test_values_at_huge_distances_are_zero_and_not_nan(kernel, distance):
     value = kernel(np.array([[distance]]), np.array([[-distance]]))[0, 0]
     assert 0 <= value < 1e-40
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), Exponential(), Laplace((1.0, 2.0))], ids=repr)
+def test_pairs_of_rows_with_themselves_are_made_once_to_the_same_bits(kernel):
+    X = np.random.default_rng(0).standard_normal((1100, 2))
+    assert np.array_equal(kernel(X), kernel(X, X.copy()))

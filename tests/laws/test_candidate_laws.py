@@ -161,3 +161,34 @@ def test_few_rows_take_the_kernel_itself_and_more_are_added_as_features():
     both, expected = (model.partial_fit(X[150:], y[150:]) for model in (first, pieces))
     assert both.rows_seen_ == 300
     assert_close(both.predict(X), expected.predict(X), factor=1e6)
+
+
+def test_sums_of_matrices_at_hand_are_the_matrices_of_sums(monkeypatch):
+    X, y = table("all alike")
+    shared = {each.name: each.error for each in chosen(X, y).compared}
+    assert any(" + " in name for name in shared)
+    monkeypatch.setattr("bochner.selection.candidates._mean", lambda a, b: None)
+    for each in chosen(X, y).compared:
+        assert_close(shared[each.name], each.error, factor=1e6)
+
+
+def test_columns_that_few_rows_see_nothing_of_are_found_with_more(monkeypatch):
+    """Column 2 has a say with the others alone: it is lost where no slope leads back to it."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((1200, 16))
+    y = X[:, 0] * np.sin(1.5 * X[:, 1]) + 0.5 * X[:, 2] * X[:, 0] * X[:, 3]
+    y += 0.05 * rng.standard_normal(1200)
+    effort = Effort(
+        "q", tuned=128, more=512, tried=128, judged=512, finalists=2, rounds=0, families=()
+    )
+    found = chosen(X, y, effort=effort)
+    monkeypatch.setattr("bochner.selection.candidates.LONGEST", np.inf)
+    assert found.error < 0.95 * chosen(X, y, effort=effort).error
+
+
+def test_the_best_goes_on_with_more_rows_and_lends_its_scales_to_rougher_kernels():
+    X, y = table("one column", n=400)
+    names = [each.name for each in chosen(X, y).compared]
+    assert any(name.endswith(", more rows") for name in names)
+    assert any(name.startswith("Exponential, scales as ") for name in names)
+    assert any(name.startswith("Laplace, scales as ") and "more rows" in name for name in names)

@@ -45,8 +45,12 @@ from bochner.selection.search import error_near_median
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.solvers.ridge.kernel_path import PENALTY_ROWS
-from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
+from bochner.solvers.ridge.kernel_posterior import (
+    EVIDENCE_ROWS,
+    KernelPosterior,
+    choose_penalty,
+    evidence_at,
+)
 
 #: Rows of an n × n matrix and its factor, at most: seven gigabytes.
 MOST_ROWS = 20_000
@@ -155,7 +159,7 @@ class ExactProcessFit(FeaturelessFit):
         return self.calibrated  # type: ignore[return-value]
 
     def _calibration(self) -> Conformal | CrossConformal:
-        unseen = len(self.summed) - PENALTY_ROWS
+        unseen = len(self.summed) - EVIDENCE_ROWS
         if unseen < ENOUGH:
             return cross_conformal(self._refit, self.summed.sample)
         m = min(unseen, MOST_SCORES)
@@ -270,7 +274,7 @@ def _scaled(
     n, alpha = len(rows.w), posterior.alpha
     if not rows.power[i] > 0:
         return spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan
-    m = n if n <= PENALTY_ROWS else min(max(n - PENALTY_ROWS, ENOUGH), MOST_SCORES)
+    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     residual, slack = _left_out(posterior, coef, rows.w, m)
     w = rows.w[-m:]
     a2 = spec.amplitude
@@ -302,7 +306,7 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
     choice = Choice(phi, ExactKernel(), (), reason + found.reason)
     chosen = Chosen(asked.seed, found, choice, metric)
     chosen = chosen if curves is None else chosen.through(curves)
-    start = found.share * float(rows.w[:PENALTY_ROWS].sum())
+    start = found.share * float(rows.w[:EVIDENCE_ROWS].sum())
     return chosen, start if np.isfinite(start) and start > 0 else None
 
 

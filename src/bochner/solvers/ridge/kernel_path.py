@@ -170,9 +170,9 @@ def solve_kernel(
 
     Notes
     -----
-    O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 2048
-    rows it is chosen by the first 2048, alpha being the variance of the noise whatever n, and there
-    is one factor of all: the path is that of those rows, and slacks are those of the last 2048.
+    O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
+    rows it is chosen by the first 1024, alpha being the variance of the noise whatever n, and there
+    is one factor of all: the path is that of those rows, and slacks are those of the last 1024.
     """
     if len(rows.w) > PENALTY_ROWS:
         return _solve_many(rows, alpha, per_target, start)

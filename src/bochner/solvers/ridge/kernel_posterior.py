@@ -24,7 +24,10 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import LEAST_SLACK, SINGLE_FROM, TINY, KernelRows
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.solvers.ridge.kernel_evidence import kernel_evidence
-from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, PENALTY_ROWS, least_along
+from bochner.solvers.ridge.kernel_path import FIRST, HIGHEST, least_along
+
+#: Rows that the noise is chosen by, at most.
+EVIDENCE_ROWS = 2048
 
 #: Share of a penalty that a factor in float32 may be off by.
 ROUNDED = 0.01
@@ -216,7 +219,7 @@ def choose_penalty(
     -----
     O(m³) for each of four to eight λ a target, m ≤ 2048.
     """
-    few = rows if len(rows.w) <= PENALTY_ROWS else rows.take(np.arange(PENALTY_ROWS))
+    few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.take(np.arange(EVIDENCE_ROWS))
     scored = _by_density if criterion == "density" else _by_evidence
     found = [_chosen(few, i, noise, amplitude, start, scored) for i in range(rows.y.shape[1])]
     outcomes = [outcome for _, outcome in found]
