@@ -377,15 +377,16 @@ def test_data_that_cannot_be_classified_are_refused(cls):
 
 def test_probabilities_that_were_not_asked_for_are_refused():
     X, y = table()
-    model = bo.SVC(KERNEL, **options()).fit(X, y)
+    model = bo.SVC(KERNEL, **options(probability=False)).fit(X, y)
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError, match=r"predict_proba"):
         model.predict_proba(X)
-    with pytest.raises(InvalidInput, match=r"fitted with probability=False; fit again"):
+    with pytest.raises(InvalidInput, match=r"fitted with probability=False, or some class"):
         model.set_params(probability=True).predict_proba(X)
     equal = np.ones((20, 2))
-    with pytest.raises(InvalidInput, match=r"needs some different rows of each class"):
-        bo.SVC(KERNEL, **options(probability=True)).fit(equal, np.arange(20) % 2)
+    model = bo.SVC(KERNEL, **options()).fit(equal, np.arange(20) % 2)
+    with pytest.raises(InvalidInput, match=r"had too few different rows to hold some out"):
+        model.predict_log_proba(equal)
 
 
 @BOTH

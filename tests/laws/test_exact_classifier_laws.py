@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
+from sklearn.svm import SVC as Exact
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
@@ -14,11 +15,14 @@ from bochner.solvers import (
     ActiveRows,
     CommonFactor,
     Convergence,
+    Hinge,
     KernelProblem,
+    Libsvm,
     Logistic,
     Multinomial,
     Newton,
     SquaredHinge,
+    hinge_on_kernel,
     minimise,
     minimise_on_kernel,
 )
@@ -157,10 +161,15 @@ def labelled(n, seed=0):
     return X, np.array(["a", "b", "c"])[codes.astype(int)]
 
 
+def squared(cls):
+    """The loss that is the same with features and without, where there are two."""
+    return {"loss": "squared_hinge"} if cls is bo.SVC else {}
+
+
 @pytest.mark.parametrize("cls", LEARNERS)
 def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
     X, y = labelled(200)
-    given = {"C": 2.0, "tol": 1e-11, "random_state": 0}
+    given = {"C": 2.0, "tol": 1e-11, "random_state": 0} | squared(cls)
     model = cls(Gaussian(0.8), **given).fit(X, y)
     features = cls(
         Gaussian(0.8), method="nystrom", n_features=200, precision="float64", max_iter=300, **given
@@ -247,7 +256,7 @@ def test_logistic_regression_finds_the_columns_that_matter():
 def test_weights_are_copies(cls):
     X, y = labelled(60)
     w = np.random.default_rng(2).integers(0, 4, 60)
-    given = {"tol": 1e-11, "random_state": 0, "C": 3.0}
+    given = {"tol": 1e-11, "random_state": 0, "C": 3.0} | squared(cls)
     weighted = cls(Matern(2.5), **given).fit(X, y, w)
     copied = cls(Matern(2.5), **given).fit(X.repeat(w, axis=0), y.repeat(w))
     T = rows(30, 1)[0]
@@ -271,9 +280,72 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
 
 
 def test_probabilities_need_rows_to_leave_out():
-    text = "SVC: probability=True needs some different rows of each class, to hold some out"
-    with pytest.raises(InvalidInput, match=text):
-        bo.SVC(Linear(), probability=True).fit([[0.0], [1.0]], [0, 1])
+    model = bo.SVC(Linear()).fit([[0.0], [1.0]], [0, 1])
+    assert model.predict([[0.0], [1.0]]).tolist() == [0, 1]
+    with pytest.raises(InvalidInput, match="some class had too few different rows to hold some"):
+        model.predict_proba([[0.0]])
+
+
+@pytest.mark.parametrize("C", [0.3, 3.0])
+def test_a_machine_is_scikit_learns_one_against_the_rest(C):
+    """With weights, by the kernel in the place of its matrix; and the gap bounds the objective."""
+    X, codes = rows(160)
+    w = np.random.default_rng(2).uniform(0.5, 2, 160)
+    given = {"C": C, "loss": "hinge", "random_state": 0}
+    model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, codes, w)
+    T = rows(50, 1)[0]
+    for k in range(3):
+        theirs = Exact(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, codes == k, w)
+        f = theirs.decision_function(T)
+        np.testing.assert_allclose(model.decision_function(T)[:, k], f, atol=1e-5)
+    assert model.solution_.algorithm == Libsvm()
+    assert 0 <= model.solution_.gap < 1e-6 * model.solution_.objective
+    rough = bo.SVC(Gaussian(0.7), tol=1e-2, **given).fit(X, codes, w).solution_
+    least = model.solution_.objective
+    assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
+
+
+def test_a_hinge_is_of_rows_that_take_part():
+    """Rows whose y is 0 in a column, and rows without weight, have no coefficient in it."""
+    X, codes = rows(120)
+    y, w = targets(Hinge(), codes), (np.arange(120) % 4 > 0).astype(float)
+    y[codes == 2, 0] = 0.0
+    found = hinge_on_kernel(KernelProblem(Gaussian(1.0)(X), y, w, Hinge(), 0.5), tol=1e-9)
+    some = (codes < 2) & (w > 0)
+    alone = hinge_on_kernel(
+        KernelProblem(Gaussian(1.0)(X[some]), y[some, :1], w[some], Hinge(), 0.5), tol=1e-9
+    )
+    np.testing.assert_allclose(found.solution.coef[some, 0], alone.solution.coef[:, 0], atol=1e-6)
+    assert not np.any(found.solution.coef[~some, 0])
+    f = Gaussian(1.0)(X, X[some]) @ alone.solution.coef + alone.solution.intercept
+    np.testing.assert_allclose(found.at.fitted[:, :1], f, atol=1e-6)
+
+
+def test_a_squared_hinge_by_libsvm_is_that_by_newton_steps():
+    X, codes = rows(150)
+    y, w = targets(SquaredHinge(), codes), np.random.default_rng(1).integers(0, 3, 150) * 1.0
+    problem = KernelProblem(Gaussian(1.0)(X), y, w, SquaredHinge(), 0.3)
+    one, two = hinge_on_kernel(problem, tol=1e-9), minimise_on_kernel(problem, tol=1e-12)
+    assert one.solution.objective == pytest.approx(two.solution.objective, rel=1e-7)
+    assert 0 <= one.solution.gap < 1e-6 * one.solution.objective
+    np.testing.assert_allclose(one.at.fitted, two.at.fitted, atol=1e-4)
+
+
+def test_a_machine_without_an_intercept_has_the_squared_hinge():
+    X, codes = rows(120)
+    model = bo.SVC(Gaussian(1.0), C=1.0, fit_intercept=False, random_state=0).fit(X, codes)
+    assert model.solution_.algorithm == Newton(ActiveRows())
+
+
+def test_many_rows_have_the_kernel_itself_and_a_penalty_by_some():
+    X, codes = rows(2500)
+    model = bo.SVC(Gaussian(0.7), random_state=0).fit(X, codes)
+    assert model.X_fit_.shape == (2500, 2)
+    assert 0 < model.path_.best < len(model.path_.alphas) - 1
+    T, new = rows(2000, 1)
+    p = model.predict_proba(T)
+    # The law of y loses about .5; three slopes of a thousand rows cost a hundredth.
+    assert -np.log(p[np.arange(2000), new.astype(int)]).mean() < 0.65
 
 
 @pytest.mark.parametrize("cls", LEARNERS)

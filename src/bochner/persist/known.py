@@ -195,6 +195,7 @@ _FITTED: dict[str, type] = {
     "metric-round": record.MetricRound,
     "active-rows": optimum.ActiveRows,
     "common-factor": optimum.CommonFactor,
+    "libsvm": optimum.Libsvm,
     "conjugate-gradients": optimum.ConjugateGradients,
     "convergence": optimum.Convergence,
     "dense": optimum.Dense,

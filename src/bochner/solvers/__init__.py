@@ -24,13 +24,15 @@ FOR_DEVELOPERS = {
     "convex.dense": "Table changed",
     "convex.driver": "algorithm_for minimise solve",
     "convex.kernel": "KernelProblem minimise_on_kernel",
+    "convex.libsvm": "hinge_on_kernel",
     "convex.losses": (
         "Absolute BelowZero CustomLoss EpsilonInsensitive GammaDeviance Huber Loss NAMES "
         "PoissonDeviance Quantile Squared SquaredEpsilonInsensitive as_levels by_name huber_scale "
         "hubers"
     ),
     "convex.optimum": (
-        "ActiveRows CommonFactor ConjugateGradients Convergence Dense Newton Optimum Smoothed"
+        "ActiveRows CommonFactor ConjugateGradients Convergence Dense Libsvm Newton Optimum "
+        "Smoothed"
     ),
     "convex.penalty_path": "held_out_path stopped_early take_steps",
     "convex.problem": "Problem best_constant best_length next_best_length optimum",

@@ -1,5 +1,6 @@
 """Rows of classes that penalties are chosen by, and what a classifier minimises."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from bochner.sums.rows import indicators, sampled
 #: Rows of the sample, beside those kept of rare classes: a class has this number's share of all
 #: classes, halved, where there are as many.
 MOST = 4096
+
+#: So many folds are left out for probabilities as hold this many rows.
+CALIBRATED = 1000
 
 #: So many folds are left out as hold this many rows beside those of the largest class.
 ENOUGH = 200
@@ -66,13 +70,20 @@ class ClassSample:
     distinct: int  # different rows that are left out
     every_fold: tuple[Array, ...] = ()  # these, and those that are not needed for a choice
 
+    @property
+    def calibrating(self) -> tuple[Array, ...]:
+        """Folds whose rows probabilities are calibrated on: as many as are enough."""
+        return enough_folds(self.every_fold)
 
-def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL) -> ClassSample:
+
+def class_sample(
+    blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL, most: int = MOST
+) -> ClassSample:
     """Return the rows to choose by, all of them where they are few; two passes at most."""
-    rows = sampled(blocks, seed, where=where).lowest(MOST)
+    rows = sampled(blocks, seed, where=where).lowest(most)
     stands = np.ones(len(rows))
-    if count_rows(blocks) > MOST:
-        rows, stands = _with_rare(rows, blocks, seed, n_classes, where)
+    if count_rows(blocks) > most:
+        rows, stands = _with_rare(rows, blocks, seed, n_classes, most, where)
     codes, w = rows.y[:, 0], stands * rows.w
     shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
     squares = (1 - shares[codes.astype(np.int64)]) ** 2
@@ -82,10 +93,10 @@ def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor = LO
 
 
 def _with_rare(
-    rows: RowSample, blocks: Blocks, seed: int, n_classes: int, where: Executor
+    rows: RowSample, blocks: Blocks, seed: int, n_classes: int, most: int, where: Executor
 ) -> tuple[RowSample, Float[Array, " m"]]:
     """Return the rows with more of rare classes, and how many each stands for; one pass."""
-    most = MOST // (2 * n_classes)
+    most = most // (2 * n_classes)
     many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
     rare = tuple(np.flatnonzero(many < most).tolist())
     weights, kept = where.sum(RareRows(rare, n_classes, most, seed), blocks)
@@ -159,3 +170,9 @@ def serving(
     np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
     return [numbers == fold for fold in np.flatnonzero(serves)]
+
+
+def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
+    """Return the first folds that hold rows enough to calibrate probabilities, or all."""
+    held = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
+    return tuple(folds[: int(np.searchsorted(held, CALIBRATED)) + 1])

@@ -22,7 +22,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID, Orthogonal
 from bochner.features.map import FeatureMap
@@ -46,6 +46,7 @@ from bochner.models.convex.class_sample import (
     ClassSample,
     Learned,
     class_sample,
+    enough_folds,
     serving,
 )
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, features_of, in_units, warned
@@ -220,8 +221,8 @@ def _calibrated(
     start: Optimum,
     unit: float,
     where: Executor,
-) -> Calibration:
-    """Return the calibration on decision values of rows held out, fold by fold."""
+) -> Calibration | None:
+    """Return the calibration on decision values of rows held out; None where none can be."""
     y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
     numbers = fold_numbers(blocks, w, seed, where)
     found: list[tuple[Array, Array, Array]] = []
@@ -229,10 +230,7 @@ def _calibrated(
         theta, held = _minimum(spec, learned, rest, start.alpha, start).theta, rest.held
         found.append((images(features, theta)[held], y[held], w[held]))
     if not found:
-        raise InvalidInput(
-            f"{spec.who}: probability=True needs some different rows of each class, to "
-            "hold some out; too few came. Set probability=False."
-        )
+        return None
     f, codes, w = map(np.concatenate, zip(*found, strict=True))
     step = -(-len(f) // CALIBRATION_ROWS)
     return calibrate(f[::step], codes[::step], unit * w[::step])
@@ -245,7 +243,7 @@ def _folds_of(
 
     Without rows of a class its intercept is any number.
     """
-    folds = serving(numbers, y.astype(np.int64), w > 0, n_classes)
+    folds = enough_folds(serving(numbers, y.astype(np.int64), w > 0, n_classes))
     return [Rest(features, fold) for fold in folds]
 
 

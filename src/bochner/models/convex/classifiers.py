@@ -23,8 +23,13 @@ from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models.convex.classification import fit_classifier
-from bochner.models.convex.exact import EXACT_ROWS, ExactConvexFit, fit_classifier_exactly
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.models.convex.exact import (
+    EXACT_ROWS,
+    ExactConvexFit,
+    fit_classifier_exactly,
+    rows_on_kernel,
+)
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
@@ -61,26 +66,31 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
     ) -> ConvexFit | ExactConvexFit:
-        loss = self._loss(len(inputs.classes))
+        warm = require_switch(type(self).__name__, self.warm_start, "warm_start")
+        alone = where is LOCAL and not warm and self._asks_nothing_of_features
+        loss = self._loss(len(inputs.classes), alone and self._few(blocks, EXACT_ROWS))
         spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
         asked = [repr(self.get_params(deep=False).get(name)) for name in SAME]
         asked += [repr(inputs.n_features_in), repr(inputs.classes.tolist())]
-        warm = require_switch(spec.who, self.warm_start, "warm_start")
         before = self.fit_ if warm and self.__sklearn_is_fitted__() else None
         if not isinstance(before, ConvexFit) or before.asked != tuple(asked):
             before = None
-        if where is LOCAL and not warm and self._few(spec, blocks):
+        if alone and self._few(blocks, rows_on_kernel(loss, spec.fit_intercept)):
             return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
         return fit_classifier(spec, blocks, inputs, before, self._calibrates, tuple(asked), where)
 
-    def _few(self, spec: ConvexSpec, blocks: Blocks) -> bool:
-        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
+    @property
+    def _asks_nothing_of_features(self) -> bool:
+        """Whether the kernel itself may be fitted, which has a penalty."""
         open_ = self.method is None and self.n_features is None and self.precision == "auto"
-        n, most = blocks.n_rows, min(EXACT_ROWS, kept_rows(blocks.n_columns))
-        served = isinstance(spec.loss, SquaredHinge | Logistic | Multinomial)
-        return open_ and n is not None and n <= most and served and spec.alpha != 0
+        return open_ and self._penalty() != 0
 
-    def _loss(self, n_classes: int) -> Loss:
+    def _few(self, blocks: Blocks, most: int) -> bool:
+        """Whether there are so few rows, all of which a sample keeps."""
+        n = blocks.n_rows
+        return n is not None and n <= min(most, kept_rows(blocks.n_columns))
+
+    def _loss(self, n_classes: int, few: bool) -> Loss:
         raise NotImplementedError
 
     @property
@@ -156,28 +166,33 @@ class SVC(ConvexClassifier):
 
     Parameters
     ----------
-    %(kernel)s
+    %(kernel or auto)s
+    %(effort)s
     %(method or exact)s
     %(n_features or exact)s
     %(metric)s
+    %(columns as given)s
     %(C)s
-    loss : {"squared_hinge", "hinge"}, default "squared_hinge"
-        max(0, 1 − yf)² is the faster; max(0, 1 − yf) is that of scikit-learn's SVC.
+    loss : {"squared_hinge", "hinge"} or None, default None
+        max(0, 1 − yf) is that of scikit-learn's SVC, and the faster with the kernel itself, by
+        LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of several
+        classes: where none has half of the probability, the hinge of one against the rest is lost.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
         One problem a class, or one for all (Crammer and Singer 2001): slower, seldom better. Its
         largest of margins is smoothed, and more digits than ``tol`` says are not
         to be had: weights and copies of rows agree to ``tol`` only.
-    probability : bool, default False
-        Whether ``predict_proba`` is calibrated, on five folds
-        (``bochner.models._calibration``). Its largest probability is always that of the
-        class predicted. With ``class_weight`` it is that of weighted classes.
+    probability : bool, default True
+        Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
+        more for each (``bochner.models._calibration``). Its largest probability is always that of
+        the class predicted. With ``class_weight`` it is that of weighted classes.
     %(class_weight)s
     %(fit_intercept)s
     tol : float, default 1e-4
         The last Newton step lowered the objective by less than this share of it, and promised no
         more; the hinge's objective is above its minimum by no more than this share.
     max_iter : int, default 100
-        Newton steps at most; where a width of smoothing goes to zero, for each width.
+        Newton steps at most; where a width of smoothing goes to zero, for each width. LIBSVM has
+        no such limit.
     %(warm_start)s
     %(precision)s
     %(random_state)s
@@ -199,8 +214,10 @@ class SVC(ConvexClassifier):
     memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
     with s some tens. Memory O(K D² + n K) beside the features.
 
-    Without features each class takes some Newton steps over its active rows, a of them, by
-    Cholesky factors of their kernel matrix (Chapelle 2007): O(a³/3 + n a) a step, and memory 2 n².
+    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), one class after the
+    other: O(n²) mostly, a tenth of the time of factors. For the squared hinge each class takes some
+    Newton steps over its active rows, a of them, by Cholesky factors of their kernel matrix
+    (Chapelle 2007): O(a³/3 + n a) a step. Memory 2 n².
 
     Examples
     --------
@@ -212,15 +229,17 @@ class SVC(ConvexClassifier):
     ['inside', 'outside']
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
+    effort: str | float = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None
+    columns: str = "auto"
     C: float | str = "auto"
-    loss: str = "squared_hinge"
+    loss: str | None = None
     multi_class: str = "ovr"
-    probability: bool = False
+    probability: bool = True
     class_weight: Any = None
     fit_intercept: bool = True
     tol: float = 1e-4
@@ -229,10 +248,14 @@ class SVC(ConvexClassifier):
     precision: str = "auto"
     random_state: Seed = None
 
-    def _loss(self, n_classes: int) -> Loss:
-        squared = one_of(self.loss, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
+    def _loss(self, n_classes: int, few: bool) -> Loss:
         joint = one_of(self.multi_class, "SVC", "multi_class", ("ovr", "crammer_singer")) != "ovr"
-        if joint and n_classes > 2:
+        joint, asked = joint and n_classes > 2, self.loss
+        if asked is None:
+            hinge = few and self.fit_intercept and n_classes == 2
+            asked = "hinge" if hinge else "squared_hinge"
+        squared = one_of(asked, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
+        if joint:
             return CrammerSinger(squared)
         return SquaredHinge() if squared else Hinge()
 
@@ -258,7 +281,8 @@ class SVC(ConvexClassifier):
     def _calibration(self) -> Calibration:
         if self._fitted.calibration is None:
             raise InvalidInput(
-                "SVC: this model was fitted with probability=False; fit again for probabilities."
+                "SVC: this model has no probabilities: it was fitted with probability=False, or "
+                "some class had too few different rows to hold some out. Fit again, with more."
             )
         return self._fitted.calibration
 
@@ -337,7 +361,7 @@ class LogisticRegression(ConvexClassifier):
     precision: str = "auto"
     random_state: Seed = None
 
-    def _loss(self, n_classes: int) -> Loss:
+    def _loss(self, n_classes: int, few: bool) -> Loss:  # noqa: ARG002
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
 

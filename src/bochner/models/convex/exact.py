@@ -15,7 +15,6 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models._calibration import Calibration, calibrate
@@ -34,15 +33,23 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.record import Tuning
 from bochner.selection.search import error_near_median
+from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.libsvm import hinge_on_kernel
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
 from bochner.solvers.convex.problem import walk
 from bochner.sums.rows import sampled
 
-#: So few rows are fitted with the kernel itself: several factors of their matrix are a second.
-EXACT_ROWS = 2048
+#: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
+EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
+
+#: Penalty below which a hinge seldom changes: margins are met.
+LEAST_HINGE = 0.03
+
+#: Rows that a penalty is chosen by, at most.
+PENALTY_ROWS = 2048
 
 #: The last step of the penalty, below which a machine that interpolates stays as it is.
 LAST = 16
@@ -112,7 +119,7 @@ def fit_classifier_exactly(
     learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
     blocks, unit = in_units(blocks)
     seed, given = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
-    rows = class_sample(blocks, seed, learned.n_classes)
+    rows = class_sample(blocks, seed, learned.n_classes, most=EXACT_ROWS)
     X = rows.X if is_sparse(rows.X) else np.ascontiguousarray(to_numpy(rows.X), np.float64)
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
     share = None if given is None else given / unit / 2 / float(rows.w.sum())
@@ -120,21 +127,36 @@ def fit_classifier_exactly(
     on_rows = OnRows(chosen.kernel(X), rows, learned)
     path, start, alpha = None, None, unit if given is None else given
     if given is None and rows.folds:
-        path, start = on_rows.path(chosen.search)
+        path, start = _path(on_rows, chosen, blocks)
         alpha = unit * path.alpha
     ended = on_rows.minimised(alpha / unit, start, None, spec.tol, spec.max_iter)
     solution = ended.solution.scaled(unit)
     steps = max(1, len(solution.history))
     fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path)
     warned(fit)
-    if not probability:
+    if not (probability and rows.folds):
         return fit
-    if not rows.folds:
-        raise InvalidInput(
-            f"{spec.who}: probability=True needs some different rows of each class, to "
-            "hold some out; too few came. Set probability=False."
-        )
     return replace(fit, calibration=on_rows.calibration(alpha / unit, ended.at, unit))
+
+
+def rows_on_kernel(loss: Loss, centred: bool) -> int:
+    """Return how many rows a loss is minimised for on their kernel matrix, at most."""
+    if isinstance(loss, Hinge):
+        return EXACT_ROWS if centred else 0
+    if isinstance(loss, SquaredHinge):
+        return EXACT_ROWS if centred else SQUARED_HINGE_ROWS
+    return EXACT_ROWS if isinstance(loss, Logistic | Multinomial) else 0
+
+
+def _path(
+    on_rows: "OnRows", chosen: Chosen, blocks: Blocks
+) -> tuple[HeldOutPath, DualPoint | None]:
+    """Return penalties and what rows left out lost; of many rows, by some of them."""
+    if len(on_rows.rows.w) <= PENALTY_ROWS:
+        return on_rows.path(chosen.search)
+    learned = on_rows.learned
+    few = class_sample(blocks, chosen.seed, learned.n_classes, most=PENALTY_ROWS)
+    return OnRows(chosen.kernel(few.X), few, learned).path(chosen.search)[0], None
 
 
 def _chosen(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
@@ -182,6 +204,9 @@ class OnRows:
             alpha,
             learned.fit_intercept,
         )
+        many = len(w) > SQUARED_HINGE_ROWS and isinstance(learned.loss, SquaredHinge)
+        if isinstance(learned.loss, Hinge) or many:
+            return hinge_on_kernel(problem, tol=tol)
         return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
 
     def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
@@ -191,6 +216,8 @@ class OnRows:
         near = FIRST
         if np.isfinite(found.share) and found.share > 0:
             ridge = 2 * found.share * float(self.rows.w.sum())
+            if isinstance(self.learned.loss, Hinge):
+                ridge = max(ridge, LEAST_HINGE)
             near = int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, LAST))
         best = walk(lost, near, NEAREST, LAST)
         steps = sorted(lost.tried)
@@ -200,7 +227,7 @@ class OnRows:
 
     def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
-        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.every_fold]
+        ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.calibrating]
         f = np.concatenate([at.fitted[held] for held, at in ends])
         codes, w = (
             np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)
@@ -218,8 +245,8 @@ class _LeftOutOnMatrix:
 
     def __call__(self, step: int) -> float:
         if step not in self.tried:
-            folds = zip(self._on.rows.folds, self._ends, strict=True)
-            self.tried[step] = sum(self._lost(held, step, ends) for held, ends in folds)
+            lost = self._calibrated if isinstance(self._on.learned.loss, Hinge) else self._summed
+            self.tried[step] = lost(step)
         return self.tried[step]
 
     def alpha(self, step: int) -> float:
@@ -230,10 +257,26 @@ class _LeftOutOnMatrix:
         """Return the minimum without the first fold."""
         return self._ends[0][step]
 
-    def _lost(self, held: Array, step: int, ends: dict[int, DualPoint]) -> float:
-        rows, learned = self._on.rows, self._on.learned
+    def _summed(self, step: int) -> float:
+        """Return the loss itself."""
+        rows, learned, total = self._on.rows, self._on.learned, 0.0
+        for held, ends in zip(rows.folds, self._ends, strict=True):
+            f = self._values(held, step, ends)
+            lost = learned.loss.value(learned.targets(rows.codes[held]), f)
+            total += float((rows.w[held, None] * lost).sum())
+        return total
+
+    def _calibrated(self, step: int) -> float:
+        """Return the log loss of calibrated values: a hinge says little of how sure they are."""
+        rows = self._on.rows
+        found = [
+            (self._values(held, step, ends), rows.codes[held], rows.w[held])
+            for held, ends in zip(rows.folds, self._ends, strict=True)
+        ]
+        return calibrate(*map(np.concatenate, zip(*found, strict=True))).log_loss
+
+    def _values(self, held: Array, step: int, ends: dict[int, DualPoint]) -> Float[Array, "m t"]:
         near = min(ends, key=lambda other: abs(other - step), default=None)
         start = None if near is None else ends[near]
-        at = ends[step] = self._on.minimised(self.alpha(step), start, held).at
-        lost = learned.loss.value(learned.targets(rows.codes[held]), at.fitted[held])
-        return float((rows.w[held, None] * lost).sum())
+        ends[step] = self._on.minimised(self.alpha(step), start, held).at
+        return ends[step].fitted[held]

@@ -8,14 +8,14 @@ from scipy.special import expit, logsumexp, softmax
 from bochner._core.shapes import Array
 from bochner.solvers.convex.losses import Loss, OfMargin, RampLoss, SquaredRampLoss, positive
 
-# --- one column: y is −1 or +1 -------------------------------------------------------------------
+# --- one column: y is −1 or +1, or 0 ------------------------------------------------------------
 
 
 class ClassMargin(OfMargin):
-    """A loss of 1 − y f."""
+    """A loss of 1 − y f; nothing where y is 0, which rows that take no part have."""
 
     def margin(self, y: Array, f: Array) -> Array:
-        return 1 - y * f
+        return np.abs(y) - y * f
 
     def direction(self, y: Array, f: Array) -> Array:  # noqa: ARG002
         return -y

@@ -39,6 +39,9 @@ EVERY, FEWEST, COARSE = 4, 256, 0.1
 #: mean.
 STEPS, LEAST_CURVATURE = 12, 1e-3
 
+#: From so many rows on a common factor is of float32, if the penalty is so much of the trace.
+SINGLE_FROM, SINGLE = 2048, 1e-6
+
 #: How many times its length a step is made longer at most.
 FARTHEST = 8.0
 
@@ -260,7 +263,7 @@ class _KernelFactors:
 
 def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> "_Factor":
     """Return the factor, with more than alpha on the diagonal where rounding needs it."""
-    even = len(root) and root.min() == root.max()
+    root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
     every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
     for jitter in JITTERS:
         A = (K.copy() if even else root[:, None] * K * root).T  # symmetric, and in Fortran order
@@ -282,7 +285,8 @@ class _Factor:
 
     def solve(self, right: Array) -> Array:
         """Return the inverse times the right-hand sides."""
-        return cho_solve(self.factor, right, check_finite=False) / self.scale
+        right = right.astype(self.factor[0].dtype)
+        return cho_solve(self.factor, right, check_finite=False).astype(np.float64) / self.scale
 
 
 def _by_active_rows(
@@ -409,6 +413,8 @@ class _CommonFactor:
         h = problem.curvatures(at.fitted)[rows].mean(axis=1)
         h = np.maximum(h, LEAST_CURVATURE * max(float(h.mean()), TINY))
         K = problem.K if len(rows) == len(problem.w) else problem.K[np.ix_(rows, rows)]
+        if len(rows) > SINGLE_FROM and float(h @ np.diag(K)) * SINGLE <= problem.alpha:
+            K = K.astype(np.float32)  # a factor of float32 turns steps by next to nothing
         factor, root = factors(K, rows, h, problem.alpha), np.sqrt(h)
         return _CommonFactor(problem, root, rows, factor, factor.solve(root[:, None])[:, 0])
 

@@ -83,6 +83,11 @@ class Smoothed:
     newton: Newton = Newton(Dense(updated=False))
 
 
+@dataclass(frozen=True)
+class Libsvm:
+    """Sequential minimal optimisation of the dual, for the hinge on a kernel matrix."""
+
+
 Algorithm = Newton | Smoothed
 
 # --- what they find ------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ class Optimum:
     outcome : Convergence
         Its text is the remedy.
     history : NewtonHistory
-    algorithm : Newton, Smoothed or None
+    algorithm : Newton, Smoothed, Libsvm or None
         What found it.
     """
 
@@ -184,7 +189,7 @@ class Optimum:
     gap: float
     outcome: Convergence
     history: NewtonHistory
-    algorithm: Algorithm | None = None
+    algorithm: Algorithm | Libsvm | None = None
 
     @property
     def theta(self) -> Float[Array, "t p"]:
