@@ -40,6 +40,7 @@ NAMES = (
     "tuning",
     "metric",
     "tables",
+    "intervals",
     "sgd",
     "double_descent",
     "plan",

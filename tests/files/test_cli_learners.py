@@ -136,8 +136,10 @@ def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_
     assert run([*words, f"{folder}/p.csv"]) == 0
     assert "of new observations. Cross-validation" in " ".join(capsys.readouterr().out.split())
     found = pd.read_csv(folder / "p.csv")
-    assert list(found) == ["prediction", "low_90", "high_90", "deviation_of_mean"]
-    expected = [*model.predict_interval(rows, 0.9), model.predict(rows, return_std=True)[1]]
+    deviations = ["deviation_of_observation", "deviation_of_mean"]
+    assert list(found) == ["prediction", "low_90", "high_90", *deviations]
+    both = (model.predict(rows, return_std=True, include_noise=own)[1] for own in (True, False))
+    expected = [*model.predict_interval(rows, 0.9), *both]
     assert found.to_numpy().T == pytest.approx(np.array(expected))
     assert run([*words, f"{folder}/p.csv", "--coverage", "0.975", "--json"]) == 0
     found = pd.read_csv(folder / "p.csv")
@@ -160,11 +162,30 @@ def test_a_coverage_that_rows_cannot_calibrate_is_that_of_the_normal_law_and_sai
     assert pd.read_csv(folder / "p.csv")["low_99.5"].tolist() == pytest.approx(expected)
 
 
-def test_a_coverage_of_a_learner_without_intervals_is_refused(folder, capsys):
-    fitted(folder, "ridge", capsys)
-    words = ["predict", f"{folder}/ridge.bochner", f"{folder}/rows.parquet"]
-    assert run([*words, "--out", f"{folder}/p.csv", "--coverage", "0.9"]) == 2
-    assert "KernelRidge has no intervals; gp has." in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["ridge", "svr"])
+def test_a_regressor_gives_bounds_where_they_are_asked_for(folder, capsys, name):
+    """Those of svr are made of the errors that its fit was judged by."""
+    _, model = fitted(folder, name, capsys)
+    rows = pd.read_parquet(folder / "rows.parquet")[["a", "c"]]
+    words = ["predict", f"{folder}/{name}.bochner", f"{folder}/rows.parquet"]
+    words += ["--out", f"{folder}/p.csv", "--json"]
+    assert run(words) == 0
+    assert list(pd.read_csv(folder / "p.csv")) == ["prediction"]
+    assert "intervals" not in json.loads(capsys.readouterr().out)
+    assert run([*words, "--interval", "0.8"]) == 0
+    assert json.loads(capsys.readouterr().out)["intervals"] == model.calibration_.guarantee
+    found = pd.read_csv(folder / "p.csv")
+    assert list(found) == ["prediction", "low_80", "high_80"]
+    assert found.to_numpy().T == pytest.approx(np.array(model.predict_interval(rows, 0.8)))
+    assert run([*words, "--interval", "0.9999"]) == 1
+    assert "cannot calibrate a coverage of 0.9999" in capsys.readouterr().err
+
+
+def test_an_interval_of_a_classifier_is_refused(folder, capsys):
+    fitted(folder, "svc", capsys)
+    words = ["predict", f"{folder}/svc.bochner", f"{folder}/rows.parquet"]
+    assert run([*words, "--out", f"{folder}/p.csv", "--interval", "0.9"]) == 2
+    assert "SVC predicts no quantity that could lie between bounds" in capsys.readouterr().err
 
 
 def test_settings_reach_the_learner(folder, capsys):

@@ -285,10 +285,13 @@ def plan(**options: Any) -> None:
     help="Table to write, .parquet or .csv; or a folder, of a .parquet for each part of the rows.",
 )
 @click.option(
+    "--interval",
     "--coverage",
+    "coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Of new observations that intervals of gp hold; 0.9 if not given.",
+    help="Share of new observations that intervals of a regressor hold: of gp 0.9 if not given, of "
+    "others none.",
 )
 @_engine
 @_scheduler
@@ -298,8 +301,10 @@ def plan(**options: Any) -> None:
 def predict(**options: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
-    Of a Gaussian process (gp) also the bounds of a new observation, low_90 and high_90, and
-    deviation_of_mean: that of the function without noise, which is no bound of observations.
+    With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
+    holds of them. Of a Gaussian process (gp) these come unasked, and with them two deviations:
+    deviation_of_observation, with the noise, and deviation_of_mean, that of the function without
+    it, which is no bound of observations.
     """
     _run("predict", "run_predict", options)
 

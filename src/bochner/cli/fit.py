@@ -73,7 +73,7 @@ def run_fit(
     found, why = None, ""
     if judge and not _has_error(fitted):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
-            found, why = judge_held_out(fitted, blocks)
+            found, why = judge_held_out(fitted, blocks, calibrates=True)
     held = None
     if isinstance(fitted, GaussianProcessRegressor):
         with terminal.phase("intervals", "Calibrating intervals"):

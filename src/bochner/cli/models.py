@@ -17,6 +17,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
+from bochner.models._intervals import WithIntervals
 from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.intervals import place_of
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
@@ -72,14 +73,14 @@ Output = Callable[[Blocks], dict[str, np.ndarray]]
 def outputs(model: KernelEstimator, coverage: float | None = None) -> Output:
     """Return what gives the columns of predictions of a few rows.
 
-    ``coverage`` is that of intervals, of learners that have them; 0.9 if not given.
+    ``coverage`` is that of intervals, of regressors; if not given 0.9 of gp, and none of others.
     """
     if isinstance(model, GaussianProcessRegressor):
         return _process(model, COVERAGE if coverage is None else coverage)
-    if coverage is not None:
-        raise click.BadParameter(
-            f"{type(model).__name__} has no intervals; gp has.", param_hint="'--coverage'"
-        )
+    return _plain(model) if coverage is None else _with_bounds(model, coverage)
+
+
+def _plain(model: KernelEstimator) -> Output:
     kind = kind_of(model)
     if kind == "classification":
         return lambda rows: _classes(model, rows)
@@ -103,7 +104,9 @@ def _classes(model: KernelEstimator, rows: Blocks) -> dict[str, np.ndarray]:
 
 
 def intervals_of(model: KernelEstimator, coverage: float | None = None) -> str | None:
-    """Return what holds of a model's intervals, in a sentence; None if it has none."""
+    """Return what holds of a model's intervals, in a sentence; None if none are made."""
+    if isinstance(model, WithIntervals):
+        return None if coverage is None else model.calibration_.guarantee
     if not isinstance(model, GaussianProcessRegressor):
         return None
     if _calibrates(model, COVERAGE if coverage is None else coverage):
@@ -120,15 +123,36 @@ def _calibrates(model: GaussianProcessRegressor, coverage: float) -> bool:
     return True
 
 
+def _with_bounds(model: KernelEstimator, coverage: float) -> Output:
+    """Return what gives predictions, and bounds of new observations."""
+    if not isinstance(model, WithIntervals):
+        raise click.BadParameter(
+            f"{type(model).__name__} predicts no quantity that could lie between bounds; leave "
+            "--interval out.",
+            param_hint="'--interval'",
+        )
+    model.calibration_.require(type(model).__name__, coverage)
+
+    def columns(rows: Blocks) -> dict[str, np.ndarray]:
+        shown, (_, low, high) = model.predict(rows), model.predict_interval(rows, coverage)
+        percent = f"{100 * coverage:g}"
+        found = (("prediction", shown), (f"low_{percent}", low), (f"high_{percent}", high))
+        return {k: v for name, values in found for k, v in _named(model, name, values).items()}
+
+    return columns
+
+
 def _process(model: GaussianProcessRegressor, coverage: float) -> Output:
-    """Return what gives means, bounds of new observations, and the deviation of the mean."""
+    """Return what gives means, bounds of new observations, and deviations of these and of f."""
     calibrated, percent = _calibrates(model, coverage), f"{100 * coverage:g}"
 
     def columns(rows: Blocks) -> dict[str, np.ndarray]:
         mean, low, high = model.predict_interval(rows, coverage, calibrated)
-        deviation = model.predict(rows, return_std=True)[1]
-        names = ("prediction", f"low_{percent}", f"high_{percent}", "deviation_of_mean")
-        found = zip(names, (mean, low, high, deviation), strict=True)
+        deviation = to_numpy(model.predict(rows, return_std=True)[1])
+        of_both = np.sqrt(deviation**2 + model.noise_variance_)
+        bounds, deviations = (f"low_{percent}", f"high_{percent}"), (of_both, deviation)
+        names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
+        found = zip(names, (mean, low, high, *deviations), strict=True)
         return {k: v for name, values in found for k, v in _named(model, name, values).items()}
 
     return columns

@@ -77,9 +77,11 @@ __all__ = [
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "_base": "KernelEstimator",
+    "_intervals": "learn_errors",
     "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
     "_calibration": "agreeing calibrate",
     "convex.classification": "class_sample",
+    "error_law": "Distribution ErrorLaw LeftOutRows TargetLaw interval_score",
     "gaussian_process.adaptation": "left_out",
     "gaussian_process.intervals": "Conformal",
     "ridge.exact": "prepare",

@@ -22,8 +22,9 @@ from bochner.features.nystrom import nystrom
 from bochner.features.random import gegenbauer, networks, positive
 from bochner.features.sketch import maclaurin, polysketch, powers, tensorsketch
 from bochner.kernels import dotproduct
-from bochner.models import grid
+from bochner.models import error_law, grid
 from bochner.models._calibration import Calibration
+from bochner.models._kernel_sum import KernelSum
 from bochner.models.convex import classifiers, regressors
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
@@ -188,6 +189,11 @@ _FITTED: dict[str, type] = {
     "cross-conformal": intervals.CrossConformal,
     "cross-conformal-fold": intervals.Fold,
     "fitted-fold": intervals.FittedFold,
+    "error-law": error_law.ErrorLaw,
+    "error-law-of-target": error_law.TargetLaw,
+    "error-inputs": error_law.ErrorInputs,
+    "error-distribution": error_law.Distribution,
+    "kernel-sum": KernelSum,
     "evidence": evidence.Evidence,
     "evidence-outcome": evidence.EvidenceOutcome,
     "conformal": intervals.Conformal,

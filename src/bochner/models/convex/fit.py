@@ -16,6 +16,7 @@ from bochner.data.sources import required_targets
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._rows import Features
+from bochner.models.error_law import ErrorLaw
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum
@@ -75,6 +76,7 @@ class ConvexFit:
     # What rows left out lost after each step of a descent that was stopped early
     stopping_errors: Float[Array, " s"] | None = None
     asked: tuple[str, ...] = ()  # what must be the same for a warm start
+    errors: ErrorLaw | None = None  # of new rows, where they were calibrated
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Give the rows of one block after the other, and φ(X) β + b."""

@@ -15,8 +15,9 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._base import PenalisedByAlpha, learned
 from bochner.models._gradients import Differentiable
+from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
 from bochner.models.convex.regression import fit_regressor, fit_svr
@@ -38,7 +39,7 @@ _LOSSES = {
 }
 
 
-class ConvexRegressor(Differentiable, TargetEstimator, ConvexEstimator):
+class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     """A regressor by a convex loss."""
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
@@ -48,6 +49,9 @@ class ConvexRegressor(Differentiable, TargetEstimator, ConvexEstimator):
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         return f
+
+    def _left_out(self) -> None:
+        return None
 
     @property
     def coef_(self) -> Float[Array, " D"]:
@@ -267,6 +271,13 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
                 yield X, np.take_along_axis(G, np.argsort(f, axis=1)[:, None, :], axis=2)
             else:
                 yield X, G
+
+    def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        loss = self.loss_
+        if not (isinstance(loss, Quantile) and _several_levels(loss)):
+            return predicted
+        nearest = int(np.argmin(np.abs(np.sort(loss.level) - 0.5)))
+        return predicted[:, nearest : nearest + 1]
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the share of the best constant's loss that the model explains, 1 at best.

@@ -302,7 +302,13 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     # --- prediction ------------------------------------------------------------------------------
 
     @by_partition
-    def predict(self, X: Tabular, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(
+        self,
+        X: Tabular,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+    ) -> Any:
         """Return the mean of f at rows, and the deviation of f there: that of a new y is larger.
 
         Parameters
@@ -310,10 +316,12 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         X : (m, d)
         return_std : bool, default False
             Also return the standard deviation of f(x). As in scikit-learn it is that of the
-            function, without noise: √(std² + ``noise_variance_``) is that of a new y, whose bounds
-            are those of :meth:`predict_interval`.
+            function, without noise; bounds of a new y are those of :meth:`predict_interval`.
         return_cov : bool, default False
             Also return the covariance of f at all pairs of rows; at most 20,000 rows.
+        include_noise : bool, default False
+            With ``return_std``: whether the deviation is that of a new y, √(std² +
+            ``noise_variance_``), as of other libraries' processes, in the place of f's.
 
         Returns
         -------
@@ -323,11 +331,14 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         """
         if return_std and return_cov:
             raise InvalidInput("predict: ask for return_std or return_cov, not both.")
+        if require_switch("predict", include_noise, "include_noise") and not return_std:
+            raise InvalidInput("predict: include_noise is of deviations; ask for return_std too.")
         blocks = self._rows_to_predict(X)
         if return_cov:
             return self._covariance(blocks)
         if return_std:
-            return tuple(joined(list(p)) for p in zip(*self._moments(blocks), strict=True))
+            noise = self._fitted.noise if include_noise else 0.0
+            return tuple(joined(list(p)) for p in zip(*self._moments(blocks, noise), strict=True))
         return joined(list(self.predict_blocks(blocks)))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
@@ -462,10 +473,10 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     def _sized(self, blocks: Blocks) -> Blocks:
         return blocks.with_rows(self._fitted.block_rows)
 
-    def _moments(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+    def _moments(self, blocks: Blocks, noise: Any = 0.0) -> Iterator[tuple[Array, Array]]:
         for block in self._sized(blocks):
             mean, variance = self._fitted.moments(block.X)
-            yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance), block.X)
+            yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance + noise), block.X)
 
     def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
         X = join([Piece(block.X) for block in blocks]).X

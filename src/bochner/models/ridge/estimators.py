@@ -23,14 +23,15 @@ from bochner.models._base import (
     KernelEstimator,
     LabelEstimator,
     PenalisedByAlpha,
-    TargetEstimator,
     learned,
 )
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
+from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
+from bochner.models.error_law import LeftOutRows
 from bochner.models.grid import NO_FEATURES, on_grid
 from bochner.models.ridge.exact import (
     DIRECT_ROWS,
@@ -272,7 +273,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
 
 @estimator
-class KernelRidge(TargetEstimator, RidgeEstimator):
+class KernelRidge(WithIntervals, RidgeEstimator):
     """Kernel ridge regression through features, in one pass over the rows.
 
     Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
@@ -406,6 +407,9 @@ class KernelRidge(TargetEstimator, RidgeEstimator):
         fit = self._fitted
         for X, fitted in fit.predictions(self._as_fitted(blocks)):
             yield from_numpy(fitted.reshape(len(fitted), *fit.target_shape), like=X)
+
+    def _left_out(self) -> LeftOutRows | None:
+        return self._fitted.left_out()
 
     # --- what was learned ------------------------------------------------------------------------
 

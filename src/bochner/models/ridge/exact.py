@@ -33,6 +33,7 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
@@ -252,6 +253,8 @@ class ExactFit:
         Rows that were read, those of zero weight too.
     y, w : (n, t), (n,), or None
         Targets and weights, so that features can be made of the rows when more come.
+    errors : ErrorLaw or None
+        Of new rows; None until it is asked for.
     """
 
     inputs: Inputs
@@ -263,6 +266,19 @@ class ExactFit:
     rows: int
     y: Any = None
     w: Any = None
+    errors: ErrorLaw | None = None
+
+    def left_out(self) -> LeftOutRows | None:
+        """Return the rows as the fit predicts them without each; None where it kept no targets."""
+        if self.y is None:
+            return None
+        rows = KernelRows(self.chosen.kernel(self.X), self.y, self.w, self.spec.fit_intercept)
+        errors = np.empty(self.y.shape)
+        each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), errors.shape[1])
+        for alpha in np.unique(each):
+            own = np.flatnonzero(each == alpha)
+            errors[:, own] = replace(rows, y=self.y[:, own]).at(float(alpha)).left_out
+        return LeftOutRows(self.X, self.y - errors, errors, self.w, "leave one out")
 
     kind = "an exact fit"
 

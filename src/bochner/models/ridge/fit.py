@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
+from bochner.features.composed import OnInputs
+from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models._calibration import Calibration, calibrate, decided
+from bochner.models._rows import row_marks
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import WIDTH
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.leave_one_out import Rows
+from bochner.solvers.ridge.eigen import decompose, floor
+from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
@@ -42,12 +47,15 @@ class RidgeFit:
     spec : RidgeSpec
     summed : Summed
     solution : Solution
+    errors : ErrorLaw or None
+        Of new rows; None until it is asked for.
     """
 
     inputs: Inputs
     spec: RidgeSpec
     summed: Summed
     solution: Solution
+    errors: ErrorLaw | None = None
 
     @property
     def chosen(self) -> Chosen:
@@ -75,6 +83,36 @@ class RidgeFit:
         linear = self.chosen.linear(self.solution.coef)
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
+
+    def left_out(self) -> LeftOutRows:
+        """Return the rows of the sample as the fit predicts them without each."""
+        summed, sample = self.summed, self.summed.sample
+        eigen, held = summed.decomposed()
+        rows: Iterable[Rows] = summed.centred(sample) if held is None else (held,)
+        alpha = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), eigen.power.shape)
+        parts = list(left_out_rows(eigen, rows, np.maximum(alpha, floor(eigen))))
+        residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
+        shown = np.where(np.isfinite(errors), errors, residuals)
+        found = LeftOutRows(sample.X, sample.y - shown, errors, sample.w, "leave one out")
+        return found.take(self._no_landmarks(sample.X))
+
+    def _no_landmarks(self, X: Array) -> Array:
+        """Return the rows that are no landmarks, which leaving out a row does not take away.
+
+        All, where more than half of them are.
+        """
+        phi: Any = self.chosen.map
+        at = X
+        if is_sparse(X):
+            return np.arange(X.shape[0])
+        while isinstance(phi, OnInputs):
+            phi, at = phi.inner, phi.kernel.inputs(at)
+        if not isinstance(phi, NystromMap):
+            return np.arange(X.shape[0])
+        marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
+        own = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
+        kept = np.flatnonzero(~np.isin(marks, own))
+        return kept if 2 * len(kept) >= len(marks) else np.arange(len(marks))
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of predictions there."""

@@ -14,6 +14,7 @@ from bochner.errors import InvalidInput
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import named_on_sphere
+from bochner.models.error_law import ErrorLaw
 from bochner.models.grid import (
     BLOCK_ROWS,
     SOLVED,
@@ -47,12 +48,18 @@ class GridFit:
     spec : RidgeSpec
     summed : SummedWaves
     solution : Solution
+    errors : ErrorLaw or None
+        Of new rows; None until it is asked for.
     """
 
     inputs: Inputs
     spec: RidgeSpec
     summed: SummedWaves
     solution: Solution
+    errors: ErrorLaw | None = None
+
+    def left_out(self) -> None:
+        """Return nothing: what the waves of a row do to its own prediction is not known."""
 
     @property
     def chosen(self) -> Chosen:

@@ -18,8 +18,9 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, LabelEstimator, TargetEstimator, learned
+from bochner.models._base import KernelEstimator, LabelEstimator, learned
 from bochner.models._held import by_partition, held_blocks, is_held
+from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
@@ -361,7 +362,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 
 
 @estimator
-class KernelSGDRegressor(TargetEstimator, SgdEstimator):
+class KernelSGDRegressor(WithIntervals, SgdEstimator):
     """Linear regression on a kernel's features by stochastic gradient descent.
 
     Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
@@ -439,6 +440,9 @@ class KernelSGDRegressor(TargetEstimator, SgdEstimator):
         """Return f, (n,) or (n, t), in the array library of X and float64."""
         f, like = self._values(X)
         return from_numpy(f.reshape(len(f), *self.target_shape_), like=like)
+
+    def _left_out(self) -> None:
+        return None
 
     # --- what was learned ------------------------------------------------------------------------
 

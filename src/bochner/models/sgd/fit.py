@@ -20,6 +20,7 @@ from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
+from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.steps import (
     DUAL,
     EXACT,
@@ -72,6 +73,7 @@ class SgdFit:
     epochs: int = 0  # in all: the order of rows depends on it
     losses: tuple[float, ...] = ()  # of each epoch of the last fit, before the steps on each row
     scores: tuple[float, ...] = ()  # on rows held out
+    errors: ErrorLaw | None = None  # of new rows, where they were calibrated
 
     @staticmethod
     def start(inputs: Inputs, spec: SgdSpec, chosen: SgdChosen, shape: tuple[int, ...]) -> "SgdFit":
@@ -257,7 +259,7 @@ def _start(
             f"{spec.who}: y must have the same targets in every call; got rows of shape "
             f"{before.target_shape} before and {shape} now."
         )
-    return replace(before, spec=spec)
+    return replace(before, spec=spec, errors=None)
 
 
 def _refuse_memory(spec: SgdSpec) -> None:

@@ -83,6 +83,24 @@ def _squares(
         yield residuals**2, left_out_errors(residuals, slack) ** 2
 
 
+def left_out_rows(
+    eigen: Eigen, blocks: Iterable[Rows], alpha: Float[Array, " t"]
+) -> Iterator[tuple[Float[Array, "b t"], Float[Array, "b t"]]]:
+    """Give residuals of rows and their leave-one-out errors, at a penalty of each target.
+
+    The rows are among those of ``eigen``, about its means; an error that rounding hides is
+    infinite. Time O(b D (D + t)) a block.
+    """
+    inverse = 1 / (eigen.values[:, None] + alpha)
+    for Z, y, w in blocks:
+        A = product(Z, np.ascontiguousarray(eigen.vectors, dtype=Z.dtype))
+        weights = np.ones(len(y)) if w is None else w
+        slack = Rounding.of(eigen, A.dtype).slack(_leverage(A, inverse, eigen), weights, alpha)
+        residuals = y - product(A, (eigen.projected * inverse).astype(A.dtype))
+        errors = left_out_errors(residuals, slack)
+        yield residuals, np.where(slack > 0, errors, np.copysign(np.inf, residuals))
+
+
 def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
     """Return h of rows in the coordinates of the eigenvectors."""
     mean = 1 / eigen.weight if eigen.centred else 0.0

@@ -1,0 +1,405 @@
+"""Intervals of regressors: bounds that a new target lies between, by errors of rows left out."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, check_consistent_length
+
+from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
+from bochner._core.checks import integer
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.sources import Piece, join
+from bochner.errors import InvalidInput
+from bochner.models._base import TargetEstimator
+from bochner.models._kernel_sum import KernelSum
+from bochner.models.error_law import (
+    Distribution,
+    ErrorInputs,
+    ErrorLaw,
+    LeftOutRows,
+    TargetLaw,
+    evaluated,
+    interval_score,
+)
+from bochner.models.gaussian_process.intervals import as_coverage
+from bochner.selection.choose import choose_for_matrix
+from bochner.selection.chosen import FeatureSpec
+from bochner.selection.curves import choose_curves
+from bochner.selection.search import error_near_median
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import solve_kernel
+
+#: Rows whose bounds are made together.
+ROWS = block_rows(1024)
+
+#: Rows that the scale and the distribution are learned from, at most: a second each.
+LEARNED_ROWS = 2048
+
+#: Fewer rows than these have one law for all z, and one distribution.
+FEWEST_ROWS, FEWEST_FOR_SHAPE = 128, 512
+
+#: Columns of a table whose kernel is over rows; of more, and of sparse rows, it is over f̂ alone.
+MOST_COLUMNS = 128
+
+#: Values a at which the distribution of e/s is learned.
+KNOTS = 39
+
+#: Below this share of the median |e|, errors are alike; above this many times it, too.
+LEAST_ERROR, LARGEST_ERROR = 0.1, 1e3
+
+#: Coverages that laws are compared at, and the least gain that a finer one is taken for.
+JUDGED, LEAST_GAIN = (0.5, 0.8, 0.9, 0.95), 0.01
+
+
+class WithIntervals(TargetEstimator):
+    """A regressor whose predictions have intervals, by a law of their errors."""
+
+    def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
+        """Return predictions, and the bounds that a new y lies between with chance ``coverage``.
+
+        Intervals are as wide as errors are near each row, and as skew: scale and distribution of
+        the errors are learned where that makes intervals shorter, and scores of rows left out say
+        how far out the bounds lie (conformal prediction: Lei et al. 2018; Chernozhukov et al.
+        2021). Above and below them lie as many new y, (1 − coverage)/2; of few rows bounds are as
+        far from the prediction on either side.
+
+        Parameters
+        ----------
+        X : (n, d)
+        coverage : float, default 0.95
+            Above 0 and below 1; 0.95 means that 95 of 100 new targets lie inside. Any number of
+            them can be asked of one fit.
+
+        Returns
+        -------
+        prediction, lower, upper : (n,) or (n, t)
+            Of each target by itself. Of several quantiles, (n,): the one nearest to the median.
+
+        Raises
+        ------
+        InvalidInput
+            If ``coverage`` is no such number or takes more rows than there are scores, or if the
+            learner keeps no rows and :meth:`calibrate` was not called.
+
+        Notes
+        -----
+        ``calibration_.guarantee`` says what holds. Of m rows held out (:meth:`calibrate`) the
+        chance is ``coverage`` at least, on average over calibrations, whatever the model (Lei et
+        al. 2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores have
+        no such bound, and cover about as asked where a row more or less changes the fit little.
+
+        The first call learns the law: about three seconds for each target, and up to n³ operations
+        for the leave-one-out errors of an exact fit. It is kept, in model files too. Further calls
+        take time like those of ``predict`` with 2048 rows.
+        """
+        coverage, law = as_coverage(coverage), self.calibration_
+        law.require(type(self).__name__, coverage)
+        parts = []
+        for block in self._rows_to_predict(X).with_rows(ROWS):
+            shown = to_numpy(self.predict(Blocks.from_arrays(block.X)))
+            centre = self._centre(shown.reshape(len(shown), -1))
+            low, high = law.bounds(block.X, centre, coverage)
+            shape = shown.shape if centre.size == shown.size else shown.shape[:1]
+            ends = centre, np.minimum(low, high), np.maximum(low, high)
+            parts.append([from_numpy(a.reshape(shape), like=block.X) for a in ends])
+        prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
+        return prediction, lower, upper
+
+    def calibrate(
+        self,
+        X: Tabular,
+        y: Array,
+        sample_weight: Array | None = None,
+        *,
+        folds: int | None = None,
+    ) -> Self:
+        """Make intervals by errors on these rows; the fit and its predictions stay.
+
+        Parameters
+        ----------
+        X : (m, d)
+        y : (m,) or (m, t)
+        sample_weight : (m,), optional
+            Rows of weight zero take no part; others count in proportion.
+        folds : int, optional
+            None: rows that were not fitted on, whose intervals hold with the chance asked for
+            whatever the model. A number of 2 or more: rows of the fit, of which each fold is
+            predicted by a clone fitted to the others; so many more fits.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If rows are not like those of the fit, or fewer than ``folds``.
+        """
+        if folds is None:
+            found = self._held_out(X, y, sample_weight)
+        else:
+            found = self._folded(X, y, sample_weight, folds)
+        self._keep(learn_errors(found, self._law_seed))
+        return self
+
+    @property
+    def calibration_(self) -> ErrorLaw:
+        """The law of errors that intervals are made of, and what it guarantees.
+
+        Found when first asked for, and kept: of leave-one-out errors where the fit has them, else
+        of the rows of :meth:`calibrate`.
+        """
+        if self._fitted.errors is None:
+            found, who = self._left_out(), type(self).__name__
+            if found is None:
+                raise InvalidInput(
+                    f"{who}.predict_interval: this fit kept no rows to judge its errors by. Call "
+                    "calibrate(X, y) with rows kept back, or calibrate(X, y, folds=5) with those "
+                    "of the fit."
+                )
+            self._keep(learn_errors(found, self._law_seed))
+        return self._fitted.errors
+
+    def _keep(self, law: ErrorLaw) -> None:
+        object.__setattr__(self._fitted, "errors", law)
+
+    @property
+    def _law_seed(self) -> int:
+        return int(self.seed_)
+
+    @abstractmethod
+    def _left_out(self) -> LeftOutRows | None:
+        """Return rows as the fit predicts them without each; None where it kept none."""
+
+    def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        """Return the predictions that bounds are about: one for each target."""
+        return predicted
+
+    def _held_out(self, X: Any, y: Any, w: Any) -> LeftOutRows:
+        """Return rows as the fit predicts them."""
+        blocks, _ = self._blocks_of(X, y, w, first=False)
+        pieces, shown = [], []
+        for block in blocks.with_rows(ROWS):
+            pieces.append(Piece(*_numbers(block)))
+            found = to_numpy(self.predict(Blocks.from_arrays(block.X)))
+            shown.append(self._centre(found.reshape(len(found), -1)))
+        rows, centre = join(pieces), np.concatenate(shown)
+        if rows.y.shape[1] != centre.shape[1]:
+            raise InvalidInput(
+                f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
+                f"the fit; got {rows.y.shape[1]}."
+            )
+        kept = np.flatnonzero(rows.w > 0)
+        return LeftOutRows(rows.X, centre, rows.y - centre, rows.w, "held out").take(kept)
+
+    def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
+        """Return rows as clones predict them that are fitted without their fold."""
+        who = type(self).__name__
+        folds, n = integer(folds, f"{who}.calibrate", "folds", least=2), _length(X, y, who)
+        if n < folds:
+            raise InvalidInput(
+                f"{who}.calibrate: folds={folds} takes as many rows at least; got {n}."
+            )
+        number = stream(self._law_seed, "calibration").permutation(n) % folds
+        parts = []
+        for k in range(folds):
+            train, test = (np.flatnonzero(number == k if own else number != k) for own in (0, 1))
+            rows = [None if a is None else _safe_indexing(a, train) for a in (X, y, w)]
+            left = [None if a is None else _safe_indexing(a, test) for a in (X, y, w)]
+            other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
+            seen = self._held_out(*left)
+            shown = to_numpy(other.predict(left[0]))
+            centre = other._centre(shown.reshape(len(shown), -1))
+            kept = slice(None) if w is None else to_numpy(left[2]) > 0
+            errors = seen.predicted + seen.errors - centre[kept]
+            parts.append(replace(seen.refitted, predicted=centre[kept], errors=errors))
+        return _all(parts)
+
+
+def _all(parts: list[LeftOutRows]) -> LeftOutRows:
+    X = join([Piece(part.X) for part in parts]).X
+    predicted, errors = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("predicted", "errors")
+    )
+    return LeftOutRows(
+        X, predicted, errors, np.concatenate([part.w for part in parts]), parts[0].source
+    )
+
+
+def _numbers(block: Any) -> tuple[Any, Float[Array, "b t"], Float[Array, " b"]]:
+    y = to_numpy(block.y).astype(np.float64)
+    w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
+    X = block.X if hasattr(block.X, "tocsr") else to_numpy(block.X)
+    return X, y.reshape(len(y), -1), w
+
+
+def _length(X: Any, y: Any, who: str) -> int:
+    try:
+        check_consistent_length(X, y)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{who}.calibrate: X and y must have as many rows. {error}") from error
+    return len(to_numpy(y)) if not hasattr(y, "__len__") else len(y)
+
+
+# --- learning the law ----------------------------------------------------------------------------
+
+
+def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
+    """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
+
+    Parameters
+    ----------
+    rows : LeftOutRows
+    seed : int
+        Of the rows that are looked at where they are many.
+
+    Notes
+    -----
+    Scale and distribution are learned from 2048 rows at most, in about three seconds for each
+    target, and all rows have scores. Of rows held out one half learns and the other has scores,
+    so that these are of rows that nothing was learned from.
+    """
+    order = np.random.default_rng(seed).permutation(len(rows.w))
+    learning, scored = rows.take(order), rows.take(order)
+    if rows.source == "held out" and len(order) >= 2 * FEWEST_ROWS:
+        half = len(order) // 2
+        learning, scored = rows.take(order[:half]), rows.take(order[half:])
+    elif rows.source == "held out":
+        learning = rows.take(order[:0])
+    shared = learning.X is scored.X or rows.source != "held out"
+    laws = (_learn(learning, scored, j, seed, shared) for j in range(rows.errors.shape[1]))
+    return ErrorLaw(tuple(laws), rows.source)
+
+
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    """Rows that a law is learned from: z, e, weights; and scale and distribution without each."""
+
+    z: Float[Array, "m k"]
+    e: Float[Array, " m"]
+    w: Float[Array, " m"]
+
+
+def _learn(
+    learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
+) -> TargetLaw:
+    plain = _scored(TargetLaw(None, None, None, *np.zeros((2, 0))), scored.errors[:, j], scored.w)
+    known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
+    e = learning.errors[known, j]
+    if len(known) < FEWEST_ROWS or not np.median(np.abs(e)) > 0:
+        return plain
+    few = learning.take(known[:LEARNED_ROWS])
+    inputs, rows, scale, log_s = _closest(few, j, seed)
+    u = rows.e / np.exp(log_s)
+    shape, F = _shape(rows, u, scale)
+    own = known[:LEARNED_ROWS] if shared else known[:0]
+    laws = [plain]
+    every = inputs(scored.X, scored.predicted[:, j])
+    log_scale = evaluated(scale, every)[:, 0]
+    log_scale[own] = log_s[: len(own)]
+    at = shape.at(every)
+    at[own] = F[: len(own)]
+    with np.errstate(over="ignore"):
+        scaled = scored.errors[:, j] / np.exp(log_scale)
+    laws.append(_scored(TargetLaw(inputs, scale, None, *np.zeros((2, 0))), scaled, scored.w))
+    levels = shape.scores(at, scaled)
+    laws.append(_scored(TargetLaw(inputs, scale, shape, *np.zeros((2, 0))), levels, scored.w))
+    return laws[_best(laws, rows, log_s, u, shape, F)]
+
+
+def _scored(law: TargetLaw, scores: Float[Array, " m"], w: Float[Array, " m"]) -> TargetLaw:
+    order = np.argsort(scores, kind="stable")
+    shares = np.cumsum(w[order])
+    unit = len(w) / shares[-1] if len(w) else 1.0
+    return replace(law, scores=scores[order], shares=shares * unit)
+
+
+def _closest(
+    few: LeftOutRows, j: int, seed: int
+) -> tuple[ErrorInputs, _Learned, KernelSum, Float[Array, " m"]]:
+    """Return z, by columns or predictions, that tells more of log |e| of rows left out."""
+    f, found = few.predicted[:, j], []
+    wide = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS
+    for by_columns in (False,) if wide else (True, False):
+        inputs = ErrorInputs.of(few.X, f, by_columns)
+        rows = _Learned(inputs(few.X, f), few.errors[:, j], few.w)
+        scale, log_s, lost = _scale(rows, seed)
+        found.append((lost * (1 - LEAST_GAIN * by_columns), inputs, rows, scale, log_s))
+    return min(found, key=lambda each: each[0])[1:]
+
+
+def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " m"], float]:
+    """Return z ↦ log s, its values without each row, and their mean squared error."""
+    typical = np.median(np.abs(rows.e))
+    size = np.minimum(np.abs(rows.e), LARGEST_ERROR * typical)
+    target = 0.5 * np.log(size**2 + (LEAST_ERROR * typical) ** 2)[:, None]
+    spec = FeatureSpec.of(
+        "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
+    )
+    sample = RowSample(rows.z, target, rows.w, np.arange(len(rows.w)) / len(rows.w))
+    curves = choose_curves(sample, seed, error_near_median)
+    if curves is not None:
+        sample = replace(sample, X=curves.inputs(rows.z))
+    kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
+    kernel = kernel if curves is None else curves.of(kernel)
+    function, left = _ridge(KernelRows(kernel(rows.z), target, rows.w), kernel, rows.z)
+    lost = float(np.average((target - left)[:, 0] ** 2, weights=rows.w))
+    return function, left[:, 0], lost
+
+
+def _ridge(rows: KernelRows, kernel: Any, z: Array) -> tuple[KernelSum, Float[Array, "m t"]]:
+    """Return a ridge regression, and its predictions of rows without each."""
+    alpha = float(solve_kernel(rows, "loo").alpha)
+    found = rows.at(alpha)
+    return KernelSum(kernel, z, found.coef, found.intercept), rows.y - found.left_out
+
+
+def _shape(
+    rows: _Learned, u: Float[Array, " m"], scale: KernelSum
+) -> tuple[Distribution, Float[Array, "m J"]]:
+    """Return the conditional distributions of u, and those of the rows without each."""
+    knots = np.unique(np.quantile(u, np.arange(1, KNOTS + 1) / (KNOTS + 1)))
+    if len(knots) < 2:
+        knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
+    indicators = (u[:, None] <= knots).astype(np.float64)
+    problem = KernelRows(scale.kernel(rows.z), indicators, rows.w)
+    values, left = _ridge(problem, scale.kernel, rows.z)
+    pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
+    ordered = np.sort(u)
+    below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
+    shape = Distribution(knots, values, pooled, below, above)
+    return shape, shape.risen(left)
+
+
+def _best(
+    laws: list[TargetLaw],
+    rows: _Learned,
+    log_s: Float[Array, " m"],
+    u: Float[Array, " m"],
+    shape: Distribution,
+    F: Float[Array, "m J"],
+) -> int:
+    """Return which law has the least interval score; a simpler one that is as good comes first."""
+    s, found = np.exp(log_s), []
+    for k, law in enumerate(laws):
+        total = 0.0
+        for coverage in JUDGED:
+            low, high = law.ends(coverage)
+            if k == 0:
+                ends = low + 0 * s, high + 0 * s
+            elif k == 1:
+                ends = low * s, high * s
+            else:
+                ends = shape.quantile(F, low) * s, shape.quantile(F, high) * s
+            total += (1 - coverage) * interval_score(rows.e, *ends, coverage, rows.w)
+        found.append(total)
+    found = found if len(u) >= FEWEST_FOR_SHAPE else found[:2]
+    best = int(np.argmin(found))
+    return next(k for k in range(len(found)) if found[k] * (1 - LEAST_GAIN) <= found[best])

@@ -1,0 +1,377 @@
+"""Intervals of regressors: scores by brute force, coverage, and what they are learned from."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import bochner as bo
+from bochner.errors import InvalidInput
+from bochner.kernels import Gaussian
+from bochner.models import (
+    Distribution,
+    ErrorLaw,
+    LeftOutRows,
+    TargetLaw,
+    interval_score,
+    learn_errors,
+)
+
+#: Chance that a test of a right library fails: 4.9 standard errors.
+ALARM = 4.9
+
+
+def table(n, seed=0, t=1):
+    """Rows whose noise grows with the first column."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    y = np.sin(2 * X[:, 1]) + (0.1 + 0.4 * np.abs(X[:, 0])) * rng.standard_normal(n)
+    return X, y if t == 1 else np.column_stack([y * 3**j for j in range(t)])
+
+
+def exact(**given):
+    return bo.KernelRidge(Gaussian(0.8), alpha=0.5, random_state=0, **given)
+
+
+def features(**given):
+    return exact(method="fourier", n_features=20, precision="float64", **given)
+
+
+def law_of(scores, w=None, shape=None):
+    """A law without a scale, from its scores."""
+    w = np.ones(len(scores)) if w is None else w
+    order = np.argsort(scores, kind="stable")
+    shares = np.cumsum(w[order]) * len(w) / w.sum()
+    return TargetLaw(None, None, shape, scores[order], shares)
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
+def test_errors_are_those_of_fits_without_each_row(make):
+    X, y = table(25)
+    w = np.random.default_rng(1).uniform(0.2, 1.0, 25)
+    found = make().fit(X, y, sample_weight=w).fit_.left_out()
+    for i in range(0, 25, 6):
+        kept = np.arange(25) != i
+        without = make().fit(X[kept], y[kept], sample_weight=w[kept]).predict(X[i : i + 1])[0]
+        np.testing.assert_allclose(found.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
+
+
+def test_rows_that_are_landmarks_have_no_scores():
+    X, y = table(300)
+    model = exact(method="nystrom", n_features=30).fit(X, y)
+    marks = {tuple(row) for row in model.map_.landmarks}
+    found = model.fit_.left_out()
+    assert len(found.w) == 300 - len(marks)
+    assert not marks & {tuple(row) for row in found.X}
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_ends_are_order_statistics_of_the_scores(coverage):
+    scores = np.random.default_rng(2).gamma(1.0, size=199)
+    low, high = law_of(scores).ends(coverage)
+    tail = round(200 * (1 - coverage) / 2)
+    assert (low, high) == (np.sort(scores)[tail - 1], np.sort(scores)[200 - tail - 1])
+
+
+def test_ends_of_few_scores_are_symmetric():
+    scores = np.random.default_rng(3).standard_normal(19)
+    half = np.sort(np.abs(scores))[17]
+    assert law_of(scores).ends(0.9) == (-half, half)
+
+
+def test_equal_weights_are_no_weights_and_others_count():
+    scores = np.arange(99.0) - 49
+    assert law_of(scores, np.full(99, 3.0)).ends(0.8) == law_of(scores).ends(0.8)
+    heavy = np.where(scores > 0, 3.0, 1.0)
+    assert law_of(scores, heavy).ends(0.8)[0] > law_of(scores).ends(0.8)[0]
+
+
+def share_inside(calibrations=4000, rows=19, lost=0):
+    """Share of new errors inside intervals of 90 %, each of its own few rows."""
+    rng = np.random.default_rng(4)
+    errors, new = rng.standard_normal((calibrations, rows)), rng.standard_normal(calibrations)
+    ends = np.array([law_of(e[lost:]).ends(0.9) for e in errors])
+    return np.mean((ends[:, 0] <= new) & (new <= ends[:, 1]))
+
+
+def test_intervals_cover_as_asked_whatever_the_rows():
+    """Chance 18/20 of 19 scores; the standard error of 4000 calibrations is .0047."""
+    assert abs(share_inside() - 0.9) < ALARM * np.sqrt(0.09 / 4000)
+
+
+def test_a_planted_fault_of_coverage_is_seen():
+    """The 17th of 19 scores, in the place of the 18th, covers 85 %."""
+    rng = np.random.default_rng(4)
+    errors, new = np.abs(rng.standard_normal((4000, 19))), np.abs(rng.standard_normal(4000))
+    assert abs(np.mean(new <= np.sort(errors)[:, 16]) - 0.9) > ALARM * np.sqrt(0.09 / 4000)
+
+
+def test_the_interval_score_is_least_at_quantiles():
+    y = np.random.default_rng(5).gamma(2.0, size=20_001)
+    low, high = np.quantile(y, [0.1, 0.9])
+    score = partial(interval_score, y, coverage=0.8)
+    by_pinball = sum(
+        np.mean(np.maximum(a * (y - q), (a - 1) * (y - q))) for a, q in ((0.1, low), (0.9, high))
+    )
+    np.testing.assert_allclose(score(low, high), by_pinball / 0.1, rtol=1e-12)
+    assert score(low, high) < min(score(low - 0.2, high), score(low, high + 0.2))
+
+
+# --- conditional distributions -------------------------------------------------------------------
+
+
+def distribution():
+    knots = np.array([-1.0, 0.0, 0.5, 2.0])
+    pooled = np.array([0.2, 0.4, 0.6, 0.8])
+    below, above = np.array([-4.0, -2.0, -1.0]), np.array([2.0, 3.0, 7.0])
+    values = bo.KernelRidge  # never evaluated here
+    return Distribution(knots, values, pooled, below, above)
+
+
+def test_scores_and_quantiles_are_those_of_interpolation_row_by_row():
+    shape, rng = distribution(), np.random.default_rng(6)
+    F = shape.risen(rng.uniform(-0.1, 1.1, (200, 4)))
+    u = rng.uniform(-4, 7, 200)
+    scores = shape.scores(F, u)
+    for i in range(200):
+        values = np.concatenate(
+            [F[i, 0] * np.array([0, 0.5]), F[i], 1 - (1 - F[i, -1]) * np.array([0.5, 0])]
+        )
+        points = np.concatenate([[-4.0, -2.0], shape.knots, [3.0, 7.0]])
+        np.testing.assert_allclose(scores[i], np.interp(u[i], points, values), atol=1e-12)
+    for level in (0.01, 0.3, 0.5, 0.9, 0.999):
+        back = shape.scores(F, shape.quantile(F, level))
+        np.testing.assert_allclose(back, level, atol=1e-9)
+
+
+def test_values_at_knots_rise_strictly_inside_zero_and_one():
+    F = distribution().risen(np.array([[2.0, -1.0, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]))
+    assert np.all(np.diff(F, axis=1) > 0)
+    assert F.min() > 0
+    assert F.max() < 1
+
+
+# --- what the law is -----------------------------------------------------------------------------
+
+
+def rows_of(errors, X, source="leave one out"):
+    one = np.ones(len(X))
+    return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], one, source)
+
+
+def test_errors_that_are_alike_have_one_law():
+    rng = np.random.default_rng(7)
+    law = learn_errors(rows_of(rng.standard_normal(600), rng.uniform(-1, 1, (600, 2))), 0)
+    assert law.varies == ("nothing",)
+
+
+def test_a_scale_that_varies_is_learned():
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-1, 1, (800, 2))
+    law = learn_errors(rows_of(np.exp(2 * X[:, 0]) * rng.standard_normal(800), X), 0)
+    low, high = law.bounds(np.array([[-0.8, 0.0], [0.8, 0.0]]), np.zeros((2, 1)), 0.9)
+    assert law.varies != ("nothing",)
+    assert 0.5 < (high - low)[1, 0] / (high - low)[0, 0] / np.exp(3.2) < 2
+
+
+def test_a_shape_that_varies_is_learned():
+    """Errors of one sign left of zero, and of the other right of it."""
+    rng = np.random.default_rng(9)
+    X = rng.uniform(-1, 1, (1500, 1))
+    e = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 0.05)
+    law = learn_errors(rows_of(e, X), 0)
+    low, high = law.bounds(np.array([[-0.6], [0.6]]), np.zeros((2, 1)), 0.9)
+    assert law.varies == ("distribution",)
+    assert low[0, 0] < -2
+    assert low[1, 0] > -1
+    assert high[0, 0] < 1
+    assert high[1, 0] > 2
+    assert np.all((high - low)[:, 0] < 4.5)
+
+
+@pytest.mark.parametrize("n", [1, 40, 200])
+def test_errors_of_zero_have_intervals_of_no_width(n):
+    law = learn_errors(rows_of(np.zeros(n), np.ones((n, 1))), 0)
+    low, high = law.bounds(np.ones((3, 1)), np.ones((3, 1)), 0.5 if n > 1 else 0.3)
+    assert np.all(low == 1)
+    assert np.all(high == 1)
+
+
+def test_infinite_errors_are_outside_of_all_but_wide_intervals():
+    rng = np.random.default_rng(10)
+    e = rng.standard_normal(400)
+    e[:40] = np.where(np.arange(40) % 2, np.inf, -np.inf)
+    law = learn_errors(rows_of(e, rng.uniform(-1, 1, (400, 1))), 0)
+    assert np.all(np.isfinite(law.bounds(np.zeros((1, 1)), np.zeros((1, 1)), 0.8)))
+    assert np.all(np.isinf(law.bounds(np.zeros((1, 1)), np.zeros((1, 1)), 0.99)))
+
+
+def test_half_of_the_rows_held_out_teach_and_the_other_half_have_scores():
+    rng = np.random.default_rng(11)
+    e, X = rng.standard_normal(600), rng.uniform(-1, 1, (600, 1))
+    assert len(learn_errors(rows_of(e, X, "held out"), 0)) == 300
+    assert len(learn_errors(rows_of(e[:200], X[:200], "held out"), 0)) == 200
+
+
+# --- learners ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return bo.KernelRidge("gaussian", random_state=0).fit(*table(800))
+
+
+def test_a_default_fit_covers_as_asked_and_everywhere(fitted):
+    """Standard errors of 800 scores and 3000 rows: .012 at 90 %."""
+    X, y = table(3000, seed=1)
+    for coverage in (0.5, 0.9, 0.95):
+        shown, low, high = fitted.predict_interval(X, coverage)
+        inside = (low <= y) & (y <= high)
+        assert abs(inside.mean() - coverage) < ALARM * np.sqrt(coverage * (1 - coverage) / 630)
+        assert (
+            np.all((low <= shown) & (shown <= high)) or fitted.calibration_.varies[0] != "nothing"
+        )
+    wide = high - low
+    assert wide[np.abs(X[:, 0]) > 1.5].mean() > 2 * wide[np.abs(X[:, 0]) < 0.5].mean()
+    assert inside[np.abs(X[:, 0]) < 0.5].mean() > 0.85
+    assert inside[np.abs(X[:, 0]) > 1.5].mean() > 0.85
+
+
+def test_intervals_are_nested_and_of_the_predictions(fitted):
+    X, _ = table(50, seed=2)
+    shown, low, high = fitted.predict_interval(X, 0.8)
+    _, lower, higher = fitted.predict_interval(X, 0.95)
+    np.testing.assert_array_equal(shown, fitted.predict(X))
+    assert np.all((lower <= low) & (high <= higher))
+
+
+def test_a_fit_on_features_covers_as_asked():
+    X, y = table(3000, seed=3)
+    model = bo.KernelRidge("gaussian", n_features=64, random_state=0).fit(*table(800))
+    _, low, high = model.predict_interval(X, 0.9)
+    assert abs(np.mean((low <= y) & (y <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 630)
+
+
+def test_blocks_give_the_intervals_of_rows():
+    X, y = table(400)
+    one = bo.KernelRidge("gaussian", n_features=32, random_state=0).fit(X, y)
+    other = clone(one).fit_blocks(bo.Blocks.from_arrays(X, y).with_rows(100))
+    for a, b in zip(one.predict_interval(X), other.predict_interval(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_each_target_has_its_own_intervals():
+    X, y = table(300, t=2)
+    shown, low, high = exact().fit(X, y).predict_interval(X[:7], 0.9)
+    assert shown.shape == low.shape == high.shape == (7, 2)
+    np.testing.assert_allclose((high - low)[:, 1], 3 * (high - low)[:, 0], rtol=1e-6)
+
+
+def test_a_table_has_intervals_and_calibrates():
+    X, y = table(300)
+    rows = pd.DataFrame(X, columns=["a", "b"]).assign(c=np.where(X[:, 0] > 0, "u", "v"))
+    model = exact().fit(rows, y)
+    assert model.predict_interval(rows)[1].shape == (300,)
+    assert model.calibrate(rows, y, folds=3).calibration_.source == "cross-validation"
+    assert len(model.calibration_) == 300
+
+
+def test_intervals_are_saved_with_the_model(tmp_path, fitted):
+    X, _ = table(20, seed=4)
+    before = fitted.predict_interval(X, 0.9)
+    bo.save(fitted, tmp_path / "model.bochner")
+    again = bo.load(tmp_path / "model.bochner")
+    assert again.fit_.errors.varies == fitted.fit_.errors.varies
+    for a, b in zip(before, again.predict_interval(X, 0.9), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_conditional_distributions_are_saved_too(tmp_path):
+    rng = np.random.default_rng(12)
+    X = rng.uniform(-1, 1, (1500, 1))
+    y = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 1)
+    model = exact().fit(X, y)
+    before = model.predict_interval(X, 0.9)[1]
+    assert model.calibration_.varies == ("distribution",)
+    bo.save(model, tmp_path / "model.bochner")
+    again = bo.load(tmp_path / "model.bochner").predict_interval(X, 0.9)[1]
+    np.testing.assert_array_equal(before, again)
+
+
+def test_a_further_fit_forgets_the_law():
+    X, y = table(200)
+    model = features().fit(X, y).calibrate(X, y)
+    assert model.calibration_.source == "held out"
+    assert model.partial_fit(X, y).calibration_.source == "leave one out"
+    assert clone(model).fit(X, y).fit_.errors is None
+
+
+WITHOUT_ROWS = {
+    "svr": bo.SVR(Gaussian(0.8), n_features=64, C=1.0, random_state=0),
+    "median": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="absolute", random_state=0),
+    "quantiles": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="quantile", random_state=0),
+    "sgd": bo.KernelSGDRegressor(
+        Gaussian(0.8), n_features=64, tol=None, max_iter=5, random_state=0
+    ),
+    "grid": bo.KernelRidge(Gaussian(0.8), method=bo.FourierGrid(), random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ROWS)
+def test_fits_that_keep_no_rows_ask_for_calibration(name):
+    (X, y), (Xc, yc), (Xt, yt) = (table(300, seed) for seed in (5, 6, 7))
+    model = clone(WITHOUT_ROWS[name]).fit(X, y)
+    who = type(model).__name__
+    with pytest.raises(InvalidInput, match=rf"{who}.predict_interval: this fit kept no rows.*Call"):
+        model.predict_interval(Xt)
+    shown, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
+    assert shown.shape == low.shape == (300,)
+    assert abs(np.mean((low <= yt) & (yt <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 100)
+    again = model.calibrate(X, y, np.arange(300.0), folds=2)
+    assert len(again.calibration_) == 299
+
+
+def test_the_law_speaks(fitted):
+    law = fitted.calibration_
+    assert isinstance(law, ErrorLaw)
+    assert repr(law) == "ErrorLaw(800 scores, leave one out)"
+    assert str(law).startswith("Leave one out, 800 rows: none for a finite number of rows")
+    held = exact().fit(*table(50)).calibrate(*table(60, seed=8)).calibration_
+    assert "with chance coverage at least" in held.guarantee
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 1.5, "0.9", True, np.nan, None], ids=repr)
+def test_other_coverages_are_refused(fitted, coverage):
+    with pytest.raises(InvalidInput, match="coverage must be a number above 0 and below 1"):
+        fitted.predict_interval(np.zeros((1, 2)), coverage)
+
+
+def test_other_rows_are_refused(fitted):
+    X, y = table(30)
+    with pytest.raises(InvalidInput, match=r"9 rows cannot calibrate a coverage of 0.95.*takes 19"):
+        exact().fit(X[:9], y[:9]).predict_interval(X)
+    model = exact().fit(X, y)
+    with pytest.raises(InvalidInput, match=r"calibrate: y must have the 1 targets.*got 2"):
+        model.calibrate(X, np.column_stack([y, y]))
+    with pytest.raises(InvalidInput, match=r"folds=40 takes as many rows at least; got 30"):
+        model.calibrate(X, y, folds=40)
+    with pytest.raises(InvalidInput, match="folds"):
+        model.calibrate(X, y, folds=1)
+    with pytest.raises(InvalidInput, match="X and y must have as many rows"):
+        model.calibrate(X, y[:5], folds=2)
+
+
+def test_a_process_gives_the_deviation_of_a_new_observation():
+    X, y = table(60)
+    model = bo.GaussianProcessRegressor(Gaussian(0.8), n_features=32, random_state=0).fit(X, y)
+    _, of_mean = model.predict(X, return_std=True)
+    _, of_both = model.predict(X, return_std=True, include_noise=True)
+    np.testing.assert_allclose(of_both**2 - of_mean**2, model.noise_variance_, rtol=1e-9)
+    with pytest.raises(InvalidInput, match="include_noise is of deviations"):
+        model.predict(X, include_noise=True)
