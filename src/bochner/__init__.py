@@ -72,8 +72,10 @@ if TYPE_CHECKING:
     )
     from bochner.models.ridge.double_descent import DoubleDescent, double_descent
     from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-    from bochner.models.ridge.exact import ExactKernel
-    from bochner.models.ridge.local import LocalKernel
+    from bochner.models.ridge.methods import (
+        ExactKernel,
+        LocalKernel,
+    )
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
     from bochner.models.tune import tune
     from bochner.models.unsupervised.cca import KernelCCA

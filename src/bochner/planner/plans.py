@@ -20,7 +20,7 @@ from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.models._tables import encoded
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.exact import ExactKernel
+from bochner.models.ridge.methods import ExactKernel
 from bochner.planner.choice import (
     Budget,
     PlannedFit,

@@ -41,7 +41,7 @@ from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.exact import ExactKernel
+from bochner.models.ridge.methods import ExactKernel
 from bochner.planner.choice import PlannedFit
 from bochner.selection.chosen import feature_precision
 from bochner.solvers.cg import KEPT

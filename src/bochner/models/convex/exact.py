@@ -43,7 +43,7 @@ from bochner.solvers.convex.problem import walk
 from bochner.sums.rows import sampled
 
 #: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
-EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
+EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS = 8192, 2048, 2048
 
 #: Penalty below which a hinge seldom changes: margins are met.
 LEAST_HINGE = 0.03
@@ -123,7 +123,7 @@ def fit_classifier_exactly(
     X = rows.X if is_sparse(rows.X) else np.ascontiguousarray(to_numpy(rows.X), np.float64)
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
     share = None if given is None else given / unit / 2 / float(rows.w.sum())
-    chosen = _chosen(spec, sampled(blocks, seed, learned.n_classes), X, share)
+    chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, share)
     on_rows = OnRows(chosen.kernel(X), rows, learned)
     path, start, alpha = None, None, unit if given is None else given
     if given is None and rows.folds:
@@ -159,7 +159,7 @@ def _path(
     return OnRows(chosen.kernel(few.X), few, learned).path(chosen.search)[0], None
 
 
-def _chosen(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
+def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
     """Choose how columns are transformed, and the kernel."""
     asked = spec.features
     curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
@@ -171,7 +171,7 @@ def _chosen(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) 
 
 
 def _choice(found: Tuning, X: Array) -> Choice:
-    from bochner.models.ridge.exact import ExactKernel  # noqa: PLC0415
+    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415# noqa: PLC0415
 
     reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(X)))

@@ -19,7 +19,15 @@ from bochner.models._base import PenalisedByAlpha, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, one_or_each, shaped, unit_of
+from bochner.models.convex.exact import REGRESSION_ROWS, ExactConvexFit
+from bochner.models.convex.fit import (
+    ConvexEstimator,
+    ConvexFit,
+    ConvexSpec,
+    one_or_each,
+    shaped,
+    unit_of,
+)
 from bochner.models.convex.regression import fit_regressor, fit_svr
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.losses import (
@@ -66,7 +74,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
 
 @estimator
 class SVR(ConvexRegressor):
-    """Support vector regression through features.
+    """Support vector regression: of few rows with the kernel itself, else through features.
 
     Minimises ½‖β‖² + C Σ wᵢ max(0, |yᵢ − φ(xᵢ)·β − b| − epsilon) where φ(x)·φ(y) ≈ k(x, y): the
     problem of scikit-learn's ``SVR`` with the kernel φ(x)·φ(y), for any number of rows.
@@ -74,8 +82,8 @@ class SVR(ConvexRegressor):
     Parameters
     ----------
     %(kernel)s
-    %(method)s
-    %(n_features)s
+    %(method or kernel)s
+    %(n_features or exact)s
     %(metric)s
     %(columns as given)s
     C : "auto" or float, default "auto"
@@ -90,7 +98,8 @@ class SVR(ConvexRegressor):
     %(precision)s
     %(fit_intercept)s
     tol : float, default 1e-6
-        The objective is at most this share above its least value.
+        The objective is at most this share above its least value; with the kernel itself as near
+        as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
     max_iter : int, default 200
         Newton steps at most.
     %(random_state)s
@@ -105,6 +114,8 @@ class SVR(ConvexRegressor):
         With C="auto": the penalties 1/C that were compared, of the first target, and what rows
         left out lost.
     %(coefficients)s
+    dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
+        Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
     n_iter_ : int
     %(columns)s
 
@@ -113,15 +124,17 @@ class SVR(ConvexRegressor):
     Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
     fitted as y is, for every s.
 
-    Time O(steps (n D + a D²)), a the rows near the edge of the tube, few at the end; see
+    With the kernel itself LIBSVM finds the support, whose coefficients are then those of a linear
+    system: between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the
+    rows near the edge of the tube, few at the end; see
     :mod:`bochner.solvers.convex.smoothing`. Features are kept where a quarter of the free memory
     holds them, and recomputed in every step otherwise.
     """
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     metric: str | None = None
     columns: str = "auto"
     C: float | str = "auto"
@@ -133,14 +146,51 @@ class SVR(ConvexRegressor):
     max_iter: int = 200
     random_state: Seed = None
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
+    def _fit(
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+    ) -> ConvexFit | ExactConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
         C, epsilon = _number(self.C, "C"), _number(self.epsilon, "epsilon")
         alpha = C if isinstance(C, str) else 1 / positive(C, "SVR", "C")
         if not isinstance(epsilon, str):
             epsilon = nonnegative(epsilon, "SVR", "epsilon")
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
+        if where is LOCAL and self._few(spec, blocks):
+            from bochner.models.convex.exact_regression import fit_svr_exactly  # noqa: PLC0415
+
+            return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_svr(spec, epsilon, blocks, inputs, where)
+
+    def _few(self, spec: ConvexSpec, blocks: Blocks) -> bool:
+        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
+        open_ = self.method is None and self.n_features is None and self.precision == "auto"
+        n, served = blocks.n_rows, spec.fit_intercept or not spec.loss.nonsmooth
+        return open_ and n is not None and n <= REGRESSION_ROWS and served
+
+    @property
+    def coef_(self) -> Float[Array, " D"]:
+        """β, (D,) or (t, D), of ``map_``, also where the kernel itself was fitted."""
+        fit = self._fitted
+        solution = fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution
+        return self._by_target(solution.coef.T)
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Of the kernel and each row of ``X_fit_``, (n,) or (t, n): of a fit without features."""
+        return self._by_target(self._exact("dual_coef_").solution.coef.T)
+
+    @property
+    def X_fit_(self) -> Any:
+        """The rows of a fit without features, (n, d)."""
+        return self._exact("X_fit_").X
+
+    def _exact(self, name: str) -> ExactConvexFit:
+        fit = self._fitted
+        if not isinstance(fit, ExactConvexFit):
+            raise AttributeError(  # noqa: TRY004  as hasattr() asks
+                f"{name}: only a fit with the kernel itself has them; see coef_."
+            )
+        return fit
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * float(np.min(self.C_)))

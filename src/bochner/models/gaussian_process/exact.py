@@ -24,7 +24,6 @@ from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.gaussian_process.exact_functions import ExactFunctions, draw_exact_functions
-from bochner.models.gaussian_process.fit import warned
 from bochner.models.gaussian_process.intervals import (
     NO_SCORES,
     Conformal,
@@ -33,8 +32,11 @@ from bochner.models.gaussian_process.intervals import (
     cross_conformal,
 )
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
-from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
-from bochner.models.ridge.exact import ExactKernel, gather
+from bochner.models.gaussian_process.spec import (
+    FeaturelessFit,
+    GaussianProcessSpec,
+    warned,
+)
 from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -215,6 +217,8 @@ def fit_exact_process(spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs)
 
 def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
     """Read all rows, and put them in random order."""
+    from bochner.models.ridge.exact import gather  # noqa: PLC0415
+
     who, seed = spec.features.who, spec.features.seed
     shape, n = required_targets(who, blocks.target_shape), count_rows(blocks)
     if n > MOST_ROWS:
@@ -302,12 +306,17 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
         sample = replace(sample, X=X)
     found, metric = _tuned(spec, sample)
     reason = f"The exact kernel of {len(rows):,} rows, by a Cholesky factor of their matrix."
-    phi = NystromMap(found.kernel, to_numpy(dense(X)))
-    choice = Choice(phi, ExactKernel(), (), reason + found.reason)
+    choice = _choice(found.kernel, X, reason + found.reason)
     chosen = Chosen(asked.seed, found, choice, metric)
     chosen = chosen if curves is None else chosen.through(curves)
     start = found.share * float(rows.w[:EVIDENCE_ROWS].sum())
     return chosen, start if np.isfinite(start) and start > 0 else None
+
+
+def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
+    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415# noqa: PLC0415
+
+    return Choice(NystromMap(kernel, to_numpy(dense(X))), ExactKernel(), (), reason)
 
 
 def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
@@ -369,6 +378,5 @@ def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -
     """Return the mean leave-one-out log density of a fit to these rows."""
     n, t = sample.y.shape
     rows = KeptRows(sample.X, sample.y, sample.w, sample.priority, n, (t,))
-    phi = NystromMap(kernel, to_numpy(dense(sample.X)))
-    chosen = Chosen(spec.features.seed, Tuning(kernel), Choice(phi, ExactKernel(), (), ""))
+    chosen = Chosen(spec.features.seed, Tuning(kernel), _choice(kernel, sample.X, ""))
     return solved_exactly(spec, Inputs(sample.X.shape[1]), chosen, rows).loo_log_density

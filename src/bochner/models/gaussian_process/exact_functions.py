@@ -26,7 +26,6 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_posterior import KernelPosterior
 
@@ -46,8 +45,9 @@ class ExactFunctions:
     rows : callable
         Checked blocks of the rows that a user passes.
     kernel : Kernel
-    kept : KeptRows
+    X : (N, d)
         Rows of the fit.
+    target_shape : tuple of int
     coef : (N, t, n) float64
         Of the kernel and each row, for each function.
     offset : (t, n) float64
@@ -61,7 +61,8 @@ class ExactFunctions:
 
     rows: Callable[[Any], Blocks]
     kernel: Kernel
-    kept: KeptRows
+    X: Any
+    target_shape: tuple[int, ...]
     coef: Float[Array, "N t n"]
     offset: Float[Array, "t n"]
     priors: tuple[tuple[FeatureMap, Array], ...]
@@ -75,26 +76,29 @@ class ExactFunctions:
 
     def _values(self, X: Array) -> Array:
         rows = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X), np.float64)
-        k = np.asarray(to_numpy(self.kernel(rows, self.kept.X)), np.float64)
+        k = np.asarray(to_numpy(self.kernel(rows, self.X)), np.float64)
         prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in self.priors], axis=2)
         values = prior + np.tensordot(k, self.coef, 1) + self.offset
-        return from_numpy(values.reshape(k.shape[0], *self.kept.target_shape, len(self)), like=X)
+        return from_numpy(values.reshape(k.shape[0], *self.target_shape, len(self)), like=X)
 
 
 def draw_exact_functions(
     rows: Callable[[Any], Blocks],
     kernel: Kernel,
-    kept: KeptRows,
+    kept: Any,
     evidence: Evidence,
     posteriors: list[KernelPosterior],
     n: int,
     seed: int,
 ) -> ExactFunctions:
-    """Draw n functions of the posterior of a fit; ``posteriors`` is that of each target."""
+    """Draw n functions of the posterior of a fit to rows that are ``kept``, X, y and w.
+
+    ``posteriors`` is that of each target.
+    """
     priors, coefs, offsets = [], [], []
     t = kept.y.shape[1]
     for i in range(n):
-        f0, rng = _prior(kernel, kept, seed, i), stream(seed, "prior functions", i)
+        f0, rng = _prior(kernel, kept.X, seed, i), stream(seed, "prior functions", i)
         weights = rng.standard_normal((f0.n_features, t)) * np.sqrt(evidence.amplitude)
         rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
         noise = rough * np.sqrt(evidence.amplitude * evidence.alpha)
@@ -104,13 +108,19 @@ def draw_exact_functions(
         coefs.append(np.hstack([coef for coef, _ in ends]))
         offsets.append(np.concatenate([offset for _, offset in ends]))
     return ExactFunctions(
-        rows, kernel, kept, np.stack(coefs, axis=2), np.stack(offsets, axis=1), tuple(priors)
+        rows,
+        kernel,
+        kept.X,
+        kept.target_shape,
+        np.stack(coefs, axis=2),
+        np.stack(offsets, axis=1),
+        tuple(priors),
     )
 
 
-def _prior(kernel: Kernel, kept: KeptRows, seed: int, i: int) -> FeatureMap:
+def _prior(kernel: Kernel, X: Any, seed: int, i: int) -> FeatureMap:
     """Return features of the kernel: Fourier's, or Nyström's where it has none."""
-    ask = Request(kept.X.shape[1], WIDTH, seed, ("prior", str(i)), kept.X)
+    ask = Request(X.shape[1], WIDTH, seed, ("prior", str(i)), X)
     try:
         return draw_map(Fourier(IID()), kernel, ask)
     except UnsupportedKernel:

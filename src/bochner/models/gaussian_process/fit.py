@@ -4,12 +4,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
@@ -27,7 +25,7 @@ from bochner.models.gaussian_process.intervals import (
     cross_conformal,
 )
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import WARNED, GaussianProcessSpec
+from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
@@ -41,13 +39,6 @@ from bochner.sums.moments import Precision
 
 #: Rows beyond those that chose lengthscales, from which on their errors make intervals.
 ENOUGH = 1024
-
-
-class Ended(Protocol):
-    """A fit that says how the choice of noise and amplitude went."""
-
-    @property
-    def outcome(self) -> EvidenceOutcome: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,16 +169,6 @@ def fit_process(
     if limited and spec.features.precision == "auto":
         fit = solved(spec, inputs, spec.rows.again(fit.summed, blocks, where))
     return warned(fit)
-
-
-Fit = TypeVar("Fit", bound=Ended)
-
-
-def warned(fit: Fit) -> Fit:
-    """Return the fit; warn of an outcome that asks for attention."""
-    if fit.outcome in WARNED:
-        warn_user(str(fit.outcome))
-    return fit
 
 
 def solved(spec: GaussianProcessSpec, inputs: Inputs, summed: Summed) -> GaussianProcessFit:

@@ -33,10 +33,8 @@ from bochner.models.gaussian_process.exact import (
 from bochner.models.gaussian_process.exact_functions import ExactFunctions
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
-    GaussianProcessSpec,
     fit_process,
     solved,
-    warned,
 )
 from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.grid import (
@@ -55,10 +53,10 @@ from bochner.models.gaussian_process.neighbours import (
     fit_neighbours,
     with_neighbours_of,
 )
+from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
 from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
-from bochner.models.ridge.estimators import takes_pieces
-from bochner.models.ridge.exact import DIRECT_ROWS, NYSTROM, ExactKernel, as_exact
+from bochner.models.ridge.methods import DIRECT_ROWS, NYSTROM, ExactKernel, as_exact, takes_pieces
 from bochner.models.ridge.sums import require_alike
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor, require_order

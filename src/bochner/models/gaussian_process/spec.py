@@ -1,9 +1,9 @@
 """What a user asks of a Gaussian process, checked."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from bochner._core.checks import one_of
+from bochner._core.checks import one_of, warn_user
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.models.ridge.sums import Pass
@@ -57,6 +57,23 @@ class GaussianProcessSpec:
         """How rows are summed up."""
         who, precision = self.features.who, self.features.precision
         return Pass(who, "evidence", self.fit_intercept, precision, forecasts=False)
+
+
+class Ended(Protocol):
+    """A fit that says how the choice of noise and amplitude went."""
+
+    @property
+    def outcome(self) -> EvidenceOutcome: ...
+
+
+Fit = TypeVar("Fit", bound=Ended)
+
+
+def warned(fit: Fit) -> Fit:
+    """Return the fit; warn of an outcome that asks for attention."""
+    if fit.outcome in WARNED:
+        warn_user(str(fit.outcome))
+    return fit
 
 
 class FeaturelessFit:

@@ -33,14 +33,7 @@ from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows
 from bochner.models.grid import NO_FEATURES, on_grid
-from bochner.models.ridge.exact import (
-    DIRECT_ROWS,
-    NYSTROM,
-    ExactFit,
-    ExactKernel,
-    as_exact,
-    fit_exact,
-)
+from bochner.models.ridge.exact import ExactFit, fit_exact
 from bochner.models.ridge.fit import (
     RidgeFit,
     fit_ridge,
@@ -50,7 +43,16 @@ from bochner.models.ridge.fit import (
     with_rows_of,
 )
 from bochner.models.ridge.grid import GridFit, fit_grid, grid_solved_again, with_grid_rows_of
-from bochner.models.ridge.local import MOST_CELLS, LocalFit, LocalKernel, as_local, fit_local
+from bochner.models.ridge.local import MOST_CELLS, LocalFit, fit_local
+from bochner.models.ridge.methods import (
+    DIRECT_ROWS,
+    NYSTROM,
+    ExactKernel,
+    LocalKernel,
+    as_exact,
+    as_local,
+    takes_pieces,
+)
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha, least_alpha
@@ -59,17 +61,6 @@ from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
 
 AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit
-
-
-def takes_pieces(model: "RidgeEstimator") -> bool:
-    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
-    named = "exact" if as_exact(model.method) else "local" if as_local(model.method) else None
-    if named is not None:
-        raise AttributeError(
-            f'{type(model).__name__}.partial_fit: method="{named}" needs all rows at once; call '
-            "fit, or take features, whose moments add up."
-        )
-    return True
 
 
 class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):

@@ -14,7 +14,6 @@ import numpy as np
 from bochner._core import native
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import eigh, one_thread
-from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -24,9 +23,7 @@ from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
-from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
-from bochner.features.rules import as_method
+from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
@@ -35,6 +32,7 @@ from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
+from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -59,9 +57,6 @@ from bochner.sums.rows import N_FOLDS, fold_numbers
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
-
-#: So many rows have an n × n matrix that is factored in seconds, penalty by penalty.
-DIRECT_ROWS = 8192
 
 #: Share of a penalty that features may be rounded by.
 ROUNDED = 0.01
@@ -191,47 +186,6 @@ FEW_ROWS = 100
 
 #: Width of the preconditioner where it is left open.
 WIDTH = 1024
-
-NYSTROM = Nystrom()
-
-
-@dataclass(frozen=True)
-class ExactKernel(Method):
-    """The kernel itself, with no features; the method of ``"exact"``.
-
-    Parameters
-    ----------
-    preconditioner : Method, str or None, default None
-        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor a penalty
-        (n³/3 operations, 3 n² numbers), and more rows as with "nystrom". Else conjugate gradients
-        for any number of rows, with features, ``n_features`` of them, that make the system easy:
-        Nyström with pivots, or a Mercer map where the kernel has one. Fourier features help little.
-    tol : float, default 1e-6
-        Of conjugate gradients: every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is
-        within so much of the exact one, in units of the target's standard deviation. Proved from
-        the residual, not guessed; mostly the error is ten to a hundred times smaller.
-    max_iter : int, default 1000
-        Of conjugate gradients.
-    """
-
-    preconditioner: Method | str | None = None
-    tol: float = 1e-6
-    max_iter: int = 1000
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        if self.preconditioner is not None:
-            object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
-        object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
-        least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
-        object.__setattr__(self, "max_iter", least)
-
-
-def as_exact(method: object) -> ExactKernel | None:
-    """Return the method if it is the kernel itself, or its name."""
-    if isinstance(method, str) and method == "exact":
-        return ExactKernel()
-    return method if isinstance(method, ExactKernel) else None
 
 
 @dataclass(frozen=True, eq=False)

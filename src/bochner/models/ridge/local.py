@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -23,7 +22,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.method import Method, Request
+from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Transformed
@@ -31,6 +30,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
+from bochner.models.ridge.methods import LocalKernel
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -44,12 +44,6 @@ from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
 
-#: Rows of a leaf: so many, up to so many rows, then fewer, like 1/√n, and at least the last.
-LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 4096, 1 << 14, 2048
-
-#: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
-ROWS_A_LANDMARK, MOST_ACROSS = 4, 1 << 27
-
 #: Relative error of sums of groups: of float64, and of float32.
 ROUNDED = {False: 1e-12, True: 1e-5}
 
@@ -62,60 +56,6 @@ AT_ONCE = 4096
 
 #: Leave-one-out values of rows, (m, t), their targets, (m, t), and weights, (m,).
 LeftOut = tuple[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]]
-
-
-@dataclass(frozen=True)
-class LocalKernel(Method):
-    """The kernel itself within leaves of a tree of rows, and landmarks across; "local".
-
-    Parameters
-    ----------
-    leaf_rows : int, optional
-        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 4096 of
-        up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
-    landmarks : int, optional
-        Rows that stand for all others where two rows are of different leaves; time grows like
-        n leaf_rows landmarks, memory like n landmarks. Default: a quarter of ``leaf_rows``, and
-        2²⁷/n at most.
-
-    Notes
-    -----
-    The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
-    features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
-    Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
-    principal component of the kernel, at medians. At borders of leaves predictions jump by a
-    little: by what the landmarks do not explain.
-    """
-
-    leaf_rows: int | None = None
-    landmarks: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        for name, least in (("leaf_rows", 2), ("landmarks", 1)):
-            if getattr(self, name) is not None:
-                value = integer(getattr(self, name), "LocalKernel", name, least=least)
-                object.__setattr__(self, name, value)
-
-    def most_in_leaf(self, n: int) -> int:
-        """Return how many of n rows a leaf has, at most."""
-        if self.leaf_rows is not None:
-            return self.leaf_rows
-        fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
-        return max(FEWEST_LEAF_ROWS, fewer)
-
-    def landmarks_of(self, n: int) -> int:
-        """Return how many landmarks there are for n rows."""
-        if self.landmarks is not None:
-            return self.landmarks
-        return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
-
-
-def as_local(method: object) -> LocalKernel | None:
-    """Return the method if it is this one, or its name."""
-    if isinstance(method, str) and method == "local":
-        return LocalKernel()
-    return method if isinstance(method, LocalKernel) else None
 
 
 class _SeenRows(NamedTuple):

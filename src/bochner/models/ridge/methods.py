@@ -1,0 +1,124 @@
+"""Methods without features of all rows: the kernel itself, and the kernel within leaves of rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bochner._core.checks import integer, positive
+from bochner.features.method import Method
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import as_method
+
+#: So many rows have an n × n matrix that is factored in seconds, penalty by penalty.
+DIRECT_ROWS = 8192
+
+#: Rows of a leaf: so many, up to so many rows, then fewer, like 1/√n, and at least the last.
+LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 4096, 1 << 14, 2048
+
+#: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
+ROWS_A_LANDMARK, MOST_ACROSS = 4, 1 << 27
+
+NYSTROM = Nystrom()
+
+
+@dataclass(frozen=True)
+class ExactKernel(Method):
+    """The kernel itself, with no features; the method of ``"exact"``.
+
+    Parameters
+    ----------
+    preconditioner : Method, str or None, default None
+        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor a penalty
+        (n³/3 operations, 3 n² numbers), and more rows as with "nystrom". Else conjugate gradients
+        for any number of rows, with features, ``n_features`` of them, that make the system easy:
+        Nyström with pivots, or a Mercer map where the kernel has one. Fourier features help little.
+    tol : float, default 1e-6
+        Of conjugate gradients: every prediction, at any x with k(x, x) ≤ max k(x_i, x_i), is
+        within so much of the exact one, in units of the target's standard deviation. Proved from
+        the residual, not guessed; mostly the error is ten to a hundred times smaller.
+    max_iter : int, default 1000
+        Of conjugate gradients.
+    """
+
+    preconditioner: Method | str | None = None
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.preconditioner is not None:
+            object.__setattr__(self, "preconditioner", as_method(self.preconditioner))
+        object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
+        least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
+        object.__setattr__(self, "max_iter", least)
+
+
+def as_exact(method: object) -> ExactKernel | None:
+    """Return the method if it is the kernel itself, or its name."""
+    if isinstance(method, str) and method == "exact":
+        return ExactKernel()
+    return method if isinstance(method, ExactKernel) else None
+
+
+@dataclass(frozen=True)
+class LocalKernel(Method):
+    """The kernel itself within leaves of a tree of rows, and landmarks across; "local".
+
+    Parameters
+    ----------
+    leaf_rows : int, optional
+        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 4096 of
+        up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
+    landmarks : int, optional
+        Rows that stand for all others where two rows are of different leaves; time grows like
+        n leaf_rows landmarks, memory like n landmarks. Default: a quarter of ``leaf_rows``, and
+        2²⁷/n at most.
+
+    Notes
+    -----
+    The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
+    features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
+    Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
+    principal component of the kernel, at medians. At borders of leaves predictions jump by a
+    little: by what the landmarks do not explain.
+    """
+
+    leaf_rows: int | None = None
+    landmarks: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        for name, least in (("leaf_rows", 2), ("landmarks", 1)):
+            if getattr(self, name) is not None:
+                value = integer(getattr(self, name), "LocalKernel", name, least=least)
+                object.__setattr__(self, name, value)
+
+    def most_in_leaf(self, n: int) -> int:
+        """Return how many of n rows a leaf has, at most."""
+        if self.leaf_rows is not None:
+            return self.leaf_rows
+        fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
+        return max(FEWEST_LEAF_ROWS, fewer)
+
+    def landmarks_of(self, n: int) -> int:
+        """Return how many landmarks there are for n rows."""
+        if self.landmarks is not None:
+            return self.landmarks
+        return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
+
+
+def as_local(method: object) -> LocalKernel | None:
+    """Return the method if it is this one, or its name."""
+    if isinstance(method, str) and method == "local":
+        return LocalKernel()
+    return method if isinstance(method, LocalKernel) else None
+
+
+def takes_pieces(model: Any) -> bool:
+    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
+    named = "exact" if as_exact(model.method) else "local" if as_local(model.method) else None
+    if named is not None:
+        raise AttributeError(
+            f'{type(model).__name__}.partial_fit: method="{named}" needs all rows at once; call '
+            "fit, or take features, whose moments add up."
+        )
+    return True
