@@ -10,6 +10,9 @@ LOO_ROWS = 4096
 #: Rows that the prediction of the precision looks at.
 LOOK_ROWS = 2048
 
+#: More features than this have no Gram matrix: their fit is solved by products, a pass each.
+WIDE = 10_000
+
 #: Up to this many products n·D², singular values of the rows are affordable.
 FEW = 2e8
 

@@ -34,7 +34,7 @@ from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
 from bochner.models.gaussian_process import intervals, neighbourhoods, neighbours, posterior
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.ridge import estimators, exact, fit, local, sums
+from bochner.models.ridge import estimators, exact, fit, local, sums, wide
 from bochner.models.ridge import grid as grid_ridge
 from bochner.models.sgd import estimators as learners
 from bochner.models.sgd import fit as descent
@@ -158,6 +158,8 @@ _FITTED: dict[str, type] = {
     "gaussian-process-spec": process.GaussianProcessSpec,
     "summed": sums.Summed,
     "grid-ridge-fit": grid_ridge.GridFit,
+    "wide-ridge-fit": wide.WideFit,
+    "wide-sums": wide.WideSums,
     "grid-process-fit": grid_process.GridProcessFit,
     "neighbour-process-fit": neighbours.NeighbourProcessFit,
     "neighbour-rows": neighbourhoods.KeptRows,

@@ -10,7 +10,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import SMALL, block_rows
+from bochner._core.sizes import SMALL, WIDE, block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
@@ -103,7 +103,9 @@ class FeatureSpec:
     @property
     def width_to_search(self) -> int:
         """Width that kernels are compared at."""
-        return SEARCHED if isinstance(self.width, Tolerance) else self.width
+        if isinstance(self.width, Tolerance) or self.width > WIDE:
+            return SEARCHED
+        return self.width
 
     @property
     def is_open(self) -> bool:

@@ -106,6 +106,7 @@ class Found:
     converged: bool
     iterations: int
     history: tuple[str, ...]  # one line for each exact residual
+    residual: Float[Array, "n t"]  # b − (A + α)u
 
 
 def solve_system(
@@ -140,7 +141,8 @@ def solve_system(
         moved = run.step(bound > tol)
         if not moved or run.iterations == max_iter:
             bound = run.replace()
-    return Found(run.u, bound, bool(np.all(bound <= tol)), run.iterations, tuple(run.history))
+    done, history = bool(np.all(bound <= tol)), tuple(run.history)
+    return Found(run.u, bound, done, run.iterations, history, run.r)
 
 
 class _Conjugates:

@@ -11,6 +11,7 @@ from bochner._core.names import handed_out
 FOR_DEVELOPERS = {
     "executor": "Executor InProcess LOCAL Together",
     "fourier": "GlobePlaces WavesOf as_complex",
+    "products": "Firsts FirstsOf ProductsOf row_signs",
     "moments": "Accumulator Moments MomentsOf",
     "tree": "BRANCHES MergeTree RunningSum Summand",
     "rows": "FoldsOf SampleOf fold_numbers indicators sampled",

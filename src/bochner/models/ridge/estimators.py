@@ -11,6 +11,7 @@ from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import require_switch
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import WIDE
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -32,7 +33,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows
-from bochner.models.grid import NO_FEATURES, on_grid
+from bochner.models.grid import on_grid
 from bochner.models.ridge.exact import ExactFit, fit_exact
 from bochner.models.ridge.fit import (
     RidgeFit,
@@ -54,13 +55,15 @@ from bochner.models.ridge.methods import (
     takes_pieces,
 )
 from bochner.models.ridge.sums import RidgeSpec
+from bochner.models.ridge.wide import WideFit, fit_wide, is_wide
 from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.path import as_alpha, least_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import Folds, indicators
 
-AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit
+#: What a fit of this folder gives.
+AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit | WideFit
 
 
 class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
@@ -101,6 +104,8 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
             return fit_local(spec, local, blocks, inputs, where)
         if on_grid(spec.features):
             return fit_grid(spec, blocks, inputs, where)
+        if precision is None and is_wide(spec, blocks):
+            return fit_wide(spec, blocks, inputs, where)
         spec = spec if self.n_features is not None else widened(spec, blocks)
         return fit_ridge(spec, blocks, inputs, where, precision)
 
@@ -124,6 +129,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | GridFit:  # noqa: ARG002
         spec, fit = self._spec(None), self._fitted
+        self._require_moments("partial_fit")
         if isinstance(fit, GridFit):
             return with_grid_rows_of(fit, spec, blocks)
         fit = with_features(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
@@ -137,9 +143,20 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
                 f"{type(self).__name__}.solve_again: {fit.kind} keeps no moments that could be "
                 "solved again. Call fit."
             )
+        self._require_moments("solve_again")
         again = grid_solved_again if isinstance(fit, GridFit) else solved_again
         self.fit_ = again(fit, self._spec(None))
         return self
+
+    def _require_moments(self, asked: str) -> None:
+        """Refuse a fit to so many features that their moments are not kept."""
+        if isinstance(self._fitted, WideFit):
+            raise InvalidInput(
+                f"{type(self).__name__}.{asked}: a fit with more than {WIDE:,} features keeps no "
+                "moments, which rows are added to and penalties solved from; got one with "
+                f"{self._fitted.chosen.n_features:,}. Call fit with all rows, or fit the first "
+                "rows with partial_fit."
+            )
 
     # --- what was learned ------------------------------------------------------------------------
 
@@ -157,8 +174,8 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         fit = self._fitted
         if isinstance(fit, ExactFit | LocalFit):
             raise AttributeError(f"{name}: {fit.kind} has no features.")  # noqa: TRY004
-        if isinstance(fit, GridFit) and name != "sample_":
-            raise AttributeError(f"{name}: {NO_FEATURES}")
+        if isinstance(fit, GridFit | WideFit) and name != "sample_":
+            raise AttributeError(f"{name}: {fit.no_moments}")
         return fit
 
     def _exact(self, name: str) -> ExactFit | LocalFit:
@@ -298,7 +315,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
         time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate
         to 0.1 at the penalty that is forecast; see :func:`bochner.required_features`. With "exact"
-        the width of the preconditioner.
+        the width of the preconditioner. More than 10,000, with more than 8192 rows: the fit is
+        made of some tens of passes over the rows, in O(n D) time each, and no D × D matrix.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"

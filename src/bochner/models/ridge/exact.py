@@ -392,8 +392,8 @@ def _solve_few(system: System, seen: "_FitOperator") -> Found:
     values, vectors = eigh(A, driver="evd", check_finite=False)
     weights = np.maximum(values, 0.0)[:, None] + system.alphas
     u = seen.project(vectors @ (vectors.T @ system.right / weights))
-    system.residual(u)
-    return Found(u, 0 * system.alphas, True, 0, ("solved by eigenvectors of all rows",))
+    told = ("solved by eigenvectors of all rows",)
+    return Found(u, 0 * system.alphas, True, 0, told, system.residual(u))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:

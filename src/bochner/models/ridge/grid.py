@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import ErrorLaw
 from bochner.models.grid import (
     BLOCK_ROWS,
+    NO_FEATURES,
     SOLVED,
     SummedWaves,
     Surveyed,
@@ -60,6 +62,9 @@ class GridFit:
 
     def left_out(self) -> None:
         """Return nothing: what the waves of a row do to its own prediction is not known."""
+
+    #: Why there are no moments.
+    no_moments: ClassVar[str] = NO_FEATURES
 
     @property
     def chosen(self) -> Chosen:

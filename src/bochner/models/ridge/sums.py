@@ -350,7 +350,12 @@ def merged(parts: list[Summed]) -> Summed:
 
 
 #: Outcomes that a user is warned of.
-WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED)
+WARNED = (
+    Outcome.FLOAT32_LIMITED,
+    Outcome.SINGULAR,
+    Outcome.NOT_CONVERGED,
+    Outcome.PASSES_ENDED,
+)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,11 @@ class Outcome(Sentence):
         "solution_.history says how close they are. Raise alpha, or n_features (the width of the "
         "preconditioner), or ask for less with method=ExactKernel(tol=..., max_iter=...)."
     )
+    PASSES_ENDED = (
+        "The passes over the rows ended before predictions were as close to those of all rows as "
+        "is little beside their own error; solution_.history says how close they are. Raise alpha, "
+        "or take fewer features: up to 10,000 are solved for directly."
+    )
     CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
 
     @property

@@ -1,0 +1,253 @@
+"""Ridge regression of more features than a Gram matrix is formed of: choose, then a pass a step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import WIDE, kept_rows
+from bochner.certificates.certificate import Certificate, certify
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
+from bochner.data.sources import required_targets
+from bochner.errors import InvalidInput
+from bochner.features.auto import Auto
+from bochner.features.fourier.grid import FourierGrid
+from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.rules import contenders
+from bochner.models.ridge.sums import LEAST_WEIGHT, RidgeSpec, warned
+from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.spec import Tolerance
+from bochner.solvers.ridge.iterative import (
+    PROBES,
+    JudgingRows,
+    WideProblem,
+    rows_to_factor,
+    solve_wide,
+)
+from bochner.solvers.ridge.path import as_given, given_alpha, least_alpha
+from bochner.solvers.ridge.solution import Solution
+from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.products import Firsts, FirstsOf, ProductsOf
+from bochner.sums.rows import sampled
+
+#: Rows that the certificate is measured on: their features take 500 MB of 32,768.
+CERTIFIED = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class WideSums:
+    """What single passes over the rows made.
+
+    Attributes
+    ----------
+    who : str
+        The class of the learner, as messages name it.
+    chosen : Chosen
+    sample : RowSample
+        For the preconditioner, leave-one-out errors and the certificate.
+    rows, n_positive : int
+        Rows that were read, and those of positive weight.
+    weight : float
+        W.
+    power : (t,)
+        Σ w (y − ȳ)², or Σ w y² where there is no intercept.
+    target_shape : tuple of int
+        Of one row of y: () or (t,).
+    """
+
+    who: str
+    chosen: Chosen
+    sample: RowSample
+    rows: int
+    n_positive: int
+    weight: float
+    power: Float[Array, " t"]
+    target_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WideFit:
+    """A ridge regression of many features: what was chosen, what passes made, the solution.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    spec : RidgeSpec
+    summed : WideSums
+    solution : Solution
+    """
+
+    inputs: Inputs
+    spec: RidgeSpec
+    summed: WideSums
+    solution: Solution
+
+    #: Why there are no moments.
+    no_moments: ClassVar[str] = (
+        f"a fit with more than {WIDE:,} features keeps no moments; its sums are fit_.summed."
+    )
+
+    @property
+    def chosen(self) -> Chosen:
+        """The kernel, the map, and how they were found."""
+        return self.summed.chosen
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.summed.target_shape
+
+    @property
+    def rows(self) -> int:
+        """Rows of the fit."""
+        return self.summed.n_positive
+
+    @property
+    def target_variance(self) -> float:
+        """Weighted mean square of y about its mean, in the mean of targets."""
+        return float(np.mean(self.summed.power)) / self.summed.weight
+
+    def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Array]]:
+        """Give the rows of one block after the other, and φ(X) β + b, (b, t)."""
+        linear = self.chosen.linear(self.solution.coef)
+        for block in blocks.with_rows(self.chosen.block_rows):
+            yield block.X, linear(block.X) + self.solution.intercept
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of predictions there."""
+        return self.chosen.gradients(self.solution.coef, blocks)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How far features are from the kernel on the rows of the fit, by their sample."""
+        return self._certified(self.summed.sample, self.summed.n_positive)
+
+    def certified(self, blocks: Blocks) -> Certificate:
+        """Return the certificate on other rows."""
+        return self._certified(sampled(blocks, self.chosen.seed), count_rows(blocks))
+
+    def _certified(self, sample: RowSample, n_rows: int) -> Certificate:
+        return certify(
+            self.chosen.rounded,
+            sample.lowest(CERTIFIED).X,
+            alpha=float(np.min(self.solution.alpha)) * n_rows / self.summed.n_positive,
+            kernel=self.chosen.kernel,
+            n_rows=n_rows,
+            random_state=self.chosen.seed,
+        )
+
+
+def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
+    """Whether a fit has too many features for their Gram matrix, and rows enough to need them.
+
+    Without penalty, and by folds or evidence, the matrix is formed; landmarks are rows whose own
+    matrix is as large, and so few rows as are kept of a pass have the kernel itself.
+    """
+    features, n = spec.features, blocks.n_rows
+    if isinstance(features.width, Tolerance) or features.width <= WIDE:
+        return False
+    if isinstance(features.method, Nystrom | FourierGrid) or least_alpha(spec.alpha) == 0:
+        return False
+    many = n is None or n > kept_rows(blocks.n_columns)
+    return many and spec.alpha not in ("kfold", "evidence")
+
+
+def fit_wide(spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> WideFit:
+    """Choose what is open, sum up what single passes make, then solve by passes.
+
+    Parameters
+    ----------
+    spec : RidgeSpec
+    blocks : Blocks
+        Read some twenty to sixty times.
+    inputs : Inputs
+        What the rows are.
+    where : Executor
+    """
+    alpha = given_alpha(spec.alpha)
+    features = _without_landmarks(spec.features, blocks.n_columns)
+    chosen, sample = choose(features, blocks, alpha=alpha, where=where)
+    double = spec.features.precision == "float64"
+    chosen = replace(chosen, precision="float64" if double else "float32")
+    sample = sampled(blocks, chosen.seed, where=where) if sample is None else sample
+    sized = blocks.with_rows(chosen.block_rows)
+    summed, problem, means = _problem(spec, chosen, sample, sized, where)
+    given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, len(summed.power))
+    solution = solve_wide(problem, given, spec.per_target, means)
+    return warned(WideFit(inputs, spec, summed, solution))
+
+
+def _without_landmarks(features: FeatureSpec, n_columns: int) -> FeatureSpec:
+    """Return the same, of methods whose features need no matrix as wide."""
+    if not isinstance(features.method, Auto) or features.method.candidates is not None:
+        return features
+    kinds = tuple(m for m in contenders(n_columns) if not isinstance(m, Nystrom))
+    return replace(features, method=replace(features.method, candidates=kinds))
+
+
+def _problem(
+    spec: RidgeSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
+) -> tuple[WideSums, WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
+    """Sum up what one pass makes, and say how the rest is made; also the means z̄ and ȳ."""
+    who, shape = spec.features.who, required_targets(spec.features.who, blocks.target_shape)
+    if not len(sample) or float(sample.w.sum()) <= LEAST_WEIGHT:
+        raise InvalidInput(
+            f"{who}: sample weights must have a sum above {LEAST_WEIGHT:g}; got no row of so much. "
+            "Multiply all weights by one number."
+        )
+    origin = np.average(sample.y, axis=0, weights=sample.w)
+    summand = FirstsOf(chosen.features, chosen.n_features, origin, chosen.seed, PROBES)
+    firsts = summand.found(where.sum(summand, blocks))
+    mean, target = np.zeros(chosen.n_features), np.zeros(len(origin))
+    if spec.fit_intercept:
+        mean, target = (
+            firsts.feature_sum / firsts.weight,
+            firsts.target_sum / firsts.weight + origin,
+        )
+
+    def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
+        double = "float64" in (precision, chosen.precision)
+        products = ProductsOf(chosen.features, V, mean, "float64" if double else "float32")
+        return products.found(where.sum(products, blocks))
+
+    cross, power = _about(firsts, mean, target - origin)
+    drawn = firsts.drawn - np.outer(mean, firsts.drawn_sum)
+    judges = _judges(chosen, sample, mean, target, firsts.rows)
+    read = count_rows(blocks)
+    summed = WideSums(who, chosen, sample, read, firsts.rows, firsts.weight, power, shape)
+    counts = firsts.weight, firsts.rows, spec.fit_intercept
+    problem = WideProblem(multiply, cross, power, *counts, drawn, judges)
+    return summed, problem, (mean, target)
+
+
+def _about(
+    firsts: Firsts, mean: Float[Array, " D"], target: Float[Array, " t"]
+) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
+    """Return Σ w (z − z̄)(y − ȳ) and Σ w (y − ȳ)², ȳ given from the origin of targets."""
+    W = firsts.weight
+    left = firsts.target_sum - W * target
+    cross = firsts.cross - np.outer(firsts.feature_sum, target) - np.outer(mean, left)
+    power = firsts.squares - 2 * target * firsts.target_sum + W * target**2
+    return cross, np.maximum(power, 0.0)
+
+
+def _judges(
+    chosen: Chosen,
+    sample: RowSample,
+    mean: Float[Array, " D"],
+    target: Float[Array, " t"],
+    n: int,
+) -> JudgingRows:
+    """Return features and targets of some rows about the means, in the precision of features."""
+    rows = sample.lowest(rows_to_factor(n, chosen.n_features, len(sample)))
+    Z = np.empty((len(rows), chosen.n_features), np.dtype(chosen.precision))
+    for start in range(0, len(rows), 256):
+        some = np.arange(start, min(start + 256, len(rows)))
+        Z[some] = chosen.double(rows.take(some).X) - mean
+    return JudgingRows(Z, rows.y - target, rows.w)

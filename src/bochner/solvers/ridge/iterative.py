@@ -1,0 +1,521 @@
+"""Ridge regression by conjugate gradients, whose Gram matrix of very many features is not formed.
+
+(G + αI)β = B with products G V alone, each a pass over the rows. A random sample of m rows Z_m,
+each standing for n/m, makes the preconditioner
+
+    P = CᵀC + αI,   C = √(n/m) Z_m,   CCᵀ = U diag(s) Uᵀ,   P⁻¹r = (r − CᵀU (s + α)⁻¹ UᵀC r)/α,
+
+whose one decomposition, m × m, serves every penalty: the rows are to G what the landmarks are to
+the kernel matrix in FALKON (Rudi, Carratino and Rosasco 2017), and P is what a Nyström sketch is in
+Frangella, Tropp and Udell (2023), for a pass less. Penalties of a path are columns of one system,
+so that all of them share the passes, and the solution at the best one starts from those beside it.
+
+**Where it stops.** With the residual r, the difference f to the exact predictions has, on the rows
+of the fit, a mean square of at most |r|²/(4αW): eᵀGe for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α).
+That root is brought below a share of the error that the fit itself is expected to have.
+
+**Traces.** With g = Zᵀ√w ε, ε random signs, gᵀ(G + αI)⁻¹g is an unbiased estimate of the effective
+dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). Of a solution x with residual r it is taken as
+gᵀx + rᵀx, whose error is that of x squared.
+
+**Leave-one-out errors.** The leverages of the m rows, as if the sample were all, have odds
+o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c, one at first,
+makes their sum the d that was estimated. With their residuals e = r/(1 − h), and as in
+:mod:`~.leave_one_out` the mean of e² is multiplied by that of r² of all rows over that of these.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import brentq
+
+from bochner._core.blas import eigh
+from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import Found, System, solve_system
+from bochner.solvers.ridge.leave_one_out import of_more_rows
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
+
+#: Rows of the preconditioner at most, and bytes that their features may take.
+MOST_ROWS, MOST_BYTES = 4096, 512 << 20
+
+#: Rows of the preconditioner, cubed, a feature of all rows: their decomposition takes about as long
+#: as ten passes.
+CUBED = 45.0
+
+#: Random vectors that traces are estimated by, and the relative error of their solutions.
+PROBES, PROBED = 4, 0.05
+
+#: The error of an iteration, as a share of the root mean squared error that the fit is expected to
+#: have: it adds 0.04 % to the mean square. While a penalty is sought, so many times as much.
+SHARE, ROUGHLY = 0.02, 3.0
+
+#: In units of the target's spread no error below the first is asked for, nor one above the second.
+FINEST, COARSEST = 1e-6, 1e-3
+
+#: Steps of the iteration, each a pass.
+MOST_STEPS = 300
+
+#: Step of the path of penalties, and how often it may be prolonged.
+STEP, ROUNDS = 10**0.5, 6
+
+#: Share of the mean squared error that a step of the path must save for the next one to be tried:
+#: the smaller a penalty, the more passes it takes.
+WORTH = 0.005
+
+#: Penalties of the path, as shares of the largest eigenvalue of G.
+LEAST, MOST = 1e-10, 1e2
+
+
+@dataclass(frozen=True, eq=False)
+class JudgingRows:
+    """Some rows, at random, about the means of all: features, targets, weights."""
+
+    Z: Float[Array, "m D"]
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+
+
+@dataclass(frozen=True, eq=False)
+class WideProblem:
+    """What is known of rows without the products of their features.
+
+    Attributes
+    ----------
+    multiply : callable
+        (V, precision) to G V: a pass over the rows.
+    cross : (D, t)
+        B = Σ w (z − z̄)(y − ȳ).
+    power : (t,)
+        Σ w (y − ȳ)².
+    weight : float
+        W.
+    rows : int
+        n, of positive weight.
+    centred : bool
+        Whether an intercept is fitted.
+    drawn : (D, s)
+        Σ √w (z − z̄) ε.
+    judges : JudgingRows
+    """
+
+    multiply: Callable[[Array, str], Array]
+    cross: Float[Array, "D t"]
+    power: Float[Array, " t"]
+    weight: float
+    rows: int
+    centred: bool
+    drawn: Float[Array, "D s"]
+    judges: JudgingRows
+
+    @property
+    def spread(self) -> Float[Array, " t"]:
+        """Standard deviation of each target."""
+        return np.sqrt(self.power / self.weight)
+
+    @cached_property
+    def factor(self) -> "RowFactor":
+        """The decomposition of the sample."""
+        return RowFactor.of(self.judges, self.weight)
+
+
+def rows_to_factor(n: int, D: int, n_sample: int) -> int:
+    """Return m: as many rows as are worth their decomposition."""
+    room = MOST_BYTES // (4 * D)
+    return max(1, min(n_sample, MOST_ROWS, room, int((CUBED * n * D) ** (1 / 3))))
+
+
+@dataclass(frozen=True, eq=False)
+class RowFactor:
+    """CCᵀ = U diag(s) Uᵀ, C the sample's rows times √(ω w), ω the rows that each stands for."""
+
+    Z: Float[Array, "m D"]
+    root: Float[Array, " m"]  # √(ω w)
+    values: Float[Array, " m"]
+    vectors: Float[Array, "m m"]
+    stands_for: float  # ω
+
+    @staticmethod
+    def of(judges: JudgingRows, weight: float) -> "RowFactor":
+        """Decompose; O(m²D + m³), in float64."""
+        many = weight / float(judges.w.sum())
+        root = np.sqrt(many * judges.w)
+        S = np.zeros((len(root), len(root)))
+        for some in _slices(judges.Z.shape[1], 4096):
+            C = judges.Z[:, some].astype(np.float64) * root[:, None]
+            S += C @ C.T
+        values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
+        return RowFactor(judges.Z, root, np.maximum(values, 0.0), vectors, many)
+
+    def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
+        """Return C V."""
+        parts = [self.Z[some].astype(np.float64) @ V for some in _slices(len(self.root), 256)]
+        return self.root[:, None] * np.concatenate(parts)
+
+    def transposed(self, V: Float[Array, "m c"]) -> Float[Array, "D c"]:
+        """Return Cᵀ V."""
+        total = np.zeros((self.Z.shape[1], V.shape[1]))
+        for some in _slices(len(self.root), 256):
+            total += self.Z[some].astype(np.float64).T @ (self.root[some, None] * V[some])
+        return total
+
+    def inverse(self, alphas: Float[Array, " c"]) -> Callable[[Array], Array]:
+        """Return r ↦ P⁻¹r, a penalty for each column."""
+        shrink = 1 / (self.values[:, None] + alphas)
+
+        def apply(r: Float[Array, "D c"]) -> Float[Array, "D c"]:
+            inside = self.vectors @ (shrink * (self.vectors.T @ self.times(r)))
+            return (r - self.transposed(inside)) / alphas
+
+        return apply
+
+    def odds(self, alpha: float) -> Float[Array, " m"]:
+        """Return h/(1 − h) of the rows, in a fit to as many of each as it stands for."""
+        h = (self.vectors**2) @ (self.values / (self.values + alpha))
+        return h / np.maximum(1 - h, 1e-12)
+
+
+def _slices(n: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+# --- Penalties to begin with ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The best penalty as the sample shows it, its error and its effective dimension."""
+
+    alpha: float
+    error: float  # mean squared, in units of the targets' variance
+    dimension: float
+
+
+def guessed(problem: WideProblem) -> Guess:
+    """Extrapolate leave-one-out errors of the sample alone to all rows, along all penalties."""
+    factor, judges = problem.factor, problem.judges
+    values, U, m = factor.values / factor.stands_for, factor.vectors, len(judges.w)
+    alphas = np.geomspace(1e-9, 10.0, 61) * max(float(values[-1]), 1e-300)
+    shrink = alphas / (values[:, None] + alphas)
+    seen = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
+    left = np.maximum((U**2) @ shrink, 1e-9)
+    each = [((U @ (shrink * c[:, None]) / left) ** 2).sum(axis=0) for c in seen.T]
+    power = problem.power / problem.weight
+    errors = pooled(np.stack(each, axis=1) / judges.w.sum(), power)
+    ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
+    one, two = shrink.sum(axis=0), (shrink**2).sum(axis=0)
+    errors = of_more_rows(errors, one, two, free, ratio)
+    at = best_of(errors, "loo")
+    alpha = alphas[at] * (one[at] + (ratio - 1) * free) / one[at]
+    size = float(power[power > 0].mean())
+    return Guess(float(alpha), float(errors[at]) / size, float(m - one[at]) + 1.0)
+
+
+# --- Solutions at several penalties --------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WideState:
+    """The solution at one penalty, and the errors it has.
+
+    Attributes
+    ----------
+    alpha : float
+    coef : (D, t)
+    gram : (D, t)
+        G β.
+    left : (t,)
+        Σ w (y − ŷ)².
+    dimension, deviation : float
+        d, and its standard error.
+    loo, loo_deviation : (t,)
+        Mean squared leave-one-out errors, and their standard errors.
+    """
+
+    alpha: float
+    coef: Float[Array, "D t"]
+    gram: Float[Array, "D t"]
+    left: Float[Array, " t"]
+    dimension: float
+    deviation: float
+    loo: Float[Array, " t"]
+    loo_deviation: Float[Array, " t"]
+
+    def gcv(self, problem: WideProblem) -> Float[Array, " t"]:
+        """Return (RSS/W)/(1 − (d + 1)/n)²."""
+        n = max(problem.weight, problem.rows)
+        share = max(1 - (self.dimension + problem.centred) / n, 1e-12)
+        return self.left / problem.weight / share**2
+
+
+def solved(
+    problem: WideProblem,
+    right: Float[Array, "D c"],
+    alphas: Float[Array, " c"],
+    scale: Float[Array, " c"],
+    tol: float,
+) -> Found:
+    """Solve (G + α_j I)u_j = b_j, until predictions on the rows are within tol of ``scale``."""
+    system = System(
+        lambda V: problem.multiply(V, "float64"),
+        lambda V: problem.multiply(V, "float32"),
+        right,
+        alphas,
+        1 / np.sqrt(problem.weight),
+        scale,
+    )
+    inverse = problem.factor.inverse(alphas)
+    return solve_system(system, inverse, tol=tol, max_iter=MOST_STEPS, ordered=False)
+
+
+def states_at(
+    problem: WideProblem, alphas: Float[Array, " a"], guess: Guess, tol: float
+) -> tuple[list[WideState], Found]:
+    """Solve at several penalties together, for targets and probes."""
+    t, s = len(problem.power), problem.drawn.shape[1]
+    wide = np.sqrt(guess.dimension / problem.weight) * PROBED / tol
+    scale = np.tile(np.append(problem.spread, np.full(s, wide)), len(alphas))
+    right = np.tile(np.column_stack([problem.cross, problem.drawn]), len(alphas))
+    found = solved(problem, right, np.repeat(alphas, t + s), scale, tol)
+    parts = [slice(k * (t + s), (k + 1) * (t + s)) for k in range(len(alphas))]
+    states = [
+        _state(problem, float(a), found.u[:, part], found.residual[:, part], right[:, part])
+        for a, part in zip(alphas, parts, strict=True)
+    ]
+    return states, found
+
+
+def _state(problem: WideProblem, alpha: float, u: Array, r: Array, right: Array) -> WideState:
+    gram, t = right - r - alpha * u, len(problem.power)
+    traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
+    d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
+    left = residual_power(problem, u[:, :t], gram[:, :t])
+    loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
+    return WideState(alpha, u[:, :t], gram[:, :t], left, d, deviation, loo, error)
+
+
+def residual_power(
+    problem: WideProblem, coef: Float[Array, "D t"], gram: Float[Array, "D t"]
+) -> Float[Array, " t"]:
+    """Return Σ w (y − ŷ)² from β and Gβ."""
+    left = problem.power + ((gram - 2 * problem.cross) * coef).sum(axis=0)
+    return np.maximum(left, 1e-14 * problem.power)
+
+
+def left_out(
+    problem: WideProblem,
+    alpha: float,
+    coef: Float[Array, "D t"],
+    left: Float[Array, " t"],
+    dimension: float,
+    deviation: float,
+) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
+    """Return leave-one-out errors of all rows from those of the sample, and standard errors."""
+    factor, judges, w = problem.factor, problem.judges, problem.judges.w
+    h = leverages(factor, alpha, problem.rows, dimension)
+    slack = 1 - np.minimum(w, 1.0) * (h / w + problem.centred / problem.weight)
+    residual = judges.y - factor.times(coef) / factor.root[:, None]
+    r2 = residual**2
+    e2 = r2 / np.maximum(slack, 1e-6)[:, None] ** 2
+    W, v = w.sum(), w * np.minimum(w, 1.0)
+    L, R = w @ e2 / W, np.maximum(w @ r2 / W, 1e-300)
+    share = min(1.0, len(w) / problem.rows)
+    within, among = v @ (e2 - L / R * r2) ** 2, v @ (e2 - L) ** 2
+    rows = ((1 - share) * within + share * among) / W**2
+    found = L / R * left / problem.weight
+    free = max(problem.rows - dimension, 1.0)
+    traced = 2 * found * deviation / free if share < 1 else 0.0
+    return found, np.sqrt(rows + traced**2)
+
+
+def leverages(factor: RowFactor, alpha: float, n: int, dimension: float) -> Float[Array, " m"]:
+    """Return leverages of the sample's rows, which stand for n of sum ``dimension``."""
+    odds = factor.odds(alpha) / factor.stands_for
+    m = len(odds)
+    if m >= n:
+        return odds / (1 + odds)
+
+    def excess(log_c: float) -> float:
+        more = np.exp(log_c) * odds
+        return float((more / (1 + more)).sum()) * n / m - dimension
+
+    if excess(-7.0) > 0 or excess(7.0) < 0:
+        return odds / (1 + odds)
+    more = np.exp(brentq(excess, -7.0, 7.0, xtol=1e-6)) * odds
+    return more / (1 + more)
+
+
+# --- The best penalty ----------------------------------------------------------------------------
+
+
+def solve_wide(
+    problem: WideProblem,
+    alpha: Float[Array, " t"] | str,
+    per_target: bool,
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
+) -> Solution:
+    """Solve at a given penalty, or at the best by leave-one-out errors or "gcv".
+
+    Parameters
+    ----------
+    problem : WideProblem
+    alpha : (t,), (1,) or {"loo", "gcv"}
+    per_target : bool
+        Whether each target has the penalty that is best for it.
+    means : ((D,), (t,))
+        z̄ and ȳ, zero where there is no intercept.
+
+    Returns
+    -------
+    Solution
+        PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
+    """
+    varies = bool(np.any(problem.power > 0))
+    if not varies and isinstance(alpha, str):
+        alpha = np.array([1e-3 * max(float(problem.factor.values[-1]), 1e-300)])
+    if not isinstance(alpha, str):
+        tol = tolerance(guessed(problem)) if varies else COARSEST
+        each = np.broadcast_to(alpha, problem.power.shape)
+        return _finished(problem, [], each, alpha, tol, means, "given")
+    guess = guessed(problem)
+    tol = tolerance(guess)
+    states = path_of_states(problem, guess, alpha, per_target, ROUGHLY * tol)
+    values = np.stack([_errors(problem, state, alpha) for state in states])
+    alphas = np.array([state.alpha for state in states])
+    best = np.array([between(alphas, column) for column in values.T])
+    shared = between(alphas, pooled(values, problem.power))
+    chosen = np.where(problem.power > 0, best, shared) if per_target else np.array([shared])
+    each = np.broadcast_to(chosen, problem.power.shape)
+    return _finished(problem, states, each, chosen, tol, means, alpha)
+
+
+def tolerance(guess: Guess) -> float:
+    """Return the error of the iteration, in units of the spread."""
+    return float(np.clip(SHARE * np.sqrt(guess.error), FINEST, COARSEST))
+
+
+def _errors(problem: WideProblem, state: WideState, criterion: str) -> Float[Array, " t"]:
+    return state.loo if criterion == "loo" else state.gcv(problem)
+
+
+def path_of_states(
+    problem: WideProblem, guess: Guess, criterion: str, per_target: bool, tol: float
+) -> list[WideState]:
+    """Solve about the guess, and on in the direction in which errors fall."""
+    top = max(float(problem.factor.values[-1]), 1e-300)
+    start = float(np.clip(guess.alpha, LEAST * STEP * top, MOST / STEP * top))
+    alphas = start * STEP ** np.array([-1.0, 0.0, 1.0])
+    states, _ = states_at(problem, alphas, guess, tol)
+    for _ in range(ROUNDS):
+        values = np.stack([_errors(problem, state, criterion) for state in states])
+        judged = list(values.T[problem.power > 0]) if per_target else []
+        judged = judged or [pooled(values, problem.power)]
+        low, high = states[0].alpha / STEP, states[-1].alpha * STEP
+        if any(map(falling, judged)) and low >= LEAST * top:
+            more, _ = states_at(problem, np.array([low / STEP, low]), guess, tol)
+            states = [*more, *states]
+        elif any(errors.argmin() == len(states) - 1 for errors in judged) and high <= MOST * top:
+            more, _ = states_at(problem, np.array([high, high * STEP]), guess, tol)
+            states = [*states, *more]
+        else:
+            break
+    return states
+
+
+def falling(errors: Float[Array, " p"]) -> bool:
+    """Whether the least error is at the smallest penalty, and well below that beside it."""
+    return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
+
+
+def between(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
+    """Return where a parabola through the least value and those beside it is least."""
+    at = int(np.argmin(values))
+    if not 0 < at < len(alphas) - 1:
+        return float(alphas[at])
+    x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
+    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
+    if not bend > 0:
+        return float(alphas[at])
+    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
+    return float(np.exp(x[1] + step))
+
+
+def _start(
+    states: list[WideState], alphas: Float[Array, " t"]
+) -> tuple[Float[Array, "D t"], Float[Array, "D t"]]:
+    """Return β and Gβ between those of the path, by polynomials through the three nearest."""
+    coef, gram = [], []
+    for target, alpha in enumerate(alphas):
+        near = sorted(states, key=lambda s: abs(np.log(s.alpha / alpha)))[:3]
+        x = np.log([s.alpha for s in near])
+        shares = [np.prod([(np.log(alpha) - b) / (a - b) for b in x if b != a]) for a in x]
+        coef.append(sum(c * s.coef[:, target] for c, s in zip(shares, near, strict=True)))
+        gram.append(sum(c * s.gram[:, target] for c, s in zip(shares, near, strict=True)))
+    return np.stack(coef, axis=1), np.stack(gram, axis=1)
+
+
+def _finished(
+    problem: WideProblem,
+    states: list[WideState],
+    alphas: Float[Array, " t"],
+    chosen: Float[Array, " a"],
+    tol: float,
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
+    criterion: str,
+) -> Solution:
+    """Solve at the penalty of each target, beginning between the states of the path."""
+    start, gram = np.zeros_like(problem.cross), np.zeros_like(problem.cross)
+    if states:
+        start, gram = _start(states, alphas)
+    right = problem.cross - gram - alphas * start
+    found = solved(problem, right, np.array(alphas), problem.spread, tol)
+    coef = start + found.u
+    left = residual_power(problem, coef, problem.cross - found.residual - alphas * coef)
+    many = len(problem.judges.w)
+    told = (
+        f"{len(coef):,} features, preconditioned by {many:,} rows: predictions on the rows within "
+        f"{found.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
+    )
+    given = float(chosen[0]) if len(chosen) == 1 else np.asarray(chosen)
+    path = wide_path(problem, states, alphas)
+    outcome = _outcome(problem, states, found, path, criterion)
+    left = left / problem.weight
+    intercept = means[1] - means[0] @ coef
+    return Solution(coef, intercept, given, outcome, path, criterion, left, (*found.history, told))
+
+
+def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
+    """Return the criteria along the path; none where penalties were given."""
+    if not states:
+        known = np.unique(alphas)
+        nothing = np.full(len(known), np.nan)
+        return Path(known, nothing, nothing, nothing, nothing)
+    power = problem.power
+    deviation = np.stack([state.loo_deviation for state in states])
+    return Path(
+        np.array([state.alpha for state in states]),
+        pooled(np.stack([state.loo for state in states]), power),
+        pooled(np.stack([state.gcv(problem) for state in states]), power),
+        np.full(len(states), np.nan),
+        np.array([state.dimension for state in states]),
+        len(problem.judges.w),
+        None,
+        pooled(deviation, power),
+    )
+
+
+def _outcome(
+    problem: WideProblem, states: list[WideState], found: Found, path: Path, criterion: str
+) -> Outcome:
+    if not np.any(problem.power > 0):
+        return Outcome.CONSTANT_TARGET
+    if not found.converged:
+        return Outcome.PASSES_ENDED
+    if not states:
+        return Outcome.SOLVED
+    errors = path.loo if criterion == "loo" else path.gcv
+    if falling(errors):
+        return Outcome.EDGE_LOW
+    last = path.best(criterion) == len(states) - 1
+    return Outcome.EDGE_HIGH if last else Outcome.SOLVED

@@ -1,0 +1,217 @@
+"""Products with the Gram matrix of features, which is never formed: one pass over the rows each.
+
+With rows z_i of Z, weights w_i and means z̄ and ȳ, a pass makes G V, G = Σ w (z − z̄)(z − z̄)ᵀ, for
+several vectors V at once: features are made block by block, used twice, and forgotten. D numbers a
+vector are all that travels.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sources import Block
+from bochner.sums.moments import Precision
+
+#: Features that are made at a time: their products find them in the processor's cache.
+TOGETHER = 1 << 21
+
+
+def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "b s"]:
+    """Return random signs of rows ``start`` to ``start + count − 1``, whatever the blocks.
+
+    Each is a bit of one random number a row, so there are 64 at most.
+    """
+    generator = stream(seed, "row signs").bit_generator
+    generator.advance(start)  # type: ignore[attr-defined]
+    bits = generator.random_raw(count)[:, None] >> np.arange(n_signs, dtype=np.uint64)
+    return 2.0 * (bits & np.uint64(1)).astype(np.float64) - 1.0
+
+
+def weights_of(block: Block) -> Float[Array, " b"]:
+    """Return the weights of a block's rows, one of each where it has none."""
+    if block.w is None:
+        return np.ones(block.X.shape[0])
+    return to_numpy(block.w).astype(np.float64)
+
+
+def _pieces(
+    features: Callable[[Array], Array], X: Array, n_features: int
+) -> Iterator[tuple[slice, Array]]:
+    """Give the features of a few rows after the other, and which rows these are."""
+    size = max(16, TOGETHER // n_features)
+    for start in range(0, X.shape[0], size):
+        rows = slice(start, min(start + size, X.shape[0]))
+        Z = features(X[rows, :])
+        yield rows, Z.toarray() if is_sparse(Z) else Z
+
+
+@dataclass(frozen=True, eq=False)
+class Firsts:
+    """Sums of rows to the first power of their features.
+
+    Attributes
+    ----------
+    rows : int
+        Of positive weight.
+    weight : float
+        W = Σ w.
+    feature_sum : (D,)
+        Σ w z.
+    target_sum : (t,)
+        Σ w (y − y₀), y₀ the origin of targets.
+    cross : (D, t)
+        Σ w z (y − y₀).
+    squares : (t,)
+        Σ w (y − y₀)².
+    drawn : (D, s)
+        Σ √w z ε, ε random signs of the rows.
+    drawn_sum : (s,)
+        Σ √w ε.
+    """
+
+    rows: int
+    weight: float
+    feature_sum: Float[Array, " D"]
+    target_sum: Float[Array, " t"]
+    cross: Float[Array, "D t"]
+    squares: Float[Array, " t"]
+    drawn: Float[Array, "D s"]
+    drawn_sum: Float[Array, " s"]
+
+
+@dataclass(frozen=True, eq=False)
+class FirstsOf:
+    """The summand of :class:`Firsts`.
+
+    Attributes
+    ----------
+    features : callable
+        Rows X (b, d) to features (b, D).
+    n_features : int
+        D.
+    origin : (t,)
+        y₀, near the targets' means.
+    seed : int
+        Of the random signs.
+    n_signs : int
+        s, of each row.
+    """
+
+    features: Callable[[Array], Array]
+    n_features: int
+    origin: Float[Array, " t"]
+    seed: int
+    n_signs: int
+
+    def zero(self) -> list[Array]:
+        """Return the sums of no rows."""
+        t, c = len(self.origin), 1 + len(self.origin) + self.n_signs
+        return [np.zeros((c, self.n_features)), np.zeros(1 + t + c)]
+
+    def add(self, total: list[Array], block: Block) -> list[Array]:
+        """Add the rows of a block."""
+        w = weights_of(block)
+        y = to_numpy(block.y).astype(np.float64).reshape(len(w), -1) - self.origin
+        signs = row_signs(self.seed, block.start, len(w), self.n_signs)
+        right = np.column_stack([w, w[:, None] * y, np.sqrt(w)[:, None] * signs])
+        numbers = np.array([float(np.count_nonzero(w > 0)), *(w @ y**2), *right.sum(axis=0)])
+        for rows, Z in _pieces(self.features, block.X, self.n_features):
+            total[0] += _transposed(Z, right[rows])
+        total[1] += numbers
+        return total
+
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
+        """Return the sums of the rows of both."""
+        return [x + y for x, y in zip(a, b, strict=True)]
+
+    def found(self, total: list[Array]) -> Firsts:
+        """Return the sums by name."""
+        sums, numbers = total
+        t = len(self.origin)
+        columns = numbers[1 + t :]
+        return Firsts(
+            int(numbers[0]),
+            float(columns[0]),
+            sums[0],
+            columns[1 : 1 + t],
+            np.ascontiguousarray(sums[1 : 1 + t].T),
+            numbers[1 : 1 + t],
+            np.ascontiguousarray(sums[1 + t :].T),
+            columns[1 + t :],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ProductsOf:
+    """The summand of G V.
+
+    Attributes
+    ----------
+    features : callable
+        Rows X (b, d) to features (b, D).
+    vectors : (D, c)
+        V.
+    mean : (D,)
+        z̄, zero where there is no intercept.
+    precision : {"float32", "float64"}
+        Of the products of a few rows; what they add up to is float64.
+    """
+
+    features: Callable[[Array], Array]
+    vectors: Float[Array, "D c"]
+    mean: Float[Array, " D"]
+    precision: Precision
+
+    def zero(self) -> list[Array]:
+        """Return the sums of no rows."""
+        D, c = self.vectors.shape
+        return [np.zeros((c, D)), np.zeros(c)]
+
+    def add(self, total: list[Array], block: Block) -> list[Array]:
+        """Add the rows of a block."""
+        w = weights_of(block)[:, None]
+        for rows, made in _pieces(self.features, block.X, len(self.mean)):
+            xp = array_namespace(made)
+            Z = xp.astype(made, getattr(xp, self.precision), copy=False)
+            u = to_numpy(xp.matmul(Z, moved(self._scaled, like=Z))).astype(np.float64)
+            u = w[rows] * (u - self._through_mean)
+            total[0] += _transposed(Z, u)
+            total[1] += u.sum(axis=0)
+        return total
+
+    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
+        """Return the sums of the rows of both."""
+        return [x + y for x, y in zip(a, b, strict=True)]
+
+    def found(self, total: list[Array]) -> Float[Array, "D c"]:
+        """Return G V of all rows."""
+        sums, through = total
+        return (sums.T - np.outer(self.mean, through)) * self._scale
+
+    @cached_property
+    def _scale(self) -> Float[Array, " c"]:
+        """Size of each vector: float32 holds numbers near one."""
+        scale = np.abs(self.vectors).max(axis=0, initial=0.0)
+        return np.where(scale > 0, scale, 1.0)
+
+    @cached_property
+    def _scaled(self) -> Float[Array, "D c"]:
+        return np.ascontiguousarray(self.vectors / self._scale, dtype=self.precision)
+
+    @cached_property
+    def _through_mean(self) -> Float[Array, " c"]:
+        return self.mean @ (self.vectors / self._scale)
+
+
+def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:
+    """Return rightᵀ Z, multiplied in the precision of Z where Z is, in NumPy's float64."""
+    xp = array_namespace(Z)
+    scale = np.abs(right).max(axis=0, initial=0.0)
+    scale[scale == 0] = 1.0
+    u = xp.astype(moved(np.ascontiguousarray((right / scale).T), like=Z), Z.dtype, copy=False)
+    return to_numpy(xp.matmul(u, Z)).astype(np.float64) * scale[:, None]
