@@ -22,6 +22,7 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import has_free
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.gaussian_process.exact_functions import ExactFunctions, draw_exact_functions
 from bochner.models.gaussian_process.intervals import (
@@ -41,6 +42,7 @@ from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
+from bochner.selection.numbers import by_evidence
 from bochner.selection.process import lengthscales_by_evidence
 from bochner.selection.record import KernelComparison, LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
@@ -321,21 +323,25 @@ def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
 
 def _tuned(spec: GaussianProcessSpec, sample: RowSample) -> tuple[Tuning, LearnedMetric | None]:
     """Return the kernel, by errors, by evidence, or by the likelier of both."""
-    asked, kernel, by_evidence = spec.features, spec.features.kernel, spec.lengthscale == "evidence"
-    given = isinstance(kernel, Kernel)
-    if asked.learns_metric or (not by_evidence and (given or kernel in UNASKED)):
+    asked, likeliest = spec.features, spec.lengthscale == "evidence"
+    kernel: Any = asked.kernel
+    given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
+    if _is_open(spec) or (isinstance(kernel, Kernel) and likeliest and not asked.learns_metric):
+        return by_evidence(kernel, sample, asked.seed, **given), None
+    is_given = isinstance(kernel, Kernel) or (kernel in UNASKED and not likeliest)
+    if asked.learns_metric or is_given:
         return choose_for_matrix(asked, sample, _share(spec, sample), spec.fit_intercept)
     first = _by_errors(spec, sample)
     if spec.lengthscale == "loo" or kernel == "linear":
         return first, None
-    second = lengthscales_by_evidence(
-        first.kernel,
-        sample,
-        centred=spec.fit_intercept,
-        noise=spec.noise,
-        amplitude=spec.amplitude,
-    )
-    return second if by_evidence else _likelier(spec, first, second, sample), None
+    second = lengthscales_by_evidence(first.kernel, sample, **given)
+    return second if likeliest else _likelier(spec, first, second, sample), None
+
+
+def _is_open(spec: GaussianProcessSpec) -> bool:
+    """Whether numbers of the kernel are found by the evidence."""
+    kernel = spec.features.kernel
+    return isinstance(kernel, Kernel) and has_free(kernel) and spec.lengthscale != "loo"
 
 
 def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:
@@ -346,10 +352,8 @@ def _share(spec: GaussianProcessSpec, sample: RowSample) -> float | None:
 
 
 def _by_errors(spec: GaussianProcessSpec, sample: RowSample) -> Tuning:
-    """Return the kernel as given, or of its name with the lengthscale of the least errors."""
-    kernel, seed = spec.features.kernel, spec.features.seed
-    if isinstance(kernel, Kernel):
-        return Tuning(kernel)
+    """Return the kernel of a name with the lengthscale of the least errors."""
+    kernel, seed = str(spec.features.kernel), spec.features.seed
     name, share = "matern32" if kernel == "auto" else kernel, _share(spec, sample)
     return choose_lengthscale_exactly(name, sample, seed, share, spec.fit_intercept)
 
