@@ -50,9 +50,9 @@ VALUES = {
     ),
     "empty": (lambda: Gaussian([]), InvalidInput, r"one per column; got an empty sequence"),
     "text": (
-        lambda: Matern(1.5, "auto"),
+        lambda: Matern(1.5, "long"),
         InvalidType,
-        r"Matern: lengthscale .*; got 'auto' of type str",
+        r"Matern: lengthscale .*; got 'long' of type str",
     ),
     "none": (lambda: Gaussian(None), InvalidType, r"got None of type NoneType"),
     "truth": (lambda: Gaussian(True), InvalidType, r"got True of type bool"),

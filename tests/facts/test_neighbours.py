@@ -293,7 +293,7 @@ def test_what_needs_features_is_refused():
         found.gradient(X)
     with pytest.raises(InvalidInput, match="has no certificate"):
         found._certificate_on(bo.Blocks.from_arrays(X))
-    with pytest.raises(AttributeError, match="nor does one on nearest neighbours"):
+    with pytest.raises(AttributeError, match="on nearest neighbours; what it keeps"):
         _ = found.moments_
     with pytest.raises(AttributeError, match="has no features"):
         _ = found.map_

@@ -195,7 +195,7 @@ def test_means_of_bins_are_means_of_sorted_rows(ridge, data):
 
 def test_calibration_without_probabilities_is_refused(data):
     X, y = data
-    model = bo.SVC(Gaussian(1.0), n_features=16, random_state=0).fit(X, y > 0)
+    model = bo.SVC(Gaussian(1.0), n_features=16, probability=False, random_state=0).fit(X, y > 0)
     with pytest.raises(InvalidInput, match=r"this SVC has no predict_proba"):
         CalibrationDisplay.from_estimator(model, X, y > 0)
 

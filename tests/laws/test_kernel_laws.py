@@ -27,6 +27,7 @@ from bochner.kernels import (
     CoordinateWise,
     DotProductKernel,
     Fixed,
+    Free,
     Gaussian,
     GaussianMixture,
     Homogeneous,
@@ -39,6 +40,7 @@ from bochner.kernels import (
     Matern,
     Monomials,
     One,
+    OnSphere,
     PowerSeries,
     Radial,
     Scaled,
@@ -54,7 +56,8 @@ SPARSE = [k for k in KERNELS if not any(word in repr(k) for word in DENSE_ONLY)]
 
 def test_the_gallery_has_every_kernel():
     kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProductKernel, Homogeneous}
-    kinds |= {PowerSeries, Coefficients, LogDerivatives, Monomials}  # parts of kernels
+    kinds |= {PowerSeries, Coefficients, LogDerivatives, Monomials, Free}  # parts of kernels
+    kinds |= {OnSphere}  # of latitude and longitude: tests/facts/test_sphere.py
     public = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__} - kinds
     kinds |= {Additive, Basis}
     assert public - kinds == set().union(*(kinds_within(k) for k in KERNELS))

@@ -19,7 +19,7 @@ from bochner.kernels import (
     Matern,
     Monotone,
 )
-from bochner.selection import KernelComparison, Places, grow, neighbourhoods, stretched
+from bochner.selection import DensePlaces, KernelComparison, grow, neighbourhoods, stretched
 from bochner.solvers import Group, reduced_at
 
 KERNEL = Matern(1.5, lengthscale=0.8)
@@ -330,7 +330,7 @@ def test_the_scale_is_that_of_all_rows():
     X = rng.uniform(0, 60, (3000, 1))
     y = (np.sin(4 * X) + 0.1 * rng.normal(size=X.shape)).reshape(-1, 1)
     rows = X, y, np.ones(len(X))
-    places = Places.of(Gaussian(2.0), rows, 0, True, "loo", False, float("nan"))
+    places = DensePlaces.of(Gaussian(2.0), rows, 0, True, "loo", False, float("nan"))
     best = places.best(Tuning(Gaussian(2.0)))
     assert best.factor <= 0.5
     least = min(step.value for step in places.steps)
@@ -352,7 +352,7 @@ def test_the_kernel_is_judged_again_among_all_rows():
     )
     found = Tuning(kinds["smooth"], compared=compared)
     rows = X, y, np.ones(len(X))
-    places = Places.of(kinds["smooth"], rows, 0, True, "loo", False, float("nan"))
+    places = DensePlaces.of(kinds["smooth"], rows, 0, True, "loo", False, float("nan"))
     best = places.best(found)
     assert best.kernel == kinds["rough"]
     noted = places.noted(found, best)

@@ -463,7 +463,7 @@ def require_kernels(value: Kernel, *names: str) -> None:
 
 def require_numbers(kernel: Kernel) -> None:
     """Refuse a kernel that has free numbers where its values are needed."""
-    found = get_params(kernel).values()
+    found: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
     if any(isinstance(v, Free) for value in found for v in _each(value)):
         raise InvalidInput(OPEN)
 

@@ -70,9 +70,7 @@ class Calibration:
         return np.exp(self.log_probabilities(f))
 
 
-def calibrate(
-    f: Float[Array, "n t"], codes: Float[Array, " n"], w: Float[Array, " n"]
-) -> Calibration:
+def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
 
     Targets are Platt's: (N + 1)/(N + 2) in place of 1, N being the rows of the class, so that

@@ -29,7 +29,7 @@ from bochner.features.nystrom.landmarks import RPCholesky
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.kernels.stationary import Gaussian
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.report.demo_near import Cells, sharper
+from bochner.report.demo_near import MapCells, sharper
 from bochner.report.demo_page import Curve, DemoResult, MethodResult, NearResult, earth_page
 from bochner.report.render import require
 
@@ -288,7 +288,7 @@ def _sweep(
 def _sharper(study: DemoRows, quick: bool, say: Say) -> tuple[NearResult, ...]:
     """Fit harmonics of the globe, kriging of the nearest cells, and what these leave."""
     degree, width = int(FINEST * study.shape[0]), 256 if quick else 2048
-    cells = Cells(
+    cells = MapCells(
         study.places, study.y, study.shape, study.train, study.test, degree, width, study.seed
     )
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")

@@ -25,10 +25,10 @@ from bochner.report.demo_page import NearResult
 #: Kernel and penalty of the harmonics: three cells, and little noise.
 GLOBE, ALPHA = OnSphere("matern32", 3.0), 0.1
 
-#: Cells that each is kriged from, and that are averaged by the simplest rival.
+#: MapCells that each is kriged from, and that are averaged by the simplest rival.
 NEIGHBOURS, FEW = 24, 4
 
-#: Cells on either side whose relief is looked at.
+#: MapCells on either side whose relief is looked at.
 AROUND = 3
 
 #: Metres that relief about a cell has at least, and units of heights and of logarithms of relief.
@@ -36,7 +36,7 @@ FLAT, HEIGHT, LOG = 20.0, 2000.0, 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class MapCells:
     """The cells of the demo on their grid, and which of them are learned from.
 
     Attributes
@@ -71,7 +71,7 @@ class Cells:
 Found = tuple[str, str, str, Float[Array, " t"]]
 
 
-def sharper(cells: Cells) -> Iterator[NearResult]:
+def sharper(cells: MapCells) -> Iterator[NearResult]:
     """Fit one after the other, and give what each finds on the held-out cells."""
     kriged: list[Any] = []
     steps: tuple[Callable[[], Found], ...] = (
@@ -88,7 +88,7 @@ def sharper(cells: Cells) -> Iterator[NearResult]:
         yield NearResult(name, code, detail, rmse, seconds)
 
 
-def _nearest(cells: Cells) -> Found:
+def _nearest(cells: MapCells) -> Found:
     """Predict the mean of a few nearest cells."""
     X, y = (
         (GLOBE.inputs(cells.places[part]) for part in (cells.train, cells.test)),
@@ -99,7 +99,7 @@ def _nearest(cells: Cells) -> Found:
     return "Mean of the nearest cells", f"KNeighborsRegressor({FEW})", f"{FEW} cells", found
 
 
-def _harmonics(cells: Cells) -> Found:
+def _harmonics(cells: MapCells) -> Found:
     model = KernelRidge(
         GLOBE, method=SphericalHarmonics(cells.degree), alpha=ALPHA, random_state=cells.seed
     ).fit(*cells.learned)
@@ -108,7 +108,7 @@ def _harmonics(cells: Cells) -> Found:
     return "Spherical harmonics", code, count, model.predict(cells.places[cells.test])
 
 
-def _kriged(cells: Cells, keep: list[Any]) -> Found:
+def _kriged(cells: MapCells, keep: list[Any]) -> Found:
     method = NearestNeighbours(NEIGHBOURS)
     start: Any = OnSphere("matern32", 3.0)
     model = GaussianProcessRegressor(
@@ -120,7 +120,7 @@ def _kriged(cells: Cells, keep: list[Any]) -> Found:
     return "Local kriging", code, f"{NEIGHBOURS} cells", found
 
 
-def _learned(cells: Cells, kriged: tuple[Any, Array]) -> Found:
+def _learned(cells: MapCells, kriged: tuple[Any, Array]) -> Found:
     """Learn what kriging leaves of each cell from the relief around it."""
     model, on_test = kriged
     errors = model.fit_.left_out(np.arange(len(cells.train)))[0][:, 0]
@@ -140,7 +140,7 @@ def _learned(cells: Cells, kriged: tuple[Any, Array]) -> Found:
 
 
 def relief_around(
-    cells: Cells, known: Float[Array, " n"], predicted: Float[Array, " n"]
+    cells: MapCells, known: Float[Array, " n"], predicted: Float[Array, " n"]
 ) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
     """Return what the relief around each cell looks like, and its size in metres.
 

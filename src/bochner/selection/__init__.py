@@ -13,7 +13,7 @@ FOR_DEVELOPERS = {
     "chosen": "Chosen FeatureSpec",
     "columns": "CellsOf columns_from",
     "curves": "choose_curves",
-    "density": "Places stretched",
+    "density": "DensePlaces stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "metric": "average_outer_product learn_metric",
     "numbers": "OnNumbers spectral_peaks tune_numbers",

@@ -380,7 +380,7 @@ class Candidates:
         for number in range(self.effort.rounds):
             if self.budget.over:
                 return
-            L = _next_root(family, rows, L, alpha, self.centred)
+            L = _on_grid(_next_root(family, rows, L, alpha, self.centred))
             turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
             at = Hyperparameters(np.zeros(1), search.share_of(alpha))
             of = OnProcess(family, turned.rows, 1, LOO)
@@ -445,6 +445,13 @@ def _distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:
     s = size[:, None] + size - 2 * Z @ Z.T
     np.fill_diagonal(s, 0.0)
     return np.maximum(s, 0.0)
+
+
+def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return entries at seven digits of the norm of their row: the same on every processor."""
+    size = np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)
+    unit = 10.0 ** (np.floor(np.log10(size)) - 6)
+    return np.round(L / unit) * unit
 
 
 def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:

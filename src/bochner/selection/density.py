@@ -23,7 +23,7 @@ from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.rows import N_FOLDS, fold_numbers
 
-#: Places, and rows of each: one matrix of all of them takes a tenth of a second a penalty.
+#: DensePlaces, and rows of each: one matrix of all of them takes a tenth of a second a penalty.
 PLACES, PLACE_ROWS = 8, 128
 
 #: Factor from one scale to the next, and scales that are tried each way, at most.
@@ -66,7 +66,7 @@ class AtDensity(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class DensePlaces:
     """Rows that lie together in a few places, and what is asked of their fit.
 
     Attributes
@@ -95,7 +95,7 @@ class Places:
         alpha: Any,
         per_target: bool,
         share: float,
-    ) -> "Places":
+    ) -> "DensePlaces":
         """Take rows X, y and w of a few places; ``share`` is where a penalty is looked for."""
         X, y, w = rows
         some = neighbourhoods(kernel, X, PLACES, PLACE_ROWS, seed)
@@ -108,7 +108,7 @@ class Places:
             problem = KernelRows(K, y[some], w[some], centred, folds)
             return solve_kernel(problem, alpha, per_target=per_target, start=start)
 
-        return Places(X[some], y[some], w[some], fit)
+        return DensePlaces(X[some], y[some], w[some], fit)
 
     def best(self, found: Tuning) -> AtDensity:
         """Return the best of the kernels that a search compared, at the best of its scales."""

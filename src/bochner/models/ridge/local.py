@@ -35,7 +35,7 @@ from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
-from bochner.selection.density import Places
+from bochner.selection.density import DensePlaces
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.tree import RowTree, grow
@@ -230,7 +230,7 @@ class LocalRows:
     leaf : (n,) int
     judged : Solution
         Of rows in a few places: the penalty, and how it was found.
-    places : Places
+    places : DensePlaces
     """
 
     centred: bool
@@ -240,7 +240,7 @@ class LocalRows:
     tree: RowTree
     leaf: Int[Array, " n"]
     judged: Solution
-    places: Places
+    places: DensePlaces
 
     @property
     def left_out(
@@ -261,7 +261,7 @@ class LocalRows:
         found, metric, curves, sample = _found(spec, rows)
         X = rows.X if curves is None else curves.inputs(rows.X)
         asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
-        places = Places.of(found.kernel, (X, rows.y, rows.w), *asked)
+        places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
         is_open = isinstance(spec.features.kernel, str)
         best = places.best(found) if is_open else places.at(found.kernel, 1.0)
         found = places.noted(found, best)

@@ -1,12 +1,12 @@
 """Methods without features of all rows: the kernel itself, and the kernel within leaves of rows."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from bochner._core.checks import integer, positive
 from bochner.features.method import Method
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method
+from bochner.models._base import KernelEstimator
 
 #: So many rows have an n × n matrix that is factored in seconds, penalty by penalty.
 DIRECT_ROWS = 8192
@@ -113,7 +113,7 @@ def as_local(method: object) -> LocalKernel | None:
     return method if isinstance(method, LocalKernel) else None
 
 
-def takes_pieces(model: Any) -> bool:
+def takes_pieces(model: KernelEstimator) -> bool:
     """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
     named = "exact" if as_exact(model.method) else "local" if as_local(model.method) else None
     if named is not None:
