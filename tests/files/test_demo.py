@@ -19,7 +19,7 @@ from bochner.report import (
     ERROR_DARK,
     METHODS,
     RELIEF,
-    Cells,
+    MapCells,
     colours,
     earth_page,
     relief_around,
@@ -106,7 +106,7 @@ def test_relief_around_a_cell_is_that_of_cells_as_far_away():
     )
     places = np.stack([latitude.ravel(), longitude.ravel()], axis=1)
     y = np.random.default_rng(0).standard_normal(72) * 100
-    cells = Cells(places, y, shape, np.arange(72), np.arange(0), 4, 8, 0)
+    cells = MapCells(places, y, shape, np.arange(72), np.arange(0), 4, 8, 0)
     found, size = relief_around(cells, y, 0 * y)
     heights = (found[:, :-2] * size[:, None]).reshape((*shape, 48))
     grid = y.reshape(shape)

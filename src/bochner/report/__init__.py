@@ -12,7 +12,7 @@ __all__ = ["Curve", "DemoResult", "MethodResult", "ModelReport", "report_model",
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "demo": "METHODS",
-    "demo_near": "Cells relief_around",
+    "demo_near": "MapCells relief_around",
     "held_out": "HeldOut judge_held_out",
     "demo_page": "ERROR ERROR_DARK RELIEF colours earth_page",
     "render": "number picture rounded",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.data.encoders import (
     FOLDS,
     DroppedColumn,
@@ -129,7 +129,7 @@ class SeenCells:
     """
 
     rows: int
-    missing: Float[Array, " c"]
+    missing: Int[Array, " c"]
     least: Float[Array, " c"]
     most: Float[Array, " c"]
     marks: Array
