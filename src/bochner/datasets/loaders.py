@@ -104,7 +104,7 @@ def load_concrete() -> Dataset:
 
 _CO2 = """\
 Carbon dioxide in the air at Mauna Loa, Hawaii (parts per million by volume): means of weekly
-samples by month, March 1958 to December 2001; five months have none. The input is the middle of
+samples by month, March 1958 to the end of 2001; five months have none. The input is the middle of
 the month, as a year.
 
 Source: C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography, in the copy of weekly
