@@ -36,6 +36,7 @@ from bochner.models.gaussian_process.neighbourhoods import KeptRows
 from bochner.models.gaussian_process.spec import (
     FeaturelessFit,
     GaussianProcessSpec,
+    likelier,
     warned,
 )
 from bochner.selection.candidates import choose_lengthscale_exactly
@@ -44,7 +45,7 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.numbers import by_evidence
 from bochner.selection.process import lengthscales_by_evidence
-from bochner.selection.record import KernelComparison, LearnedMetric, Tuning
+from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelRows
@@ -365,17 +366,7 @@ def _likelier(
     if not second.path or second.kernel == first.kernel:
         return first
     few = sample.lowest(COMPARED)
-    before, after = (_log_density(spec, found.kernel, few) for found in (first, second))
-    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
-    measure = "minus the log density per row, left out"
-    compared = (
-        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
-        KernelComparison(
-            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
-        ),
-    )
-    found = second if after > before else first
-    return replace(found, compared=(*found.compared, *compared))
+    return likelier(first, second, *(_log_density(spec, t.kernel, few) for t in (first, second)))
 
 
 def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:

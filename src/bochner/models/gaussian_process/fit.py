@@ -25,12 +25,12 @@ from bochner.models.gaussian_process.intervals import (
     cross_conformal,
 )
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
+from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier, warned
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.numbers import by_evidence
-from bochner.selection.record import KernelComparison, Tuning
+from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
@@ -192,18 +192,8 @@ def _likelier(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning
     second = _by_evidence(spec, first.kernel, sample)
     if not second.path or second.kernel == first.kernel:
         return first
-    rows = sample.lowest(LOO_ROWS)
-    before, after = (_log_density(spec, found.kernel, rows) for found in (first, second))
-    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
-    measure = "minus the log density per row, left out"
-    compared = (
-        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
-        KernelComparison(
-            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
-        ),
-    )
-    found = second if after > before else first
-    return replace(found, compared=(*found.compared, *compared))
+    few = sample.lowest(LOO_ROWS)
+    return likelier(first, second, *(_log_density(spec, t.kernel, few) for t in (first, second)))
 
 
 def _log_density(spec: GaussianProcessSpec, kernel: Kernel, sample: RowSample) -> float:

@@ -1,13 +1,16 @@
 """What a user asks of a Gaussian process, checked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from bochner._core.checks import one_of, warn_user
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.models.ridge.sums import Pass
 from bochner.selection.chosen import FeatureSpec
+from bochner.selection.record import KernelComparison, Tuning
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, as_variance
 
 #: Outcomes that a user is warned of.
@@ -100,3 +103,17 @@ class FeaturelessFit:
     def noise(self) -> Float[Array, " t"]:
         """σ²."""
         return self.evidence.noise
+
+
+def likelier(first: Tuning, second: Tuning, before: float, after: float) -> Tuning:
+    """Return the search whose kernel leaves rows the larger log density, and what was compared."""
+    numbers = [np.size(found.kernel.get_params()["lengthscale"]) for found in (first, second)]
+    measure = "minus the log density per row, left out"
+    compared = (
+        KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
+        KernelComparison(
+            numbers[1], second.kernel, -after, after - before, 0.0, after > before, measure
+        ),
+    )
+    found = second if after > before else first
+    return replace(found, compared=(*found.compared, *compared))
