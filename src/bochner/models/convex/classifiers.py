@@ -27,6 +27,7 @@ from bochner.models.convex.exact import (
     EXACT_ROWS,
     ExactConvexFit,
     fit_classifier_exactly,
+    on_kernel,
     rows_on_kernel,
 )
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit
@@ -129,20 +130,12 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     @property
     def dual_coef_(self) -> Float[Array, "t n"]:
         """Of the kernel and each row of ``X_fit_``, (1, n) or (K, n): of a fit without features."""
-        return self._exact("dual_coef_").solution.coef.T
+        return on_kernel(self._fitted, "dual_coef_").solution.coef.T
 
     @property
     def X_fit_(self) -> Any:
         """The rows of a fit without features, (n, d)."""
-        return self._exact("X_fit_").X
-
-    def _exact(self, name: str) -> ExactConvexFit:
-        fit = self._fitted
-        if not isinstance(fit, ExactConvexFit):
-            raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f"{name}: only a fit with the kernel itself has them; see coef_."
-            )
-        return fit
+        return on_kernel(self._fitted, "X_fit_").X
 
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
 

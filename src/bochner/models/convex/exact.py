@@ -109,6 +109,15 @@ class ExactConvexFit:
         return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
 
 
+def on_kernel(fit: object, name: str) -> ExactConvexFit:
+    """Return a fit with the kernel itself; refuse an attribute of it that other fits lack."""
+    if not isinstance(fit, ExactConvexFit):
+        raise AttributeError(  # noqa: TRY004  as hasattr() asks
+            f"{name}: only a fit with the kernel itself has them; see coef_."
+        )
+    return fit
+
+
 def fit_classifier_exactly(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
 ) -> ExactConvexFit:
@@ -171,7 +180,7 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
 
 
 def _choice(found: Tuning, X: Array) -> Choice:
-    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415# noqa: PLC0415
+    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415
 
     reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."
     phi = NystromMap(found.kernel, to_numpy(dense(X)))

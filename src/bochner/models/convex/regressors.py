@@ -19,7 +19,7 @@ from bochner.models._base import PenalisedByAlpha, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import estimator
-from bochner.models.convex.exact import REGRESSION_ROWS, ExactConvexFit
+from bochner.models.convex.exact import REGRESSION_ROWS, ExactConvexFit, on_kernel
 from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
@@ -177,20 +177,12 @@ class SVR(ConvexRegressor):
     @property
     def dual_coef_(self) -> Any:
         """Of the kernel and each row of ``X_fit_``, (n,) or (t, n): of a fit without features."""
-        return self._by_target(self._exact("dual_coef_").solution.coef.T)
+        return self._by_target(on_kernel(self._fitted, "dual_coef_").solution.coef.T)
 
     @property
     def X_fit_(self) -> Any:
         """The rows of a fit without features, (n, d)."""
-        return self._exact("X_fit_").X
-
-    def _exact(self, name: str) -> ExactConvexFit:
-        fit = self._fitted
-        if not isinstance(fit, ExactConvexFit):
-            raise AttributeError(  # noqa: TRY004  as hasattr() asks
-                f"{name}: only a fit with the kernel itself has them; see coef_."
-            )
-        return fit
+        return on_kernel(self._fitted, "X_fit_").X
 
     def _ridge_penalty(self, X: Any, n: int) -> float:  # noqa: ARG002
         return 1 / (2 * float(np.min(self.C_)))

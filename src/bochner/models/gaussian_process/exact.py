@@ -317,7 +317,7 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
 
 
 def _choice(kernel: Kernel, X: Array, reason: str) -> Choice:
-    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415# noqa: PLC0415
+    from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415
 
     return Choice(NystromMap(kernel, to_numpy(dense(X))), ExactKernel(), (), reason)
 
