@@ -36,7 +36,7 @@ print(model.certificate_)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.plot(y_new, model.predict(X_new), ".")
 left.axline((0, 0), slope=1, color="gray", linewidth=1)
-left.set(xlabel="strength measured, MPa from the mean", ylabel="predicted")
+left.set(xlabel="strength measured, MPa", ylabel="predicted")
 
 path = model.solution_.path
 right.loglog(path.alphas, path.loo**0.5)

@@ -79,13 +79,16 @@ def test_exchanged_latitude_and_longitude_are_refused():
 def test_concrete_is_the_table_it_says():
     concrete = load_concrete()
     assert concrete.X.shape == (1030, len(concrete.feature_names)) == (1030, 8)
-    np.testing.assert_allclose(concrete.X.mean(axis=0), 0, atol=2e-3)
-    # Yeh's first mix: 540 kg of cement, 162 of water, 28 days; his last: 260.9, 200.6, 28.
-    difference = concrete.X[0] - concrete.X[-1]
-    names = dict(zip(concrete.feature_names, difference, strict=True))
-    assert names["cement"] == pytest.approx(540 - 260.9, abs=0.2)
-    assert names["water"] == pytest.approx(162 - 200.6, abs=0.2)
-    assert names["age"] == pytest.approx(0, abs=1e-3)
+    # Yeh's first mix, and the ranges of his table of all mixes.
+    first = [540, 0, 0, 162, 2.5, 1040, 676, 28]
+    np.testing.assert_allclose(concrete.X[0], first, rtol=1e-6)
+    assert concrete.y[0] == pytest.approx(79.99, rel=1e-6)
+    lowest, highest = (
+        [102, 0, 0, 121.8, 0, 801, 594, 1],
+        [540, 359.4, 200.1, 247, 32.2, 1145, 992.6, 365],
+    )
+    np.testing.assert_allclose(concrete.X.min(axis=0), lowest, rtol=1e-6)
+    np.testing.assert_allclose(concrete.X.max(axis=0), highest, rtol=1e-6)
 
 
 def test_straight_lines_explain_three_fifths_of_concrete():

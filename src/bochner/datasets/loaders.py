@@ -64,12 +64,12 @@ _NAMES = (
 
 _CONCRETE = """\
 Compressive strength (MPa) of 1,030 samples of concrete, from seven ingredients (kg in a cubic
-metre) and the age (days). Inputs and target are centred: the mean of each column is zero.
+metre) and the age (days).
 
 Source: I-Cheng Yeh, Modeling of strength of high-performance concrete using artificial neural
 networks, Cement and Concrete Research 28 (1998) 1797-1808; UCI Machine Learning Repository,
-Concrete Compressive Strength (data set 165); centred copy from the GitHub repository
-treforevans/uci_datasets.
+Concrete Compressive Strength (data set 165). The rows are those of the centred copy in the GitHub
+repository treforevans/uci_datasets, with the means of the original columns added.
 
 Licence: the UCI repository gives the data under CC BY 4.0; the copy is under the MIT licence,
 copyright (c) 2022 Trefor Evans.
@@ -77,13 +77,12 @@ copyright (c) 2022 Trefor Evans.
 
 
 def load_concrete() -> Dataset:
-    """Return the strength of concrete: 1,030 samples, eight columns, centred.
+    """Return the strength of concrete: 1,030 samples, eight columns.
 
     Returns
     -------
     Dataset
-        ``X`` (1030, 8) float32, kg/m³ and days about their means; ``y`` (1030,) float32, MPa
-        about the mean.
+        ``X`` (1030, 8) float32, kg/m³ and days; ``y`` (1030,) float32, MPa.
 
     Notes
     -----
