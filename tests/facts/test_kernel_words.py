@@ -32,6 +32,11 @@ def test_of_many_the_shortest_are_named_and_the_others_counted():
     assert in_words(Laplace(MANY), NAMES) == expected
 
 
+def test_one_other_is_not_a_range():
+    text = in_words(Gaussian(MANY[:7]))
+    assert text.endswith(f"; one other, {max(MANY[:7]):.3g}")
+
+
 def test_in_deviations_the_order_is_another():
     spread = np.where(np.arange(100) == 50, 1e6, 1.0)
     text = in_words(Gaussian(MANY), NAMES, spread)

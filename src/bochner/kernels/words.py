@@ -93,9 +93,14 @@ def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Sp
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
     shown = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
-    rest = scales[first[SHOWN:]]
-    tail = f"; {len(rest)} others from {rest[0]:.3g} to {rest[-1]:.3g}" if len(rest) else ""
-    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {shown}{tail}"
+    rest = _remaining(scales[first[SHOWN:]])
+    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {shown}{rest}"
+
+
+def _remaining(scales: Float[Array, " r"]) -> str:
+    if len(scales) <= 1:
+        return f"; one other, {scales[0]:.3g}" if len(scales) else ""
+    return f"; {len(scales)} others from {scales[0]:.3g} to {scales[-1]:.3g}"
 
 
 def _named(names: Names, d: int) -> list[str]:
