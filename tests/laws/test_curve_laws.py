@@ -28,7 +28,21 @@ def test_a_function_of_the_logarithm_is_found():
     np.testing.assert_array_equal(bent[:, 1], SKEWED[:, 1])
     order = np.argsort(SKEWED[:, 0])
     assert (np.diff(bent[order, 0]) >= 0).all()
-    assert np.std(bent[:, 0]) == pytest.approx(np.std(SKEWED[:, 0]), rel=1e-3)
+    before, after = (np.clip(x[:, 0], *np.quantile(x[:, 0], [0.01, 0.99])) for x in (SKEWED, bent))
+    assert np.std(after) == pytest.approx(np.std(before), rel=1e-3)
+
+
+def test_a_few_numbers_of_any_size_leave_the_others_apart():
+    """Of 600 numbers 3 are wrong: the curve is of the other 597, as if these were not there."""
+    wrong = SKEWED.copy()
+    wrong[:3, 0] = 1e12
+    y = np.log(SKEWED[:, 0])
+    clean = choose_curves(sample(SKEWED, y), 0, error_near_median).inputs(SKEWED)[3:, 0]
+    found = choose_curves(sample(wrong, y), 0, error_near_median).inputs(wrong)[3:, 0]
+    shares = [(x - x.min()) / np.std(x) for x in (clean, found)]
+    assert np.abs(shares[0] - shares[1]).max() < 0.5
+    model, rest = bo.KernelRidge(random_state=0).fit(wrong[:400], y[:400]), slice(400, None)
+    assert model.score(SKEWED[rest], y[rest]) > 0.99
 
 
 def test_rows_are_left_as_they_are_where_that_is_as_good():

@@ -25,6 +25,10 @@ SKEWED, HEAVY = 1.0, 6.0
 #: A transformation must reduce the mean squared error by this share.
 LEAST_GAIN = 0.03
 
+#: Numbers of a column beyond these quantiles do not count in its deviation: one in a hundred may be
+#: wrong, and of any size.
+OUTERMOST = (0.01, 0.99)
+
 #: Points of a curve, and rows from which a distribution can be told.
 POINTS, FEWEST_ROWS = 33, 100
 
@@ -99,6 +103,7 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
         at = at[np.append(True, np.diff(at) > 0)]
         if len(at) < 3:
             continue
+        at = _with_ends(at)
         bent = _SHAPES[name](x, _refined(at) if name != "quantiles" else at)
         kept.append(j)
         points.append(tuple(bent[0].tolist()))
@@ -108,18 +113,38 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
 
 def _refined(at: Float[Array, " p"]) -> Float[Array, " q"]:
     """Return the points with others in between, so that curves are smooth where rows are few."""
-    between = np.linspace(at[0], at[-1], POINTS)
-    return np.unique(np.concatenate([at, between]))
+    return np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
+
+
+def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
+    """Return the points with others in the last step at either end.
+
+    It may be many times as long as all others together, and is halved until it is as short as they.
+    """
+    first, last = at[1] - at[0], at[-1] - at[-2]
+    halves = 0.5 ** np.arange(1, 1 + _halvings(max(first, last), at[-2] - at[1]))
+    return np.unique(np.concatenate([at, at[1] - first * halves, at[-2] + last * halves]))
+
+
+def _halvings(step: float, inner: float) -> int:
+    ratio = POINTS * step / inner if inner > 0 else 1.0
+    return int(np.ceil(np.log2(ratio))) if ratio > 1 else 0
 
 
 def _scaled(
     x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
 ) -> tuple[Array, Array]:
-    """Return the curve with the standard deviation that the column had, in a few digits."""
-    spread = float(np.std(np.interp(x, at, values)))
-    factor = float(np.std(x)) / spread if spread > 0 else 1.0
+    """Return the curve with the deviation that the column had, in a few digits."""
+    spread = _deviation(np.interp(x, at, values))
+    factor = _deviation(x) / spread if spread > 0 else 1.0
     scaled = np.array([float(f"{v:.6g}") for v in values * factor])
     return at, np.maximum.accumulate(scaled)
+
+
+def _deviation(x: Float[Array, " n"]) -> float:
+    """Return the standard deviation of all but the outermost numbers, which count as the next."""
+    inner = float(np.std(np.clip(x, *np.quantile(x, OUTERMOST))))
+    return inner if inner > 0 else float(np.std(x))
 
 
 def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
@@ -127,7 +152,7 @@ def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, A
     sign = 1.0 if np.mean((x - x.mean()) ** 3) >= 0 else -1.0
     crowded = sign * x
     low = float(crowded.min())
-    unit = max(float(np.quantile(crowded, 0.25)) - low, 0.05 * float(np.std(x)))
+    unit = max(float(np.quantile(crowded, 0.25)) - low, 0.05 * _deviation(x))
     return _scaled(x, at, sign * np.log1p(np.maximum(sign * at - low, 0.0) / unit))
 
 
@@ -144,7 +169,7 @@ def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Ar
 def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
     """Clip smoothly at three deviations, told from the quartiles: u/√(1 + u²/9)."""
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
-    unit = (high - low) / 1.349 or float(np.std(x))
+    unit = (high - low) / 1.349 or _deviation(x)
     u = (at - middle) / unit
     return _scaled(x, at, u / np.sqrt(1 + (u / 3) ** 2))
 
