@@ -313,6 +313,7 @@ def test_a_further_fit_forgets_the_law():
 
 
 WITHOUT_ROWS = {
+    "exact svr": bo.SVR(Gaussian(0.8), C=1.0, random_state=0),
     "svr": bo.SVR(Gaussian(0.8), n_features=64, C=1.0, random_state=0),
     "median": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="absolute", random_state=0),
     "quantiles": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="quantile", random_state=0),
@@ -324,7 +325,7 @@ WITHOUT_ROWS = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_ROWS)
-def test_fits_that_keep_no_rows_ask_for_calibration(name):
+def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
     (X, y), (Xc, yc), (Xt, yt) = (table(300, seed) for seed in (5, 6, 7))
     model = clone(WITHOUT_ROWS[name]).fit(X, y)
     who = type(model).__name__
@@ -333,6 +334,8 @@ def test_fits_that_keep_no_rows_ask_for_calibration(name):
     shown, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
     assert shown.shape == low.shape == (300,)
     assert abs(np.mean((low <= yt) & (yt <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 100)
+    bo.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(Xt, 0.9)[1], low)
     again = model.calibrate(X, y, np.arange(300.0), folds=2)
     assert len(again.calibration_) == 299
 

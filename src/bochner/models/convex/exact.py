@@ -28,6 +28,7 @@ from bochner.models.convex.class_sample import (
     class_sample,
 )
 from bochner.models.convex.fit import ConvexSpec, in_units, warned
+from bochner.models.error_law import ErrorLaw
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -74,6 +75,8 @@ class ExactConvexFit:
         Penalties that were compared.
     calibration : Calibration or None
     target_shape : tuple of int
+    errors : ErrorLaw or None
+        Of new rows, where a regressor's were calibrated.
     """
 
     inputs: Inputs
@@ -85,6 +88,7 @@ class ExactConvexFit:
     path: HeldOutPath | None = None
     calibration: Calibration | None = None
     target_shape: tuple[int, ...] = ()
+    errors: ErrorLaw | None = None
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Give the rows of one block after the other, and their decision values."""
