@@ -80,6 +80,44 @@ def _seen(fitted, X):
     return (KERNEL, kernel.inputs(X)) if kernel == BENT else (kernel, X)
 
 
+@pytest.mark.parametrize("centred", [True, False])
+def test_errors_without_a_row_are_those_of_fits_without_it(centred, monkeypatch):
+    """Each row's by a dense system of all other rows, with the leaves and landmarks of all."""
+    monkeypatch.setattr("bochner.models.ridge.local.LEFT_OUT_ROWS", 60)
+    X, y = table(200, t=2)
+    w = np.random.default_rng(1).uniform(0.2, 3, len(X))
+    found = model(TURNED, alpha=[0.3, 2.0], fit_intercept=centred).fit(X, y, w)
+    told = found.fit_.left_out()
+    assert 50 <= len(told.w) <= 60
+    K = own_kernel(found, X, X)
+    for X_i, error, predicted, w_i in zip(told.X, told.errors, told.predicted, told.w, strict=True):
+        i = int(np.flatnonzero((X == X_i).all(axis=1))[0])
+        rest = np.delete(np.arange(200), i)
+        for j, alpha in enumerate((0.3, 2.0)):
+            coef, b = dual(K[np.ix_(rest, rest)], y[rest, j : j + 1], alpha, w[rest], centred)
+            expected = float(K[i, rest] @ coef[:, 0] + b[0])
+            assert predicted[j] == pytest.approx(expected, abs=1e-4)
+            assert error[j] == pytest.approx(y[i, j] - expected, abs=1e-4)
+        assert w_i == w[i]
+
+
+def test_intervals_cover_as_asked_and_a_report_is_made():
+    """A share of 1000 new rows and one of 2000 scores: 4 deviations are passed once in 10,000."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=3000) * (1 + (X[:, 1] > 0))
+    found = model(Gaussian(0.7), alpha="loo", method=bo.LocalKernel(200, 32)).fit(
+        X[:2000], y[:2000]
+    )
+    for coverage in (0.5, 0.9):
+        _, low, high = found.predict_interval(X[2000:], coverage)
+        inside = np.mean((low <= y[2000:]) & (y[2000:] <= high))
+        spread = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
+        assert abs(inside - coverage) < 4 * spread
+    page = bo.report_model(found, X[:2000], y[:2000], widths=[16], n_sample=100).to_html()
+    assert "LocalKernel(leaf_rows=200" in page
+
+
 def test_one_leaf_is_the_exact_kernel():
     X, y = table(150)
     whole = model(method=bo.LocalKernel(leaf_rows=150)).fit(X, y)

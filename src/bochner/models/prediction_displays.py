@@ -28,7 +28,7 @@ from bochner.models.convex.regressors import KernelRegressor
 from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.ridge.methods import ExactKernel
+from bochner.models.ridge.methods import ExactKernel, LocalKernel
 from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.models.sgd.steps import DUAL, EXACT
 from bochner.models.unsupervised.pca import KernelPCA
@@ -42,7 +42,7 @@ def has_features(model: KernelEstimator) -> bool:
     """Whether a fitted learner works with a feature map, and not with the kernel itself."""
     if isinstance(model, SGD):
         return model.strategy_ not in DUAL
-    return not isinstance(model.choice_.method, ExactKernel | NearestNeighbours)
+    return not isinstance(model.choice_.method, ExactKernel | LocalKernel | NearestNeighbours)
 
 
 def choice_of(model: KernelEstimator) -> Choice | None:

@@ -193,6 +193,7 @@ _FITTED: dict[str, type] = {
     "fitted-fold": intervals.FittedFold,
     "error-law": error_law.ErrorLaw,
     "error-law-of-target": error_law.TargetLaw,
+    "left-out-rows": error_law.LeftOutRows,
     "error-inputs": error_law.ErrorInputs,
     "error-distribution": error_law.Distribution,
     "kernel-sum": KernelSum,

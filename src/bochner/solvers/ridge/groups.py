@@ -7,18 +7,20 @@ conditional"). With s = √w, C_g = s R_g s + αI and V = sZ,
     (VVᵀ + C)⁻¹ r = C⁻¹(r − V v),   v = (I + VᵀC⁻¹V)⁻¹ VᵀC⁻¹ r,
 
 so that sums over groups of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s] are all that groups know of one
-another: O(m³/3 + m² D) a group of m rows.
+another: O(m³/3 + m² D) a group of m rows. The same sums tell the diagonal of the inverse, and with
+it errors of rows left out: with u = (VVᵀ + C)⁻¹(s y), what row i errs without itself is
+u_i / (s_i ((VVᵀ + C)⁻¹)_ii), O(m²) a row.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
 
 from bochner._core.blas import cho_factor, cholesky, subtract_product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 
 #: Share of the penalty that rounding of a block's largest eigenvalue may take, in float32.
 ROUNDED = 0.01
@@ -42,6 +44,8 @@ class Group:
         Positive.
     single : bool, default True
         Whether float32 may serve.
+    marked : (p,) int
+        Rows whose errors without themselves are asked for.
     """
 
     matrix: Callable[[Any], Float[Array, "m m"]]
@@ -49,6 +53,7 @@ class Group:
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
     single: bool = True
+    marked: Int[Array, " p"] = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
     def root(self) -> Float[Array, " m"]:
@@ -85,15 +90,21 @@ class Group:
         """
         C, root, D = self.system(alpha), self.root[:, None], self.Z.shape[1]
         right = np.hstack([root * self.Z, root * self.y, root]).astype(C.dtype, copy=False)
+        units = np.zeros((len(C), len(self.marked)), C.dtype)
+        units[self.marked, np.arange(len(self.marked))] = 1
         L, _ = cho_factor(C, True, overwrite_a=True, check_finite=False)
         half = solve_triangular(L, right, lower=True, check_finite=False)
         own = solve_triangular(L, half, lower=True, trans=1, overwrite_b=False, check_finite=False)
         sums = (half[:, :D].T @ half).astype(np.float64)
         power = half[:, D:].astype(np.float64)
+        units = solve_triangular(L, units, lower=True, overwrite_b=True, check_finite=False)
+        diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
         return Reduced(
             GroupSums(sums[:, :D], sums[:, D:], power.T @ power),
             own[:, :D],
             own[:, D:].astype(np.float64),
+            self.marked,
+            diagonal,
         )
 
 
@@ -116,32 +127,52 @@ class GroupSums:
         up any constant, and the intercept is zero: targets are to be about their means.
         """
         H = self.gram + np.eye(len(self.gram))
-        half = solve_triangular(
-            cholesky(H, lower=True, check_finite=False), self.cross, lower=True, check_finite=False
-        )
+        L = cholesky(H, lower=True, check_finite=False)
+        half = solve_triangular(L, self.cross, lower=True, check_finite=False)
         left = self.power - half.T @ half
-        intercept = np.zeros(len(left) - 1)
+        intercept, weight = np.zeros(len(left) - 1), np.inf
         if centred and left[-1, -1] > rounding * self.power[-1, -1]:
-            intercept = left[-1, :-1] / left[-1, -1]
+            weight = float(left[-1, -1])
+            intercept = left[-1, :-1] / weight
         right = self.cross[:, :-1] - np.outer(self.cross[:, -1], intercept)
-        return Across(np.linalg.solve(H, right), intercept)
+        of_constant = np.linalg.solve(H, self.cross[:, -1])
+        return Across(np.linalg.solve(H, right), intercept, L, of_constant, weight)
 
 
 @dataclass(frozen=True, eq=False)
 class Across:
-    """What all groups share: v = Vᵀ(VVᵀ + C)⁻¹(y − b s), (D, t), and the intercept b, (t,)."""
+    """What all groups share.
+
+    Attributes
+    ----------
+    v : (D, t)
+        Vᵀ(VVᵀ + C)⁻¹(y − b s).
+    intercept : (t,)
+        b.
+    factor : (D, D)
+        L of L Lᵀ = I + VᵀC⁻¹V.
+    of_constant : (D,)
+        Vᵀ(VVᵀ + C)⁻¹s.
+    weight : float
+        sᵀ(VVᵀ + C)⁻¹s; infinite without an intercept.
+    """
 
     v: Float[Array, "D t"]
     intercept: Float[Array, " t"]
+    factor: Float[Array, "D D"]
+    of_constant: Float[Array, " D"]
+    weight: float
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A group after its factor: its part of the sums, C⁻¹V and C⁻¹[y, s]."""
+    """A group after its factor: its part of the sums, C⁻¹V, C⁻¹[y, s] and some (C⁻¹)_ii."""
 
     sums: GroupSums
     by_features: Float[Array, "m D"]
     own: Float[Array, "m c"]
+    marked: Int[Array, " p"]
+    diagonal: Float[Array, " p"]
 
     @property
     def single(self) -> bool:
@@ -152,6 +183,16 @@ class Reduced:
         """Return the coefficients of k̂ and each row of the group."""
         u = self.own[:, :-1] - np.outer(self.own[:, -1], across.intercept)
         return root[:, None] * (u - self.by_features @ across.v)
+
+    def left_out(
+        self, across: Across, coef: Float[Array, "m t"], root: Float[Array, " m"]
+    ) -> Float[Array, "p t"]:
+        """Return errors y − f̂ of the marked rows, each by the fit to all other rows."""
+        rows = self.by_features[self.marked].astype(np.float64)
+        half = solve_triangular(across.factor, rows.T, lower=True, check_finite=False)
+        constant = self.own[self.marked, -1] - rows @ across.of_constant
+        inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / across.weight
+        return coef[self.marked] / (root[self.marked] ** 2 * inverse)[:, None]
 
 
 def reduced_at(group: Group, alpha: float) -> Reduced:
