@@ -12,7 +12,7 @@ BLAS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # The package is installed in editable form: only what these files say needs a new installation.
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/_native/*)
 
-.PHONY: help demo test test-processors test-sanitizers lint bench docs clean
+.PHONY: help demo test test-processors test-sanitizers lint spell links bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,12 @@ lint: $(VENV)/installed-test ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+spell: $(VENV)/installed-test ## spelling of pages, docstrings and messages
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs src/bochner benchmarks tests
+
+links: $(VENV)/installed-docs ## links of the pages to other sites, which must answer
+	$(BLAS) $(BIN)/python -m sphinx -b linkcheck -D plot_gallery=0 docs docs/_build/links
 
 bench: $(VENV)/installed-test ## time, memory and error of each case, rivals in the same run
 	$(BIN)/python -m benchmarks

@@ -1,6 +1,6 @@
 """
-A first model
-=============
+What does a first fit look like?
+================================
 
 The strength of concrete from seven ingredients and its age: 1,030 samples [#]_. Lengthscale,
 method and penalty are chosen from the data; the certificate says how far the features are from the

@@ -1,5 +1,5 @@
 """
-Kernels and the functions they stand for
+Which functions does a kernel stand for?
 ========================================
 
 A kernel says which functions are likely. Each panel has the kernel as a function of the distance

@@ -1,6 +1,6 @@
 """
-Fourier features: where frequencies fall
-========================================
+Where do Fourier frequencies fall?
+==================================
 
 The error of every placement falls like 1/√D. Where it starts is what the placement decides: two
 columns here, Gaussian kernel, relative Frobenius error on 400 rows, mean of four seeds.

@@ -1,6 +1,6 @@
 """
-The relief of the Earth, three ways
-===================================
+How well do three methods know the Earth?
+=========================================
 
 Rows on a sphere are where harmonics are at home. One width, 256 features, and one kernel; 4,000
 cells of the relief to fit, and the whole map to predict.

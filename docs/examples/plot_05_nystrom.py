@@ -1,6 +1,6 @@
 """
-Nyström features: landmarks, and what they leave out
-====================================================
+What do landmarks leave out?
+============================
 
 Nyström features follow the rows. Sixty landmarks of a ring and two clusters, chosen by randomly
 pivoted Cholesky, and e(x) = k(x, x) − φ(x)·φ(x), which is zero where the features are exact and

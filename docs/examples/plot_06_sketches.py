@@ -1,6 +1,6 @@
 """
-Sketches of polynomial kernels
-==============================
+How good are sketches of polynomial kernels?
+============================================
 
 (1 + ⟨x, y⟩/d)³ of 100 columns has 176,851 features written out. Sketches need no more than a few
 hundred; all are unbiased, and their errors differ.

@@ -1,6 +1,6 @@
 """
-Wide networks without training them
-===================================
+What do wide networks learn without training?
+=============================================
 
 Random rectified units have the kernel ``ArcCosine(1)`` in the limit of many; what a wide network
 learns by gradient descent has the kernel ``NeuralTangent``. Both have features of their own

@@ -1,6 +1,6 @@
 """
-Kernels of histograms
-=====================
+How are histograms compared?
+============================
 
 Rows of counts or shares are compared column by column. ``AdditiveChi2``, ``Intersection`` and
 ``JensenShannon`` have spectra, and sampling these gives a few features a column.

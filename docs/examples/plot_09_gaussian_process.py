@@ -1,6 +1,6 @@
 """
-A Gaussian process and what it does not know
-============================================
+What does a Gaussian process not know?
+======================================
 
 Mean, 95 % interval of a new measurement, and functions drawn from the posterior. Outside the data
 the deviation is that of the kernel: what the features leave out is counted.

@@ -1,6 +1,6 @@
 """
-Three classifiers, one kernel
-=============================
+Which classifier draws which border?
+====================================
 
 ``KernelRidgeClassifier`` takes one sweep over the rows. ``SVC`` keeps what lies near the border.
 ``LogisticRegression`` gives probabilities, shown as shades.

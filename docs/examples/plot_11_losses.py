@@ -1,6 +1,6 @@
 """
-Quantiles, medians and counts
-=============================
+What if errors are skew, or wrong?
+==================================
 
 Any convex loss has a kernel machine. Left, the deciles of a target whose spread changes. Right, a
 tenth of the targets is wrong: squares follow them, the Huber loss does not.

@@ -1,6 +1,6 @@
 """
-Components and clusters without a kernel matrix
-===============================================
+What is there without a target?
+===============================
 
 Two rings: no straight line parts them. The third kernel principal component does, and two
 clusters are the rings where the kernel compares distances from the middle.

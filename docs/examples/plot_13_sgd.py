@@ -1,6 +1,6 @@
 """
-Steps on a stream
-=================
+What if rows never end?
+=======================
 
 Stochastic gradient descent needs one batch at a time. ``partial_fit`` goes on for ever; features
 need no more memory as rows come in, and averaging over the steps takes out their noise. ``plan``

@@ -1,6 +1,6 @@
 """
-Double descent
-==============
+Do more features ever hurt?
+===========================
 
 Test error against the number of random features: it falls, peaks where the features can barely
 reach all targets (D = n), and falls again. A penalty removes the peak.

@@ -1,6 +1,6 @@
 """
-How many features are enough
-============================
+How many features are enough?
+=============================
 
 ε is the spectral distance of features from kernel at the penalty of the fit. Below 1 it bounds the
 risk; ``n_features="auto"`` takes as many features as bring it down to a tolerance.

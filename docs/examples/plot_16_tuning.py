@@ -1,6 +1,6 @@
 """
-A lengthscale for each column
-=============================
+Which columns matter?
+=====================
 
 Eight columns, of which two matter. ``tune`` descends the leave-one-out error in all lengthscales
 and the penalty together. Columns that do not matter get long ones; so does, less so, column 4,

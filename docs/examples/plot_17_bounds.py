@@ -1,6 +1,6 @@
 """
-What theorems promise
-=====================
+What do theorems promise?
+=========================
 
 A-priori bounds hold before anything is drawn. Here beside the largest error of five draws of
 independent Fourier features, on 200 rows.

@@ -1,6 +1,6 @@
 """
-Carbon dioxide: a trend, a season, and what is between
-======================================================
+How much carbon dioxide will there be?
+======================================
 
 A sum of kernels says what a series is made of. Numbers that are ``"auto"`` are found, and weights
 of the terms with them; the period is given. The last ten years are forecast from those before.

@@ -384,7 +384,7 @@ def test_maps_of_the_globe():
     assert drawn.globe
     assert [*drawn.axes] == ["lat", "lon"]
     assert (drawn.axes["lon"][0], drawn.axes["lat"][-1]) == (-180.0, 90.0)
-    ax = drawn.plot()
+    ax = drawn.plot().ax_
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("lon", "lat")
     assert model.sample_functions(2, random_state=0)(X[:5]).shape == (5, 2)
 

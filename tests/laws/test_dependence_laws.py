@@ -113,15 +113,17 @@ def test_errors_are_those_of_the_rows_that_are_averaged(ridge, rows):
 
 def test_plots_show_the_average(ridge, rows, table):
     found = PartialDependenceDisplay.from_estimator(ridge, rows[0], 0, grid_resolution=8)
-    ax = found.plot(Figure().subplots(), rows=3)
+    ax = found.plot(Figure().subplots(), rows=3).ax_
     assert len(ax.lines) == 4
     np.testing.assert_array_equal(ax.lines[-1].get_ydata(), found.average[0])
-    both = partial_dependence(ridge, rows[0], [0, 1], grid_resolution=9).plot(Figure().subplots())
+    both = (
+        partial_dependence(ridge, rows[0], [0, 1], grid_resolution=9).plot(Figure().subplots()).ax_
+    )
     assert both.get_ylabel() == "column 1"
-    levels = partial_dependence(table[1], table[0], "kind").plot(Figure().subplots())
+    levels = partial_dependence(table[1], table[0], "kind").plot(Figure().subplots()).ax_
     assert [text.get_text() for text in levels.get_xticklabels()] == ["a", "b", "c"]
     pair = partial_dependence(table[1], table[0], ["kind", "size"], grid_resolution=9)
-    assert len(pair.plot(Figure().subplots()).get_xticks()) == 3
+    assert len(pair.plot(Figure().subplots()).ax_.get_xticks()) == 3
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_table_and_plot_show_the_largest(ridge, rows):
     assert lines[-1].split() == ["prediction", f"{found.predictions[1, 0]:.4g}"]
     assert "2 others" in found.table(1, most=1)
     assert str(found) == found.table(0)
-    ax = found.plot(Figure().subplots(), row=1)
+    ax = found.plot(Figure().subplots(), row=1).ax_
     drawn = sorted(bar.get_width() for bar in ax.patches)
     np.testing.assert_allclose(drawn, np.sort(found.contributions[1, :, 0]))
 

@@ -284,12 +284,12 @@ def test_plots_name_their_axes_and_draw_on_those_given(ridge, logistic, data):
     figure = pytest.importorskip("matplotlib.figure")
     for display, x, y in shown_by(ridge, logistic, data).values():
         ax = figure.Figure().subplots()
-        assert display.plot(ax) is ax
+        assert display.plot(ax).ax_ is ax
         assert (ax.get_xlabel(), ax.get_ylabel()) == (x, y)
         assert ax.has_data()
-        assert display.plot().figure is not None
+        assert display.plot().figure_ is not None
     other = ResidualDisplay.from_estimator(ridge, *data).plot(kind="actual_vs_predicted")
-    assert other.get_ylabel() == "observed target"
+    assert other.ax_.get_ylabel() == "observed target"
 
 
 def test_without_matplotlib_a_plot_says_how_to_get_it(ridge, monkeypatch):

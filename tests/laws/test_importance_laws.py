@@ -222,7 +222,7 @@ def test_table_is_ranked_and_counts_the_rest(rows):
 def test_plot_has_a_bar_for_each_column(ridge, rows):
     found = ImportanceDisplay.from_estimator(ridge, rows[0], by="exchange")
     ax = Figure().subplots()
-    assert found.plot(ax) is ax
+    assert found.plot(ax).ax_ is ax
     widths = [bar.get_width() for bar in ax.patches]
     assert widths == sorted(found.importance[:, 0])
     assert [text.get_text() for text in ax.get_yticklabels()] == [

@@ -41,6 +41,7 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
 }
 OPTIONAL = {
     "click",
+    "IPython",
     "dask",
     "distributed",
     "pyspark",

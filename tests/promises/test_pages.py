@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bochner"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "docs" / "guide").glob("*.md"))
+PAGES += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in ALL_PAGES)
 

@@ -1,6 +1,7 @@
 """The certificate: the distance of Z Zᵀ from K on rows, its confidence, and what it means."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, one_of, positive, require_room, share
+from bochner._core.html import Interval, Part, Shown, Table, Words
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import (
@@ -30,7 +32,7 @@ _LEAST = 8 * GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """How far the features are from the kernel at the penalty of a fit.
 
     ``print(certificate)`` says it in sentences; ``certificate.to_dict()`` gives the numbers.
@@ -144,12 +146,37 @@ class Certificate:
         parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
         return " ".join(filter(None, parts))
 
+    def _shown(self) -> Iterator[Part]:
+        """Give ε on a line, the errors with their intervals, and the sentences."""
+        low, high = self.epsilon_interval
+        title = "ε and its interval; below 1 it bounds the risk"
+        yield Interval(title, low, self.epsilon, high, limit=1.0)
+        yield Table(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
+        yield Words(str(self))
+
     def __repr__(self) -> str:
         low, high = self.epsilon_interval
         return (
             f"Certificate(epsilon={self.epsilon:.3g}, epsilon_interval=({low:.3g}, {high:.3g}), "
             f"confidence={self.confidence:g}, alpha={self.alpha:.3g}, n_rows={self.n_rows})"
         )
+
+
+def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows: errors of the features, and where they lie."""
+    spans = {"ε, spectral": c.epsilon_interval, "Frobenius": c.frobenius_interval}
+    values = {
+        "ε, spectral": c.epsilon,
+        "Frobenius": c.frobenius,
+        "operator norm": c.operator_norm,
+        "largest entry": c.entrywise,
+        "effective dimension": c.effective_dimension,
+    }
+    ends = {name: " to ".join(f"{e:.3g}" for e in span) for name, span in spans.items()}
+    rows = [[name, f"{value:.3g}", ends.get(name, "")] for name, value in values.items()]
+    head = ["error", "value", f"{100 * c.confidence:g} % interval"]
+    shown = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
+    return head[:shown], [row[:shown] for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from scipy.stats import t as student
 from bochner._core.arrays import as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import positive
+from bochner._core.html import Shown
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -34,7 +35,7 @@ def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[
 
 
 @dataclass(frozen=True)
-class Flaw:
+class Flaw(Shown):
     """One thing that is wrong with a kernel.
 
     Attributes
@@ -57,7 +58,7 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class KernelCheck:
+class KernelCheck(Shown):
     """What :func:`check_kernel` found; ``print(check)`` says it in sentences.
 
     Attributes
@@ -286,7 +287,7 @@ ALARM = 1e-6  # Chance that an unbiased map is called biased
 
 
 @dataclass(frozen=True)
-class FeatureLaw:
+class FeatureLaw(Shown):
     """One law, and what came of it.
 
     Attributes
@@ -314,7 +315,7 @@ class FeatureLaw:
 
 
 @dataclass(frozen=True)
-class FeatureCheck:
+class FeatureCheck(Shown):
     """What :func:`check_features` found; ``print(check)`` shows every law.
 
     Attributes

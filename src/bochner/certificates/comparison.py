@@ -1,7 +1,7 @@
 """compare: every method that serves a kernel, what theory predicts and what rows show."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
+from bochner._core.html import Part, Shown, Table, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -28,6 +29,8 @@ from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.kernels.kernel import Kernel
+
+HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Methods for one kernel at one width, best first; prints as a table.
 
     Attributes
@@ -88,19 +91,32 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return the table, and below it who was refused."""
-        head = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
+        return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the table, with a bar for each measured error, and who was refused."""
+        bars = tuple(row.error for row in self.rows if not row.refused)
+        yield Table(HEAD, self._cells, self._title, bars=bars)
+        if self._tail:
+            yield Words(self._tail)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows"
+
+    @property
+    def _cells(self) -> list[tuple[str, ...]]:
         numbers = ("predicted", "error", "entrywise", "draw_seconds", "seconds")
-        served = [
+        return [
             (str(row.method), str(row.n_features), *(f"{getattr(row, n):.3g}" for n in numbers))
             for row in self.rows
             if not row.refused
         ]
-        table = columns([head, *served])
+
+    @property
+    def _tail(self) -> str:
         refused = [str(row.method) for row in self.rows if row.refused]
-        tail = f"\nDo not serve it: {', '.join(refused)}." if refused else ""
-        return (
-            f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows\n{table}{tail}"
-        )
+        return f"Do not serve it: {', '.join(refused)}." if refused else ""
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top.

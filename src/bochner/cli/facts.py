@@ -12,13 +12,13 @@ from bochner.models._base import KernelEstimator
 from bochner.models.convex.classifiers import SVC, LogisticRegression
 from bochner.models.convex.regressors import SVR, KernelRegressor
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.kernel_words import kernel_words
 from bochner.models.prediction_displays import SGD
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.ridge.fit import RidgeFit
+from bochner.models.ridge.shown import JUDGES, error_of, judge_of, on_path
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
-from bochner.report.kernel_words import kernel_words
-from bochner.solvers.ridge.solution import Solution
 
 
 def facts_of(
@@ -32,7 +32,7 @@ def facts_of(
         "raw_columns": model.n_features_in_,
         "targets": list((model.schema_ and model.schema_.target_names) or ()),
         "kernel": repr(model.kernel_),
-        "kernel_words": kernel_words(model, names),
+        "kernel_words": kernel_words(model.fit_, names),
         "left_out": _left_out(model),
         "kernel_chosen": not given,
         "method": repr(model.choice_.method),
@@ -51,17 +51,17 @@ def _left_out(model: KernelEstimator) -> list[str]:
 
 def _ridge(model: KernelRidge) -> dict[str, Any]:
     solution = model.solution_
-    error, r_squared = error_of(model)
+    error, r_squared = error_of(model.fit_)
     return {
         "rows": model.fit_.rows,
         "precision": model.moments_.precision if isinstance(model.fit_, RidgeFit) else "float64",
         "alpha": model.alpha_,
         "alpha_by": solution.criterion,
         "alpha_words": solution.chosen_by,
-        "effective_dimension": _on_path(solution, solution.path.effective_dimension),
+        "effective_dimension": on_path(solution, solution.path.effective_dimension),
         "outcome": solution.outcome.name,
         "outcome_words": str(solution.outcome),
-        "error_by": _judge(solution),
+        "error_by": judge_of(solution),
         "rmse": error,
         "r_squared": r_squared,
     }
@@ -93,27 +93,6 @@ def _penalty(model: KernelEstimator) -> str | None:
     return words if model.path_ is None else f"{words}, {model.path_.reason}"
 
 
-def _judge(solution: Solution) -> str:
-    return "loo" if solution.criterion == "loo" else "gcv"
-
-
-def error_of(model: KernelRidge) -> tuple[float | None, float | None]:
-    """Return the root of the leave-one-out (or GCV) mean squared error, and R²."""
-    solution = model.solution_
-    squared = _on_path(solution, getattr(solution.path, _judge(solution)))
-    if squared is None:
-        return None, None
-    variance = model.fit_.target_variance
-    return squared**0.5, 1 - squared / variance if variance > 0 else None
-
-
-def _on_path(solution: Solution, values: np.ndarray) -> float | None:
-    """Return the value at the penalty used, if it is on the path and finite."""
-    where = np.flatnonzero(np.isclose(solution.path.alphas, solution.alpha, rtol=1e-9, atol=0))
-    value = float(values[where[0]]) if len(where) else float("nan")
-    return value if np.isfinite(value) and value >= 0 else None
-
-
 def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the facts as lines for people."""
     raw = f" (of {facts['raw_columns']} in the table)"
@@ -127,7 +106,7 @@ def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("features", f"{facts['n_features']:,}, products in {facts['precision']}"),
     ]
     if "alpha_by" in facts:
-        judge = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}[facts["error_by"]]
+        judge = JUDGES[facts["error_by"]]
         words = f"{judge} RMSE {number(facts['rmse'])}, R² {number(facts['r_squared'])}"
         alpha = f"{facts['alpha']:.4g}, {facts['alpha_words']}"
         error = [] if facts["rmse"] is None else [("error", words)]

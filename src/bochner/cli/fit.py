@@ -10,13 +10,14 @@ import click
 
 from bochner.cli.arguments import found_files, refuse_overwriting
 from bochner.cli.engines import cluster_of, refuse_scheduler
-from bochner.cli.facts import error_of, facts_of, lines_of
+from bochner.cli.facts import facts_of, lines_of
 from bochner.cli.models import certified, intervals_of, kernel_of, learner, needs_target
 from bochner.cli.show import Terminal
 from bochner.data.blocks import Blocks
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
+from bochner.models.ridge.shown import error_of
 from bochner.persist.files import save
 from bochner.report.held_out import judge_held_out
 from bochner.sums.executor import Engine
@@ -103,7 +104,7 @@ def run_fit(
 
 def _has_error(model: KernelEstimator) -> bool:
     """Whether the fit itself has the errors of rows that were left out."""
-    return isinstance(model, KernelRidge) and error_of(model)[0] is not None
+    return isinstance(model, KernelRidge) and error_of(model.fit_)[0] is not None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from bochner.data.frames import open_table
 from bochner.data.held import open_chunks, open_readers
 from bochner.data.learning import Target, open_tables
 from bochner.data.partitions import library_of
+from bochner.data.progress import Bar
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
 from bochner.data.sources import (
@@ -356,6 +357,15 @@ class Blocks:
         """
         crews = self.crews if crew is None else (*self.crews, crew)
         return replace(self, callbacks=(*self.callbacks, callback), crews=crews)
+
+    def with_progress(self) -> "Blocks":
+        """Return the same blocks, with a bar that counts their rows, pass by pass.
+
+        In a notebook the bar is drawn below the cell, in a terminal on its last line; elsewhere
+        nothing is shown.
+        """
+        bar = Bar(self.n_rows)
+        return self.watch(bar, bar.crew)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""

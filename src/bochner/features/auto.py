@@ -1,6 +1,6 @@
 """Auto: the choice of a method by what is measured, within what theory expects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -9,6 +9,7 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
+from bochner._core.html import Part, Shown, Table, Words
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -174,14 +175,31 @@ class Candidate:
     penalty: float | None = None
 
 
+HEAD = ("method", "predicted kernel error", "measured", "multiplications a row", "squared error")
+
+
+def _cells(c: Candidate) -> tuple[str, ...]:
+    known = ("–" if value is None else f"{value:.3g}" for value in (c.error, c.extrapolated))
+    measured, squared = known
+    return str(c.method), f"{c.predicted:.3g}", measured, f"{c.multiplications:,.0f}", squared
+
+
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Shown):
     """What was picked, from what, and why."""
 
     map: FeatureMap
     method: Method
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the reason, and the candidates with what is known of each."""
+        yield Words(self.reason)
+        if self.candidates:
+            rows = [_cells(each) for each in self.candidates]
+            marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
+            yield Table(HEAD, rows, marked=marked)
 
     @property
     def penalty(self) -> float | None:

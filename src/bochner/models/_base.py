@@ -63,6 +63,7 @@ from bochner.models._labels import (
     refuse_quantity,
     require_sortable,
 )
+from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
     as_fitted,
     encoded,
@@ -96,7 +97,7 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
     return property(value, doc=doc)
 
 
-class KernelEstimator(NamedArguments, BaseEstimator):
+class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any

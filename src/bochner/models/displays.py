@@ -6,7 +6,7 @@ matplotlib, which is imported only then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import EquispacedMap
@@ -22,6 +21,7 @@ from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
+from bochner.models.drawn import Display
 from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
@@ -32,7 +32,7 @@ CRITERIA = {"loo": "leave-one-out", "kfold": "five folds", "gcv": "generalised c
 
 
 @dataclass(frozen=True, eq=False)
-class PathDisplay:
+class PathDisplay(Display):
     """The criteria that a penalty is chosen by, along the path of penalties.
 
     Attributes
@@ -84,12 +84,12 @@ class PathDisplay:
             "display."
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the criteria against the penalty; return the axes.
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the criteria against the penalty; return the display.
 
         Errors are drawn on a logarithmic scale, up to twenty times the least.
         """
-        ax = axes_for("PathDisplay", ax)
+        ax = self._axes(ax)
         for i, (name, values) in enumerate(self.criteria.items()):
             ax.plot(self.alphas, values, "--" if i else "-", label=name)
         for i, alpha in enumerate(self.alpha[self.alpha > 0]):
@@ -103,7 +103,7 @@ class PathDisplay:
             ax.set(yscale="log", ylim=(shown.min() / margin, shown.max() * margin))
             _write_out(ax.yaxis)
         ax.legend()
-        return ax
+        return self
 
 
 def _write_out(axis: Any) -> None:
@@ -136,7 +136,7 @@ def _root(values: Float[Array, " p"]) -> Float[Array, " p"]:
 
 
 @dataclass(frozen=True, eq=False)
-class SpectrumDisplay:
+class SpectrumDisplay(Display):
     """Eigenvalues of G = ZᵀZ about the mean, and the penalty that they are compared with.
 
     Attributes
@@ -182,9 +182,9 @@ class SpectrumDisplay:
         alpha = model._least_penalty(X, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the eigenvalues above rounding, and the penalty; return the axes."""
-        ax = axes_for("SpectrumDisplay", ax)
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the eigenvalues above rounding, and the penalty; return the display."""
+        ax = self._axes(ax)
         rank = max(1, int(np.sum(self.eigenvalues > 1e-14 * self.eigenvalues[0])))
         number = np.unique(np.geomspace(1, rank, 300).astype(int))  # all that the axis can show
         values = self.eigenvalues[number - 1]
@@ -193,7 +193,7 @@ class SpectrumDisplay:
             ax.axhline(self.alpha, color="gray", linestyle=":", label="penalty alpha")
         ax.set(xlabel="number", ylabel="eigenvalue")
         ax.legend()
-        return ax
+        return self
 
 
 def _moments(model: KernelEstimator, X: Any) -> Moments:
@@ -250,7 +250,7 @@ class Mapped(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class MapDisplay:
+class MapDisplay(Display):
     """Predictions of a process on a grid of one or two columns.
 
     Attributes
@@ -311,8 +311,8 @@ class MapDisplay:
             is_on_sphere(model.kernel_),
         )
 
-    def plot(self, ax: Any = None, what: str = "mean") -> Any:
-        """Draw the map, of one column a curve with its 95 % band; return the axes.
+    def plot(self, ax: Any = None, what: str = "mean") -> Self:
+        """Draw the map, of one column a curve with its 95 % band; return the display.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class MapDisplay:
         what : {"mean", "deviation"}, default "mean"
         """
         one_of(what, "MapDisplay.plot", "what", tuple(SHOWN))
-        ax = axes_for("MapDisplay", ax)
+        ax = self._axes(ax)
         values = self.mean if what == "mean" else self.deviation
         if values is None:
             raise InvalidInput(
@@ -336,7 +336,7 @@ class MapDisplay:
             mesh = ax.pcolormesh(first, second, values, cmap=COLOURS[what], rasterized=True)
             ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {SHOWN[what]}")
             ax.set(xlabel=across[0], ylabel=across[1])
-        return ax
+        return self
 
     def _curve(self, ax: Any, name: str, values: Array, banded: bool) -> None:
         places = self.axes[name]

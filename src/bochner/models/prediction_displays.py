@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.stats import norm
@@ -13,7 +13,6 @@ from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer, one_of
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, SolutionWarning
@@ -25,6 +24,7 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.regressors import KernelRegressor
+from bochner.models.drawn import Display
 from bochner.models.gaussian_process.neighbours import NearestNeighbours
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
@@ -76,7 +76,7 @@ CALIBRATIONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualDisplay:
+class ResidualDisplay(Display):
     """Predictions and observations, a point for each row.
 
     Attributes
@@ -121,8 +121,8 @@ class ResidualDisplay:
         f, t = (a[:, target if a.shape[1] > 1 else 0] for a in reversed(list(columns)))
         return ResidualDisplay.from_predictions(t, f)
 
-    def plot(self, ax: Any = None, *, kind: str = "residual_vs_predicted") -> Any:
-        """Draw residuals, observations or a histogram of residuals; return the axes.
+    def plot(self, ax: Any = None, *, kind: str = "residual_vs_predicted") -> Self:
+        """Draw residuals, observations or a histogram of residuals; return the display.
 
         Parameters
         ----------
@@ -131,24 +131,24 @@ class ResidualDisplay:
         """
         kinds = ("residual_vs_predicted", "actual_vs_predicted", "histogram")
         one_of(kind, "ResidualDisplay.plot", "kind", kinds)
-        ax = axes_for("ResidualDisplay", ax)
+        ax = self._axes(ax)
         name = self.name.replace("$", r"\$")  # a name is no formula
         if kind == "histogram":
             ax.hist(self.residuals, bins=min(40, max(8, int(len(self.residuals) ** 0.5))))
             ax.axvline(0, color="gray", linestyle=":")
             ax.set(xlabel=f"observed − predicted {name}", ylabel="rows")
-            return ax
+            return self
         actual = kind == "actual_vs_predicted"
         ax.plot(self.predicted, self.observed if actual else self.residuals, ".", alpha=0.4)
         middle = float(np.median(self.predicted))
         ax.axline((middle, middle if actual else 0.0), slope=float(actual), color="gray")
         ax.set_xlabel(f"predicted {name}")
         ax.set_ylabel(f"observed {name}" if actual else "observed − predicted")
-        return ax
+        return self
 
 
 @dataclass(frozen=True, eq=False)
-class CalibrationDisplay:
+class CalibrationDisplay(Display):
     """Predicted means, probabilities, quantiles or intervals, and what was observed.
 
     Attributes
@@ -211,6 +211,26 @@ class CalibrationDisplay:
         return CalibrationDisplay.of_levels(levels, inside, "coverage")
 
     @staticmethod
+    def from_predictions(
+        observed: Array, predicted: Array, *, n_bins: int = 10
+    ) -> "CalibrationDisplay":
+        """Return the calibration of predictions, (m,): of means, or of probabilities.
+
+        Where ``observed`` holds two labels (numbers 0 and 1, or any others) and ``predicted`` lies
+        between 0 and 1, it is the probability of the second label in sorted order.
+        """
+        y, f = np.asarray(observed).ravel(), np.asarray(predicted, np.float64).ravel()
+        if len(y) != len(f) or not len(y):
+            raise InvalidInput(
+                "CalibrationDisplay: one prediction for each observed value is required, and one "
+                f"row at least; got {len(f)} and {len(y)}."
+            )
+        labels = np.unique(y)
+        if len(labels) == 2 and f.min() >= 0 and f.max() <= 1:
+            return CalibrationDisplay.of_probabilities(y == labels[1], f, n_bins)
+        return CalibrationDisplay.of_means(y.astype(np.float64), f, n_bins)
+
+    @staticmethod
     def from_estimator(
         model: BaseEstimator, X: Array, y: Array, *, n_bins: int = 10
     ) -> "CalibrationDisplay":
@@ -233,15 +253,15 @@ class CalibrationDisplay:
             return CalibrationDisplay.of_levels(levels, y <= f, "quantile")
         return CalibrationDisplay.of_means(y[:, 0], f[:, 0], n_bins)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw what was observed against what was predicted; return the axes."""
-        ax = axes_for("CalibrationDisplay", ax)
+    def plot(self, ax: Any = None) -> Self:
+        """Draw what was observed against what was predicted; return the display."""
+        ax = self._axes(ax)
         ax.axline((self.expected[0],) * 2, slope=1, color="gray", linestyle=":")
         room = [np.inf, np.inf] if self.kind == "prediction" else [self.observed, 1 - self.observed]
         whiskers = [np.minimum(self.spread, most) for most in room]
         ax.errorbar(self.expected, self.observed, whiskers, fmt="o-", capsize=3)
         ax.set(**dict(zip(("xlabel", "ylabel"), CALIBRATIONS[self.kind], strict=True)))
-        return ax
+        return self
 
 
 def top_probability(model: BaseEstimator, X: Array, y: Array) -> tuple[Array, Array]:
@@ -287,7 +307,7 @@ EXACT_ROWS, SWEPT_ROWS = 2048, 1024
 
 
 @dataclass(frozen=True, eq=False)
-class WidthDisplay:
+class WidthDisplay(Display):
     """Errors at several widths on a sample: half of it to learn from, half to judge by.
 
     Attributes
@@ -370,9 +390,9 @@ class WidthDisplay:
         counts = len(rows.train_rows), len(rows.test_rows)
         return WidthDisplay(D, error, second, kernel, best, study.measure, *counts)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the error, or that of the kernel, against D; return the axes."""
-        ax = axes_for("WidthDisplay", ax)
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the error, or that of the kernel, against D; return the display."""
+        ax = self._axes(ax)
         judged = bool(np.isfinite(self.errors).any())
         ax.plot(self.widths, self.errors if judged else self.kernel_errors, "o-")
         if judged and self.exact is not None:
@@ -383,7 +403,7 @@ class WidthDisplay:
         shown = self.widths[:: -(-len(self.widths) // 8)]
         ax.set_xticks(shown, [f"{D:,}" for D in shown])
         ax.minorticks_off()
-        return ax
+        return self
 
 
 class _Split(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
-from bochner._core.text import columns
+from bochner._core.html import Shown
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
@@ -18,7 +18,7 @@ SOON = 1.0  # Seconds that nobody minds
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Shown):
     """What a fit may take.
 
     Parameters
@@ -231,12 +231,14 @@ def _between(fits: Sequence[PlannedFit], width: int) -> PlannedFit:
 # --- words ---------------------------------------------------------------------------------------
 
 _HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
+WORDS = (0, 1, 3, len(_HEAD) - 1)  # Cells of a line that are words
 
 
-def fits_table(fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget) -> str:
-    """Return the fits as a table, the chosen one marked."""
-    cells = [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
-    return columns(cells, words=(0, 1, 3, len(_HEAD) - 1))
+def fits_table(
+    fits: Sequence[PlannedFit], chosen: PlannedFit, budget: Budget
+) -> list[tuple[str, ...]]:
+    """Return a head and the fits as lines of cells, the chosen one marked."""
+    return [_HEAD, *(_cells(fit, fit is chosen, budget) for fit in fits)]
 
 
 def truncation_notes(fits: Sequence[PlannedFit]) -> list[str]:

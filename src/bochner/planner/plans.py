@@ -1,7 +1,7 @@
 """plan: the method, the number of features and the solver to fit with, and what the fit takes."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.checks import integer
+from bochner._core.html import Part, Shown, Table, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
+from bochner._core.text import columns
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
@@ -22,6 +24,7 @@ from bochner.models._tables import encoded
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
 from bochner.planner.choice import (
+    WORDS,
     Budget,
     PlannedFit,
     as_budget,
@@ -41,7 +44,7 @@ SEARCHED = 512  # Width that a lengthscale is chosen at
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Shown):
     """Fits side by side, the one to take, and why; prints as a table.
 
     Attributes
@@ -151,18 +154,32 @@ class Plan:
 
     def __str__(self) -> str:
         """Return the table, and what it means."""
-        table = fits_table(self.fits, self.choice, self.budget)
-        title = (
+        table = columns(fits_table(self.fits, self.choice, self.budget), words=WORDS)
+        return "\n".join([self._title, table, f"> {self.reason}", *self._notes])
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the fits, the chosen one marked, the reason, and what the numbers are."""
+        head, *rows = (line[1:] for line in fits_table(self.fits, self.choice, self.budget))
+        marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
+        errors = tuple(fit.error for fit in self.fits)
+        yield Table(head, rows, self._title, marked, errors)
+        yield from map(Words, [self.reason, *self._notes])
+
+    @property
+    def _title(self) -> str:
+        return (
             f"{self.kernel!r}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
             f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
+
+    @property
+    def _notes(self) -> list[str]:
         note = (
             f"error: leave-one-out, root mean square, of fits to {self.n_sample:,} rows, "
             "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
             "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
-        notes = [*truncation_notes(self.fits), note]
-        return "\n".join([title, table, f"> {self.reason}", *notes])
+        return [*truncation_notes(self.fits), note]
 
 
 def plan(

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner import features, kernels, landmarks
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import integer
+from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array
 from bochner.certificates.certificate import Certificate
@@ -31,6 +32,7 @@ from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
 from bochner.models.inspection.importance import ImportanceDisplay, column_importance
+from bochner.models.kernel_words import kernel_words
 from bochner.models.prediction_displays import (
     RIDGE,
     SGD,
@@ -42,7 +44,6 @@ from bochner.models.prediction_displays import (
 from bochner.models.unsupervised.cca import KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
-from bochner.report.kernel_words import kernel_words
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
     Quality,
@@ -96,7 +97,7 @@ def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
         learner=type(model).__name__,
         kind=kind,
         kernel=repr(model.kernel_),
-        kernel_words=kernel_words(model, columns or names or None),
+        kernel_words=kernel_words(model.fit_, columns or names or None),
         method=repr(method_of(model)),
         reason="" if choice is None else choice.reason,
         n_features=model.map_.n_features if has_features(model) else None,
@@ -190,7 +191,7 @@ def _code(model: KernelEstimator) -> str:
 def _chosen(model: KernelEstimator) -> Iterator[str]:
     """Give what was left open and found, as comments."""
     if isinstance(model.kernel, str):
-        yield f"# kernel found: {kernel_words(model)}"
+        yield f"# kernel found: {kernel_words(model.fit_)}"
     if repr(method_of(model)) != repr(model.method):
         yield f"# method taken: {method_of(model)!r}"
     if has_features(model) and isinstance(model.n_features, str):
@@ -270,6 +271,10 @@ class ModelReport:
     source: str
     command: str
     versions: str
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return framed(self.to_html(), f"Report of {self.fit.learner}")
 
     def to_html(self) -> str:
         """Return one page that fetches nothing and runs nothing."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.shapes import Array
+from bochner.certificates.certificate import Certificate, errors_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.inspection.dependence import PartialDependenceDisplay
 from bochner.models.inspection.importance import ImportanceDisplay
@@ -98,17 +99,11 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _certificate(c: Any) -> dict[str, Any] | None:
+def _certificate(c: Certificate | None) -> dict[str, Any] | None:
     if c is None:
         return None
-    intervals = [c.epsilon_interval, c.frobenius_interval, None, None, None]
-    names = ["ε, spectral", "Frobenius", "operator norm", "largest entry", "effective dimension"]
-    values = [c.epsilon, c.frobenius, c.operator_norm, c.entrywise, c.effective_dimension]
-    spans = ["" if ends is None else " to ".join(number(e, 3) for e in ends) for ends in intervals]
-    rows = [[n, number(v, 3), s] for n, v, s in zip(names, values, spans, strict=True)]
-    head = ["error", "value", f"{100 * c.confidence:g} % interval"]
-    shown = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
-    return {"head": head[:shown], "rows": [row[:shown] for row in rows]}
+    head, rows = errors_table(c)
+    return {"head": head, "rows": rows}
 
 
 def _widths(found: WidthDisplay) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bochner import __version__
+from bochner._core.html import Table
 from bochner._core.text import rounded
 from bochner.errors import MissingDependency
 
@@ -54,8 +55,18 @@ def page(template: str, **facts: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.globals["table"] = table
     environment.filters |= {"number": number, "seconds": seconds, "rounded": rounded}
     return environment.get_template(template).render(colours=COLOURS, versions=versions(), **facts)
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", marked: int = -1
+) -> Any:
+    """Return a table that scrolls for itself where it is wider than the page."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    return Markup(f'<div class="wide">{Table(head, rows, caption, marked).html()}</div>')
 
 
 # --- Words ---------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """The record of a search: the kernel found, each evaluation on the way, and what was compared."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from bochner._core.html import Curve, Part, Shown, Table, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
@@ -45,7 +47,7 @@ class TuningStep:
 
 
 @dataclass(frozen=True)
-class KernelComparison:
+class KernelComparison(Shown):
     """What was compared with what is simpler, by the same measure.
 
     Attributes
@@ -78,13 +80,17 @@ class KernelComparison:
     measure: str = "error on rows held out"
     name: str = ""
 
+    @property
+    def what(self) -> str:
+        """What was tuned, in words."""
+        names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
+        return self.name or names.get(self.tuned, f"{self.tuned} lengthscales tuned")
+
     def __str__(self) -> str:
         """Return a sentence."""
+        measured = f"{self.what}: {self.measure} {self.error:.3g}"
         if self.name:
-            return f"{self.name}: {self.measure} {self.error:.3g}{', taken' * self.taken}"
-        names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
-        what = names.get(self.tuned, f"{self.tuned} lengthscales tuned")
-        measured = f"{what}: {self.measure} {self.error:.3g}"
+            return f"{measured}{', taken' * self.taken}"
         if np.isnan(self.gain):
             return measured
         kept = "taken" if self.taken else "not taken"
@@ -92,7 +98,7 @@ class KernelComparison:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Shown):
     """The kernel of a fit, and how it was found.
 
     Attributes
@@ -165,6 +171,21 @@ class Tuning:
         compared = "".join(f"{comparison}\n" for comparison in self.compared)
         return f"{columns(lines)}\n{compared}{in_words(self.kernel)}, alpha = {self.share:.2g} n"
 
+    def _shown(self) -> Iterator[Part]:
+        """Give the candidates with a bar for each error, the errors tried, and the kernel."""
+        from bochner.kernels.words import in_words  # noqa: PLC0415  asked for when shown
+
+        yield Words(f"Kernel: {in_words(self.kernel)}")
+        if self.compared:
+            rows = [(c.what, f"{c.error:.3g}", "taken" * c.taken) for c in self.compared]
+            taken = next((i for i, c in enumerate(self.compared) if c.taken and c.name), -1)
+            bars = tuple(c.error for c in self.compared)
+            head = ("candidate", self.compared[0].measure, "")
+            yield Table(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
+        tried = [step.best for step in self.path]
+        caption = f"{LABELS[self.criterion]} against evaluations"
+        yield Curve("Best so far", range(1, len(tried) + 1), tried, caption)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.
 
@@ -213,7 +234,7 @@ class MetricRound:
 
 
 @dataclass(frozen=True)
-class LearnedMetric:
+class LearnedMetric(Shown):
     """The metric of the best round: the start, unless another is surely better on rows held out.
 
     Attributes

@@ -10,6 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
+from bochner._core.html import Part, Shown, Table, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -74,8 +75,11 @@ class ComparedBound:
     asked: int | None
 
 
+HEAD = ("bound", "error of", "promised", "found", "features asked", "times too many")
+
+
 @dataclass(frozen=True)
-class BoundComparison:
+class BoundComparison(Shown):
     """Bounds for one kernel and rows at one width; prints as a table.
 
     Attributes
@@ -97,14 +101,25 @@ class BoundComparison:
     rows: tuple[ComparedBound, ...]
 
     def __str__(self) -> str:
-        head = ("bound", "error of", "promised", "found", "features asked", "times too many")
-        table = columns([head, *map(self._cells, self.rows)], words=(0, 1))
-        first = (
+        table = columns([HEAD, *map(self._cells, self.rows)], words=(0, 1))
+        return "\n".join(filter(None, [self._title, table, self._tail]))
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the table, and what its marks mean."""
+        yield Table(HEAD, [*map(self._cells, self.rows)], self._title)
+        if self._tail:
+            yield Words(self._tail)
+
+    @property
+    def _title(self) -> str:
+        return (
             f"{self.kernel!r}, D = {self.n_features}, {self.n_rows} rows, alpha = {self.alpha:.3g}"
             f": {100 * self.confidence:.3g} % bounds, and the largest error of {self.n_draws} draws"
         )
-        last = "* not proved" if not all(r.proved for r in self.rows) else ""
-        return "\n".join(filter(None, [first, table, last]))
+
+    @property
+    def _tail(self) -> str:
+        return "* not proved" if not all(r.proved for r in self.rows) else ""
 
     def _cells(self, row: ComparedBound) -> tuple[str, ...]:
         return (

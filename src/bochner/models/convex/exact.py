@@ -19,6 +19,7 @@ from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._kernel_sum import KernelSum
+from bochner.models._shown import Fact, ShownFit
 from bochner.models.convex.class_sample import (
     CONSTANT,
     FIRST,
@@ -27,7 +28,7 @@ from bochner.models.convex.class_sample import (
     Learned,
     class_sample,
 )
-from bochner.models.convex.fit import ConvexSpec, in_units, warned
+from bochner.models.convex.fit import ConvexSpec, found_by_loss, in_units, warned
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -57,7 +58,7 @@ LAST = 16
 
 
 @dataclass(frozen=True, eq=False)
-class ExactConvexFit:
+class ExactConvexFit(ShownFit):
     """A classifier by a convex loss with the kernel itself.
 
     Attributes
@@ -89,6 +90,10 @@ class ExactConvexFit:
     calibration: Calibration | None = None
     target_shape: tuple[int, ...] = ()
     errors: ErrorLaw | None = None
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the loss, the penalty and the outcome."""
+        yield from found_by_loss(self.loss, self.solution, self.path)
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Give the rows of one block after the other, and their decision values."""

@@ -10,12 +10,14 @@ import numpy as np
 from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.shapes import Array, Float
+from bochner._core.text import rounded
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._rows import Features
+from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
@@ -62,7 +64,7 @@ class ConvexSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class ConvexFit:
+class ConvexFit(ShownFit):
     """A fit by a convex loss: what was chosen, and where the objective is least."""
 
     inputs: Inputs
@@ -77,6 +79,10 @@ class ConvexFit:
     stopping_errors: Float[Array, " s"] | None = None
     asked: tuple[str, ...] = ()  # what must be the same for a warm start
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the loss, the penalty and the outcome."""
+        yield from found_by_loss(self.loss, self.solution, self.path)
 
     def predictions(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b t"]]]:
         """Give the rows of one block after the other, and φ(X) β + b."""
@@ -93,6 +99,14 @@ class ConvexFit:
         theta, chosen = self.solution.theta, self.chosen
         rows = blocks.with_rows(chosen.block_rows)
         return np.concatenate([forward(to_numpy(chosen.features(b.X)), theta) for b in rows])
+
+
+def found_by_loss(loss: Loss, solution: Optimum, path: HeldOutPath | None) -> Iterator[Fact]:
+    """Give the loss, the penalty and how it was chosen, and how the descent ended."""
+    yield "loss", rounded(repr(loss))
+    how = "as given" if path is None else path.reason
+    yield "penalty", f"alpha = {numbers(solution.alpha)}, {how}"
+    yield "outcome", str(solution.outcome)
 
 
 def warned(fit: Fit) -> Fit:

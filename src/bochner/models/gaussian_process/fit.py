@@ -25,7 +25,7 @@ from bochner.models.gaussian_process.intervals import (
     cross_conformal,
 )
 from bochner.models.gaussian_process.posterior import Predictive
-from bochner.models.gaussian_process.spec import GaussianProcessSpec, likelier, warned
+from bochner.models.gaussian_process.spec import GaussianProcessSpec, ShownProcess, likelier, warned
 from bochner.models.ridge.sums import Summed, merged
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
@@ -42,7 +42,7 @@ ENOUGH = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianProcessFit:
+class GaussianProcessFit(ShownProcess):
     """A Gaussian process on features: what was chosen, the sums, the law of f.
 
     Attributes

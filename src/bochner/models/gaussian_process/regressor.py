@@ -394,11 +394,11 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
             Coordinates in the place of the box, as those of :meth:`predict_grid`.
         """
         curve = self.n_features_in_ == 1
-        return MapDisplay.from_estimator(self, places, deviation=curve, **axes).plot(ax)
+        return MapDisplay.from_estimator(self, places, deviation=curve, **axes).plot(ax).ax_
 
     def plot_deviation(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
         """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
-        return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation")
+        return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
     def predict_interval(
         self, X: Tabular, coverage: float = 0.95, calibrated: bool = True

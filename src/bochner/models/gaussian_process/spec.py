@@ -1,5 +1,6 @@
 """What a user asks of a Gaussian process, checked."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -8,6 +9,7 @@ import numpy as np
 from bochner._core.checks import one_of, warn_user
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.ridge.sums import Pass
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.record import KernelComparison, Tuning
@@ -79,7 +81,20 @@ def warned(fit: Fit) -> Fit:
     return fit
 
 
-class FeaturelessFit:
+class ShownProcess(ShownFit):
+    """A fit of a process that notebooks show."""
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the evidence and how it was found."""
+        fit: Any = self
+        evidence: Evidence = fit.evidence
+        yield "noise variance", numbers(evidence.noise)
+        yield "amplitude", numbers(evidence.amplitude)
+        yield "log marginal likelihood", numbers(evidence.log_likelihood)
+        yield "outcome", str(evidence.outcome)
+
+
+class FeaturelessFit(ShownProcess):
     """What fits of a process share that never make features: all is in the evidence."""
 
     summed: Any

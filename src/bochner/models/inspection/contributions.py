@@ -11,18 +11,21 @@ contributions add up to f(x) − f̄ exactly, however few there are; f̄ is the 
 background rows used.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
+from bochner._core.html import Part, Table
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for, columns
+from bochner._core.text import columns
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
+from bochner.models.drawn import Display
 from bochner.models.inspection.columns import Inspected
 
 #: Rows that are predicted together.
@@ -33,7 +36,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False)
-class ContributionDisplay:
+class ContributionDisplay(Display):
     """Contributions of columns to the predictions of some rows.
 
     Attributes
@@ -70,24 +73,33 @@ class ContributionDisplay:
 
     def table(self, row: int = 0, output: int = 0, most: int = SHOWN) -> str:
         """Return what drives a row: base, the largest contributions, all others, the prediction."""
+        return columns(self._lines(row, output, most))
+
+    def _lines(self, row: int, output: int, most: int) -> list[list[str]]:
         found, error = self.contributions[row, :, output], self.error[row, :, output]
         order = np.argsort(-np.abs(found), kind="stable")
         rest = found[order[most:]]
-        lines = [
+        return [
             ["mean of the background", f"{self.base[output]:.4g}", ""],
             *([self.columns[j], f"{found[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:most]),
             *([[f"{len(rest)} others", f"{rest.sum():+.3g}", ""]] if len(rest) else []),
             [self.unit, f"{self.predictions[row, output]:.4g}", ""],
         ]
-        return columns(lines)
 
     def __str__(self) -> str:
         """Return the table of the first row."""
         return self.table()
 
-    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = SHOWN) -> Any:
-        """Draw a bar for each of the largest contributions to a row; return the axes."""
-        ax = axes_for("ContributionDisplay", ax)
+    def _shown(self) -> Iterator[Part]:
+        """Give the table of the first row; the picture, if it was drawn."""
+        if self._asked_for:
+            yield from self._picture()
+        lines = self._lines(0, 0, SHOWN)
+        yield Table(("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1)
+
+    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = SHOWN) -> Self:
+        """Draw a bar for each of the largest contributions to a row; return the display."""
+        ax = self._axes(ax)
         found = self.contributions[row, :, output]
         order = np.argsort(-np.abs(found), kind="stable")[:most][::-1]
         names = [self.columns[j].replace("$", r"\$") for j in order]  # a name is no formula
@@ -99,7 +111,7 @@ class ContributionDisplay:
             f"{self.unit} {self.predictions[row, output]:.4g} against "
             f"{self.base[output]:.4g} on average"
         )
-        return ax
+        return self
 
 
 def contributions(

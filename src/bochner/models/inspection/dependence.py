@@ -12,17 +12,17 @@ here over all pairs of values of a grid, and f̄_j and f̄_k are means of f̄ ov
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bochner._core.checks import integer
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for
 from bochner.data.encoders import NumberColumn, OneHot, Ordered
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
+from bochner.models.drawn import Display
 from bochner.models.inspection.columns import Inspected, InspectedColumn
 
 #: Letters of levels that have room beside one another.
@@ -88,7 +88,7 @@ def _grid(x: Float[Array, " m"], n_grid: int) -> Float[Array, " g"]:
 
 
 @dataclass(frozen=True, eq=False)
-class PartialDependenceDisplay:
+class PartialDependenceDisplay(Display):
     """Mean predictions as one column or two take given values.
 
     Attributes
@@ -127,8 +127,8 @@ class PartialDependenceDisplay:
         """Return :func:`partial_dependence` of a fitted learner."""
         return partial_dependence(model, X, columns, **options)
 
-    def plot(self, ax: Any = None, *, output: int = 0, rows: int = 0) -> Any:
-        """Draw a line, bars of levels, or a map of two columns; return the axes.
+    def plot(self, ax: Any = None, *, output: int = 0, rows: int = 0) -> Self:
+        """Draw a line, bars of levels, or a map of two columns; return the display.
 
         Parameters
         ----------
@@ -138,26 +138,27 @@ class PartialDependenceDisplay:
         rows : int, default 0
             Rows whose own lines are drawn beside the average.
         """
-        ax = axes_for("PartialDependenceDisplay", ax)
+        ax = self._axes(ax)
         name = self.unit if len(self.outputs) == 1 else f"{self.unit} of {self.outputs[output]}"
         label = name.replace("$", r"\$")
         if len(self.columns) == 2:
-            return self._map(ax, output, label)
+            self._map(ax, output, label)
+            return self
         grid, f = self.grid_values[0], self.average[output]
         ax.set(xlabel=self.columns[0].replace("$", r"\$"), ylabel=f"mean {label}")
         if isinstance(grid, tuple):
             ax.errorbar(range(len(grid)), f, 2 * self.error[output], fmt="o", capsize=3)
             room = max(map(len, grid)) * len(grid) < LETTERS
             ax.set_xticks(range(len(grid)), grid, rotation=0 if room else 90)
-            return ax
+            return self
         if rows and self.individual is not None:
             ax.plot(grid, self.individual[output][:rows].T, color="gray", alpha=0.3, linewidth=0.6)
         ax.plot(grid, f)
         spread = 2 * self.error[output]
         ax.fill_between(grid, f - spread, f + spread, alpha=0.2)
-        return ax
+        return self
 
-    def _map(self, ax: Any, output: int, label: str) -> Any:
+    def _map(self, ax: Any, output: int, label: str) -> None:
         places = [np.arange(len(g)) if isinstance(g, tuple) else g for g in self.grid_values]
         drawn = ax.pcolormesh(*places, self.average[output].T, shading="nearest")
         ax.figure.colorbar(drawn, ax=ax, label=f"mean {label}")
@@ -165,7 +166,6 @@ class PartialDependenceDisplay:
             if isinstance(grid, tuple):
                 axis.set_ticks(range(len(grid)), grid)
         ax.set(xlabel=self.columns[0], ylabel=self.columns[1])
-        return ax
 
 
 def partial_dependence(

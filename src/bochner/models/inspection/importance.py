@@ -23,15 +23,17 @@ and the slopes are those of the logarithm. In units of a skewed column both are 
 rows, and their product says nothing.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bochner._core.checks import one_of
+from bochner._core.html import Part, Table, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for, columns
+from bochner._core.text import columns
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.algebra import Mahalanobis
@@ -40,6 +42,7 @@ from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
 from bochner.models._base import KernelEstimator
 from bochner.models._gradients import Differentiable
+from bochner.models.drawn import Display
 from bochner.models.inspection.columns import Inspected, exchanged
 
 #: Ways to measure importance.
@@ -50,7 +53,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False)
-class ImportanceDisplay:
+class ImportanceDisplay(Display):
     """How much each column moves predictions.
 
     Attributes
@@ -126,12 +129,22 @@ class ImportanceDisplay:
         head, lines, tail = self.table()
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
-    def plot(self, ax: Any = None, *, most: int = SHOWN) -> Any:
-        """Draw a bar for each of the most important columns; return the axes.
+    def _shown(self) -> Iterator[Part]:
+        """Give the ranked table, with a bar for each share; the picture, if it was drawn."""
+        if self._asked_for:
+            yield from self._picture()
+        head, lines, tail = self.table()
+        bars = tuple(float(self.share[j]) for j in self.order[:SHOWN])
+        yield Table(head, lines, f"Measured on {self.n_rows:,} rows", bars=bars)
+        if tail:
+            yield Words(tail)
+
+    def plot(self, ax: Any = None, *, most: int = SHOWN) -> Self:
+        """Draw a bar for each of the most important columns; return the display.
 
         Whiskers are two standard errors. Of several outputs their shares are drawn.
         """
-        ax, order = axes_for("ImportanceDisplay", ax), self.order[:most][::-1]
+        ax, order = self._axes(ax), self.order[:most][::-1]
         names = [self.columns[j].replace("$", r"\$") for j in order]  # a name is no formula
         one = len(self.outputs) == 1
         values = self.importance[order, 0] if one else self.share[order]
@@ -140,7 +153,7 @@ class ImportanceDisplay:
         ax.set_yticks(range(len(names)), [n if len(n) <= 24 else n[:23] + "…" for n in names])
         what = "lengthscales" if self.by == "metric" else f"deviation of the {self.unit}"
         ax.set(xlabel=what if one else "share of the deviation of the predictions", xlim=(0, None))
-        return ax
+        return self
 
 
 def _percent(share: float) -> str:

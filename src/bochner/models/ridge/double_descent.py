@@ -1,6 +1,6 @@
 """Double descent: test error of least squares on random features, from few features to many."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
+from bochner._core.html import Curve, Part, Shown, Table, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -33,7 +34,7 @@ TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True, eq=False)
-class DoubleDescent:
+class DoubleDescent(Shown):
     """Errors and norms of ridge regression on D random features; prints as a table.
 
     Attributes
@@ -74,17 +75,32 @@ class DoubleDescent:
 
     def __str__(self) -> str:
         """Return one table for each penalty."""
+        tables = [f"{name}\n{columns(lines, words=())}" for name, lines in self._tables]
+        return "\n\n".join([self._title, *tables])
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the test error against the width, and the table, of each penalty."""
+        yield Words(self._title)
+        for (name, (head, *rows)), errors in zip(self._tables, self.test_error, strict=True):
+            title = f"Test error against D, {name}"
+            yield Curve(title, self.widths, errors, title, float(self.peak))
+            yield Table(head, rows, name)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows"
+
+    @property
+    def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Give the name of each penalty, and its table: a head and lines."""
         names = {"train error": self.train_error, "test error": self.test_error, "norm": self.norm}
         if self.test_wrong is not None:
             names["test wrong"] = self.test_wrong
-        parts = [f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows"]
         for i, alpha in enumerate(self.alphas):
             found = np.stack([self.widths / self.n_rows, *(values[i] for values in names.values())])
             rows = [[f"{v:.4g}" for v in column] for column in found.T]
             cells = [[str(D), *row] for D, row in zip(self.widths, rows, strict=True)]
-            table = columns([["D", "D/n", *names], *cells], words=())
-            parts.append(f"alpha = {alpha:.4g}\n{table}")
-        return "\n\n".join(parts)
+            yield f"alpha = {alpha:.4g}", [["D", "D/n", *names], *cells]
 
     def plot(self, axes: Any = None) -> Any:
         """Draw errors and norms against the width, one colour for each penalty.

@@ -270,11 +270,11 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     def plot_path(self, ax: Any = None) -> Any:
         """Draw the criteria along the path of alpha, on new axes or those given."""
-        return PathDisplay.from_estimator(self).plot(ax)
+        return PathDisplay.from_estimator(self).plot(ax).ax_
 
     def plot_spectrum(self, ax: Any = None) -> Any:
         """Draw the eigenvalues of the features' Gram matrix, and the penalty."""
-        return SpectrumDisplay.from_estimator(self).plot(ax)
+        return SpectrumDisplay.from_estimator(self).plot(ax).ax_
 
 
 # --- Kernel ridge regression at any number of rows -----------------------------------------------

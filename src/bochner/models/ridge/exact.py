@@ -33,6 +33,7 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
+from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -189,7 +190,7 @@ WIDTH = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class ExactFit:
+class ExactFit(ShownRidge):
     """A ridge regression with the kernel itself.
 
     Attributes

@@ -17,6 +17,7 @@ from bochner.features.nystrom.nystrom import NystromMap
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import row_marks
 from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
@@ -38,7 +39,7 @@ WIDE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class RidgeFit:
+class RidgeFit(ShownRidge):
     """A ridge regression of features: what was chosen, the sums, the solution.
 
     Attributes

@@ -27,6 +27,7 @@ from bochner.models.grid import (
     summed_waves,
     survey,
 )
+from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, require_alike, warned
 from bochner.selection.chosen import Chosen
 from bochner.selection.numbers import by_left_out
@@ -41,7 +42,7 @@ from bochner.sums.executor import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)
-class GridFit:
+class GridFit(ShownRidge):
     """A ridge regression on a Fourier grid: what was chosen, the sums, the solution.
 
     Attributes

@@ -33,6 +33,7 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.methods import LocalKernel
+from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, warned
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -74,7 +75,7 @@ def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _SeenRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalFit:
+class LocalFit(ShownRidge):
     """A ridge regression with the kernel itself within leaves, and landmarks across them.
 
     Attributes

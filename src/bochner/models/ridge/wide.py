@@ -19,6 +19,7 @@ from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
+from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import LEAST_WEIGHT, RidgeSpec, warned
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -72,7 +73,7 @@ class WideSums:
 
 
 @dataclass(frozen=True, eq=False)
-class WideFit:
+class WideFit(ShownRidge):
     """A ridge regression of many features: what was chosen, what passes made, the solution.
 
     Attributes

@@ -20,6 +20,7 @@ from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
+from bochner.models._shown import Fact, ShownFit
 from bochner.models.error_law import ErrorLaw
 from bochner.models.sgd.steps import (
     DUAL,
@@ -60,7 +61,7 @@ Window = tuple[FeatureTable, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
-class SgdFit:
+class SgdFit(ShownFit):
     """Where a descent has come to."""
 
     inputs: Inputs
@@ -80,6 +81,19 @@ class SgdFit:
         """Return the fit before the first step."""
         rate, t = spec.schedule(chosen.size).eta0, outputs(inputs, shape)
         return SgdFit(inputs, spec, chosen, shape, Walk.start(0, t, rate, average=False))
+
+    def _features(self) -> Iterator[Fact]:
+        """Give the strategy, and the features that steps are made on."""
+        yield "strategy", type(self.chosen.strategy).__name__
+        phi = self.chosen.map
+        yield "features", "" if phi is None else f"{phi.n_features:,}"
+
+    def _found(self) -> Iterator[Fact]:
+        """Give how far the descent has come."""
+        yield "loss", str(self.spec.loss)
+        yield "rows stepped on", f"{self.rows:,}"
+        yield "passes", f"{self.epochs:,}"
+        yield "loss before the last pass", f"{self.losses[-1]:.4g}" if self.losses else ""
 
     def values(self, blocks: Blocks) -> tuple[Float[Array, "n t"], Array]:
         """Return f of all rows, (n, t), and the last rows."""

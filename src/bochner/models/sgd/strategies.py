@@ -7,7 +7,7 @@ take are measured, for a moment, on this machine, and kept for the life of the p
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from bochner._core.checks import (
     positive,
     require_switch,
 )
+from bochner._core.html import Part, Shown, Table, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
 from bochner.errors import InvalidInput
@@ -119,7 +120,7 @@ class StrategyCost:
 
 
 @dataclass(frozen=True)
-class StrategyPlan:
+class StrategyPlan(Shown):
     """The six strategies for one kernel and table of data; prints as a table.
 
     Attributes
@@ -151,16 +152,33 @@ class StrategyPlan:
 
     def __str__(self) -> str:
         """Return the table, and below it why some cannot be run."""
+        return "\n".join([self._title, columns(self._lines), *self._refused])
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the table, the fastest that fits marked, and why some cannot be run."""
+        head, *rows = self._lines
+        marked = [row.name for row in self.rows].index(self.best)
+        yield Table(head, rows, self._title, marked, tuple(row.seconds for row in self.rows))
+        yield from map(Words, self._refused)
+
+    @property
+    def _lines(self) -> list[tuple[str, ...]]:
         measured = any(not np.isnan(row.measured_seconds) for row in self.rows)
-        head, best, task = _HEAD if measured else _HEAD[:4], self.best, self.task
-        table = columns([head, *(_cells(row, best)[: len(head)] for row in self.rows)])
-        refused = [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
-        title = (
+        head = _HEAD if measured else _HEAD[:4]
+        return [head, *(_cells(row, self.best)[: len(head)] for row in self.rows)]
+
+    @property
+    def _refused(self) -> list[str]:
+        return [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
+
+    @property
+    def _title(self) -> str:
+        task = self.task
+        return (
             f"{task.n_rows:,} rows of {task.n_columns:,} columns, {task.n_targets} outputs, "
             f"{task.epochs} epochs in batches of {task.batch_size}; memory beside the rows, "
             f"at most {_size(self.memory)}"
         )
-        return "\n".join([title, table, *refused])
 
 
 def plan_strategies(

@@ -1,5 +1,6 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
+from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
@@ -52,7 +54,7 @@ class CcaSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class CcaFit:
+class CcaFit(ShownFit):
     """Directions in two feature spaces: what was chosen, the sums, the solution."""
 
     inputs: Inputs
@@ -67,6 +69,12 @@ class CcaFit:
     correlations: Float[Array, " q"]
     x_mean: Float[Array, " D"]  # means of features
     y_mean: Float[Array, " D"]
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the correlations and the penalty."""
+        yield "rows", f"{self.rows:,}"
+        yield "correlations", f"{numbers(self.correlations)}, of the rows of the fit"
+        yield "alpha", numbers(self.alpha)
 
     @property
     def n_partners(self) -> int:

@@ -22,6 +22,7 @@ from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
+from bochner.models._shown import Fact, ShownFit
 from bochner.models.unsupervised.base import (
     DiagonalOf,
     TargetlessLearner,
@@ -71,7 +72,7 @@ class KMeansSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class KMeansFit:
+class KMeansFit(ShownFit):
     """Clusters of features: what was chosen, the centres, and the rows assigned to them."""
 
     inputs: Inputs
@@ -81,6 +82,14 @@ class KMeansFit:
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # of these rows
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the clusters and their cost."""
+        clusters, sizes = self.clusters, self.clusters.sizes
+        yield "clusters", f"{len(sizes):,}, of weight {sizes.min():.4g} to {sizes.max():.4g}"
+        yield "inertia", f"{clusters.inertia:.4g}"
+        end = "converged" if clusters.converged else "stopped before it converged: raise max_iter"
+        yield "passes", f"{clusters.passes:,}, {end}"
 
     @cached_property
     def objective(self) -> KernelCost:

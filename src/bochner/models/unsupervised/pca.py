@@ -21,6 +21,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
+from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.ridge.fit import RidgeFit, fit_ridge
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.models.unsupervised.base import (
@@ -69,7 +70,7 @@ class PcaSums:
 
 
 @dataclass(frozen=True, eq=False)
-class PcaFit:
+class PcaFit(ShownFit):
     """Principal components of features: what was chosen, the sums, the solution."""
 
     inputs: Inputs
@@ -79,6 +80,13 @@ class PcaFit:
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
     inverse: RidgeFit | None = None  # from scores to rows
+
+    def _found(self) -> Iterator[Fact]:
+        """Give the share of each component."""
+        yield "rows", f"{self.summed.moments.rows:,}"
+        trace = self.trace
+        shares = numbers(100 * self.eigenvalues / trace) if trace > 0 else "0"
+        yield "explained variance, %", f"{shares}; component by component, of the kernel's"
 
     @property
     def trace(self) -> float:

@@ -16,6 +16,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._parameters import estimator
+from bochner.models._shown import ShownFit
 from bochner.models.unsupervised.base import KernelTransformer
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -24,7 +25,7 @@ from bochner.sums.executor import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)
-class FeaturesFit:
+class FeaturesFit(ShownFit):
     """A map that was drawn for rows."""
 
     inputs: Inputs

@@ -1,4 +1,4 @@
-"""The kernel of a fitted learner in words, with the names and deviations of its columns."""
+"""The kernel of a fit in words, with the names and deviations of its columns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,20 @@ from bochner._core.arrays import is_sparse
 from bochner.data.sample import RowSample
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.words import in_words, listed
-from bochner.models._base import KernelEstimator
 from bochner.selection.rows import deviations
 
 
-def kernel_words(model: KernelEstimator, names: Sequence[str] | None = None) -> str:
-    """Return the kernel of a fitted learner for people to read.
+def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
+    """Return the kernel of a learner's fit for people to read.
 
     Of many lengthscales those that are shortest in standard deviations of their columns, where
     rows of the fit are kept to tell; ``names`` are of the columns that the kernel sees.
     """
-    kernel = model.kernel_
-    X, w = _kept(getattr(model.fit_, "summed", None), model._inputs.n_columns)
+    kernel = fit.chosen.kernel
+    X, w = _kept(getattr(fit, "summed", None), fit.inputs.n_columns)
     if not isinstance(kernel, Monotone):
         return in_words(kernel, names, None if X is None else deviations(X, w))
-    curves = model.fit_.chosen.curves
+    curves = fit.chosen.curves
     how = "transformed" if curves is None else curves.name
     spread = None if X is None else deviations(kernel.inputs(np.asarray(X, np.float64)), w)
     bent = listed([names[j] if names else f"column {j}" for j in kernel.columns])

@@ -1,0 +1,265 @@
+"""The numbers of docs/compare.md: measured, kept in docs/measured, written into the page.
+
+``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote;
+``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the page
+is written again from what is kept. Each part keeps its date, commit and machine.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Row
+from benchmarks.tables import CLASSES, means
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "docs" / "measured" / "tables.json"
+PAGE = ROOT / "docs" / "compare.md"
+
+#: The default of ours, and the learners beside it, in the order of the columns.
+OURS = "KernelRidge"
+OURS_OF_CLASSES = "KernelRidgeClassifier"
+RIVALS = (
+    "LightGBM",
+    "CatBoost",
+    "HistGradientBoosting",
+    "SVR of scikit-learn",
+    "SVC of scikit-learn",
+)
+
+#: Rows of the fits of the table of scale.
+SCALE = (10_000, 40_000, 160_000)
+
+
+def circumstances() -> Row:
+    """Return when, of what and where something was measured."""
+    described = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
+    return {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": commit.stdout.strip() or "unknown",
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "versions": ", ".join(
+            f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "lightgbm", "catboost")
+        ),
+    }
+
+
+def _processor() -> str:
+    """Return the name that the processor gives itself."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    found = re.search(r"model name\s*: (.*)", text)
+    return found[1] if found else platform.machine()
+
+
+# --- accuracy and speed --------------------------------------------------------------------------
+
+
+def accuracy(rows: Sequence[Row]) -> list[Row]:
+    """Return mean errors and median core seconds of each table that ours was fitted to."""
+    kept = []
+    for name, found in sorted(means(rows).items()):
+        ours = OURS_OF_CLASSES if name in CLASSES else OURS
+        if ours not in found:
+            continue
+        learners = [ours, *(rival for rival in RIVALS if rival in found)]
+        numbers = {each: [float(f"{v:.4g}") for v in found[each]] for each in learners}
+        mine = [row for row in rows if row["table"] == name and row["learner"] == ours]
+        sizes = {"rows": mine[0]["rows"], "splits": len(mine)}
+        kept.append({"table": name, **sizes, "classes": name in CLASSES, "found": numbers})
+    return kept
+
+
+def accuracy_table(kept: Sequence[Row], which: int) -> str:
+    """Return errors (0), or core seconds (1), of each table: ours in bold where nothing is less."""
+    shown = [name for name in RIVALS if any(name in row["found"] for row in kept)]
+    lines = []
+    for row in kept:
+        ours = next(iter(row["found"]))
+        values = [row["found"].get(name, [None, None])[which] for name in (ours, *shown)]
+        least = min(value for value in values if value is not None)
+        cells = ["–" if v is None else f"{v:.3g}" for v in values]
+        cells = [f"**{c}**" if v == least else c for c, v in zip(cells, values, strict=True)]
+        name = f"{row['table']}{' (classes)' * row['classes']}"
+        lines.append([name, f"{row['rows']:,}", str(row["splits"]), *cells])
+    return _markdown(["table", "rows", "splits", "bochner", *shown], lines)
+
+
+# --- proof ---------------------------------------------------------------------------------------
+
+
+def proof(n_features: int = 512) -> list[Row]:
+    """Return what is promised of features before, measured after, and true, on concrete."""
+    import bochner as bo  # noqa: PLC0415
+    from bochner.datasets import load_concrete  # noqa: PLC0415
+    from bochner.kernels import Gaussian  # noqa: PLC0415
+
+    data = load_concrete()
+    X = ((data.X - data.X.mean(axis=0)) / data.X.std(axis=0)).astype(np.float64)
+    kernel, alpha = Gaussian(4.0), 10.0
+    rows = []
+    for method in ("fourier", "nystrom"):
+        phi = bo.draw(kernel, method, n_features=n_features, X=X, random_state=0)
+        sample = X[np.random.default_rng(0).permutation(len(X))[: len(X) // 2]]
+        found = bo.certify(phi, sample, alpha=alpha, n_rows=len(X), random_state=0)
+        low, high = found.epsilon_interval
+        row = {"method": method, "D": n_features, "low": low, "high": high}
+        rows.append(row | {"true": _distance(kernel(X), phi(X), alpha)})
+    compared = bo.compare_bounds(
+        kernel, X, alpha=alpha, n_features=n_features, n_draws=3, random_state=0
+    )
+    bound = next(r for r in compared.rows if "spectral" in r.bound.quantity)
+    return [*rows, {"method": "fourier, a-priori bound", "D": n_features, "asked": bound.asked}]
+
+
+def _distance(K: Any, Z: Any, alpha: float) -> float:
+    """Return ε by dense matrices: the largest |eigenvalue| of (K + α)^−½ (ZZᵀ − K)(K + α)^−½."""
+    values, vectors = np.linalg.eigh(K)
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + alpha)
+    return float(np.abs(np.linalg.eigvalsh(root.T @ (Z @ Z.T - K) @ root)).max())
+
+
+def proof_table(kept: Sequence[Row]) -> str:
+    """Return the certificates of half the rows beside the truth of all, and the bound."""
+    lines = [
+        [
+            row["method"],
+            f"{row['D']:,}",
+            f"{row['low']:.3g} to {row['high']:.3g}",
+            f"{row['true']:.3g}",
+        ]
+        for row in kept
+        if "true" in row
+    ]
+    bound = next(row for row in kept if "asked" in row)
+    asked = "none serves" if bound["asked"] is None else f"{bound['asked']:,} features asked"
+    lines.append([bound["method"], asked, "", ""])
+    return _markdown(
+        ["features", "D", "ε certified on half the rows, 95 %", "ε of all rows"], lines
+    )
+
+
+# --- scale ---------------------------------------------------------------------------------------
+
+_FIT = """
+import json, resource, time
+import numpy as np
+import bochner as bo
+from bochner.kernels import Gaussian
+
+def piece(start, n):
+    X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
+    return X, np.sin(X @ np.arange(1, 9) / 4)
+
+n = {rows}
+pieces = lambda: (piece(i, min(10_000, n - i)) for i in range(0, n, 10_000))
+blocks = bo.Blocks.from_iterable(pieces)
+began = time.process_time()
+model = bo.KernelRidge(Gaussian(3.0), method="fourier", n_features=512, random_state=0)
+model.fit_blocks(blocks)
+took = time.process_time() - began
+X, y = piece(n + 1, 5000)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * {unit}
+error = float(np.sqrt(np.mean((model.predict(X) - y) ** 2)) / y.std())
+print(json.dumps({{"rows": n, "seconds": took, "peak": peak, "error": error}}))
+"""
+
+
+def scale(sizes: Sequence[int] = SCALE) -> list[Row]:
+    """Return core seconds, peak memory and error of fits of one pass, each in a fresh process."""
+    unit, rows = 1 if sys.platform == "darwin" else 1024, []
+    for n in sizes:
+        command = [sys.executable, "-c", _FIT.format(rows=n, unit=unit)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout))
+    return rows
+
+
+def scale_table(kept: Sequence[Row]) -> str:
+    """Return the fits, beside what a kernel matrix of as many rows would take."""
+    lines = [
+        [
+            f"{row['rows']:,}",
+            f"{row['seconds']:.3g}",
+            f"{row['peak'] / 1e6:,.0f} MB",
+            f"{row['error']:.3g}",
+            f"{8 * row['rows'] ** 2 / 1e9:,.0f} GB",
+        ]
+        for row in kept
+    ]
+    head = ["rows", "core seconds", "peak of the process", "error, in deviations", "kernel matrix"]
+    return _markdown(head, lines)
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def _markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+TABLES = {
+    "accuracy": lambda rows: accuracy_table(rows, 0),
+    "speed": lambda rows: accuracy_table(rows, 1),
+    "proof": proof_table,
+    "scale": scale_table,
+}
+
+#: What each table is made of.
+SOURCES = {"accuracy": "accuracy", "speed": "accuracy", "proof": "proof", "scale": "scale"}
+
+
+def written(page: str, kept: Mapping[str, Any]) -> str:
+    """Return the page with its tables made anew of what is kept."""
+    for name, source in SOURCES.items():
+        if source not in kept:
+            continue
+        part = kept[source]
+        when = part["made"]
+        note = (
+            f"Measured {when['date']} at {when['commit']}: {when['machine']}; {when['versions']}."
+        )
+        body = f"<!-- {name} -->\n\n{TABLES[name](part['rows'])}\n\n{note}\n\n<!-- end -->"
+        page, count = re.subn(
+            rf"<!-- {name} -->.*?<!-- end -->", lambda _, b=body: b, page, flags=re.DOTALL
+        )
+        assert count == 1, name
+    return page
+
+
+def main() -> None:
+    """Measure the parts that are asked for, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.measured")
+    parser.add_argument("--results", type=Path, nargs="*", default=[], help="of benchmarks.tables")
+    parser.add_argument("--proof", action="store_true")
+    parser.add_argument("--scale", action="store_true")
+    asked = parser.parse_args()
+    kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    lines = [line for path in asked.results for line in path.read_text("utf-8").splitlines()]
+    made = circumstances()
+    if lines:
+        kept["accuracy"] = {"made": made, "rows": accuracy([json.loads(each) for each in lines])}
+    if asked.proof:
+        kept["proof"] = {"made": made, "rows": proof()}
+    if asked.scale:
+        kept["scale"] = {"made": made, "rows": scale()}
+    KEPT.parent.mkdir(exist_ok=True)
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

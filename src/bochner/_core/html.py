@@ -1,0 +1,239 @@
+"""Results as HTML: tables and small pictures that fetch nothing, for notebooks and for pages."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Protocol
+
+#: Colours are those of the text around, so that a table is at home in the light and in the dark.
+STYLE = (
+    ".bochner{font-size:13px;line-height:1.4;color:inherit;max-width:60em;overflow-x:auto}"
+    ".bochner table{border-collapse:collapse;margin:.3em 0;color:inherit;background:none}"
+    ".bochner caption{caption-side:top;text-align:left;padding:.2em 0;color:inherit;opacity:.75}"
+    ".bochner tr,.bochner tr:nth-child(even){background:none}"
+    ".bochner th,.bochner td{padding:.15em .8em .15em 0;vertical-align:top;text-align:right;"
+    "border:0;color:inherit;background:none;font-variant-numeric:tabular-nums}"
+    ".bochner th[scope=row],.bochner td.words{text-align:left;white-space:normal}"
+    ".bochner th[scope=row]{font-weight:normal}"
+    ".bochner thead th{border-bottom:1px solid currentColor;opacity:.75}"
+    ".bochner tr.best>*{font-weight:bold}"
+    ".bochner pre{background:none;color:inherit;border:0;padding:0;margin:.3em 0;overflow-x:auto}"
+    ".bochner p{margin:.3em 0}.bochner svg{vertical-align:middle}"
+)
+
+
+class Part(Protocol):
+    """A piece of what is shown."""
+
+    def html(self) -> str:
+        """Return it as HTML."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph."""
+
+    text: str
+
+    def html(self) -> str:
+        """Return it as HTML."""
+        return f"<p>{escape(self.text)}</p>"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture that the page itself holds."""
+
+    source: str
+    title: str
+
+    def html(self) -> str:
+        """Return it on white, as it was drawn for."""
+        return (
+            f'<img src="{escape(self.source)}" alt="{escape(self.title)}" '
+            'style="background:white;max-width:100%">'
+        )
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Text whose columns stand below one another."""
+
+    text: str
+
+    def html(self) -> str:
+        """Return it as HTML."""
+        return f"<pre>{escape(self.text)}</pre>"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is called what: a line each."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def html(self) -> str:
+        """Return a table of two columns, without lines that have no words."""
+        rows = "".join(
+            f'<tr><th scope="row">{escape(name)}</th><td class="words">{escape(words)}</td></tr>'
+            for name, words in self.pairs
+            if words
+        )
+        return f"<table><tbody>{rows}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a head: the first cell of a row names it, others are numbers.
+
+    ``marked`` is the row that was taken; ``bars`` are lengths, one a row, drawn beside it.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    marked: int = -1
+    bars: tuple[float, ...] = ()
+
+    def html(self) -> str:
+        """Return the table."""
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        names = [*self.head, ""] if self.bars else self.head
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+        rows = "\n".join(map(self._row, range(len(self.rows))))
+        return (
+            f"<table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+        )
+
+    def _row(self, i: int) -> str:
+        first, *rest = self.rows[i]
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        drawn = f"<td>{_bar(self.bars[i], self._longest)}</td>" if self.bars else ""
+        best = ' class="best"' if i == self.marked else ""
+        return f'<tr{best}><th scope="row">{escape(first)}</th>{cells}{drawn}</tr>'
+
+    @property
+    def _longest(self) -> float:
+        return max((bar for bar in self.bars if math.isfinite(bar)), default=0.0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through points on logarithmic axes, with a dot at the value that was taken."""
+
+    title: str
+    x: Sequence[float]
+    y: Sequence[float]
+    caption: str
+    taken: float = math.nan
+
+    def html(self) -> str:
+        """Return an ``<svg>``, or nothing where fewer than two points can be drawn."""
+        points = [
+            (math.log(x), math.log(y))
+            for x, y in zip(self.x, self.y, strict=True)
+            if 0 < x < math.inf and 0 < y < math.inf
+        ]
+        if len(points) < 2:
+            return ""
+        across, up = (_spread([point[axis] for point in points]) for axis in (0, 1))
+        places = [(8 + 224 * a, 72 - 64 * b) for a, b in zip(across, up, strict=True)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        dot = ""
+        if 0 < self.taken < math.inf:
+            at = min(range(len(points)), key=lambda i: abs(points[i][0] - math.log(self.taken)))
+            x, y = places[at]
+            dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"></circle>'
+        return _drawing(
+            self.title,
+            100,
+            '<path d="M8 76H232" stroke="currentColor" opacity=".4" fill="none"></path>'
+            f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5">'
+            f'</polyline>{dot}<text x="8" y="94" font-size="11" fill="currentColor">'
+            f"{escape(self.caption)}</text>",
+        )
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value on a logarithmic line, with the interval it lies in and a limit beside it."""
+
+    title: str
+    low: float
+    value: float
+    high: float
+    limit: float
+
+    def html(self) -> str:
+        """Return an ``<svg>``, or nothing where there is no positive finite number to draw."""
+        known = (self.value, self.high, self.limit)
+        if not all(0 < number < math.inf for number in known):
+            return ""
+        low = max(self.low, 1e-3 * self.value)
+        ends = (low / 2, 2 * max(known))
+        low_x, value_x, high_x, limit_x, *_ = (
+            8 + 224 * share for share in _spread([math.log(v) for v in (low, *known, *ends)])
+        )
+        return _drawing(
+            self.title,
+            40,
+            '<path d="M8 14H232" stroke="currentColor" opacity=".3" fill="none"></path>'
+            f'<path d="M{low_x:.1f} 14H{high_x:.1f}" stroke="currentColor" stroke-width="3"></path>'
+            f'<circle cx="{value_x:.1f}" cy="14" r="4.5" fill="currentColor"></circle>'
+            f'<path d="M{limit_x:.1f} 4V24" stroke="currentColor" stroke-dasharray="2 2"></path>'
+            f'<text x="{limit_x:.1f}" y="37" font-size="11" text-anchor="middle" '
+            f'fill="currentColor">{self.limit:g}</text>',
+        )
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Return where values lie between the least and the largest: 0 to 1."""
+    low, high = min(values), max(values)
+    return [0.5 if high == low else (value - low) / (high - low) for value in values]
+
+
+def _drawing(title: str, height: int, inside: str) -> str:
+    """Return a picture of a width that fits into a cell of a notebook."""
+    return (
+        f'<svg width="240" height="{height}" viewBox="0 0 240 {height}" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{inside}</svg>'
+    )
+
+
+def _bar(length: float, longest: float) -> str:
+    """Return a bar of this share of the longest; nothing where there is no length."""
+    if not math.isfinite(length) or longest <= 0:
+        return ""
+    width = max(1.0, 80 * max(length, 0.0) / longest)
+    return (
+        '<svg width="82" height="10" viewBox="0 0 82 10" aria-hidden="true">'
+        f'<rect width="{width:.1f}" height="10" fill="currentColor" opacity=".45"></rect></svg>'
+    )
+
+
+def fragment(parts: Iterable[Part]) -> str:
+    """Return parts one below the other, with the style that they need and nothing fetched."""
+    body = "\n".join(filter(None, (part.html() for part in parts)))
+    return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
+
+
+def framed(page: str, title: str, height: int = 640) -> str:
+    """Return a whole page in a frame, where its style and that of a notebook are strangers."""
+    return (
+        f'<iframe title="{escape(title)}" srcdoc="{escape(page)}" width="100%" height="{height}" '
+        'style="border:1px solid currentColor" sandbox="allow-same-origin"></iframe>'
+    )
+
+
+class Shown:
+    """A result that notebooks show as HTML: what it is made of, or the text that is printed."""
+
+    def _shown(self) -> Iterable[Part]:
+        """Give the parts: a sentence, or lines as they are printed."""
+        text = str(self)
+        return [Printed(text) if "\n" in text else Words(text)]
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks."""
+        return fragment(self._shown())

@@ -1,0 +1,106 @@
+"""What notebooks show of a fit, and of an estimator before and after it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.utils import estimator_html_repr
+
+from bochner._core.html import Facts, Part, Shown
+from bochner.data.schema import Inputs
+from bochner.models.kernel_words import kernel_words
+
+#: A line: what it is called, and what it is.
+Fact = tuple[str, str]
+
+MOST_LABELS = 12  # Classes that are named
+
+
+class ShownFit(Shown):
+    """A fitted value that notebooks show: what it was fitted to, what was chosen and found."""
+
+    inputs: Inputs
+
+    def _shown(self) -> Iterator[Part]:
+        """Give the facts, and the pictures."""
+        yield Facts((*self._asked(), *self._features(), *self._found()))
+        yield from self._pictures()
+
+    def _asked(self) -> Iterator[Fact]:
+        """Give the columns, the classes and the kernel."""
+        inputs, schema = self.inputs, self.inputs.schema
+        known = inputs.names if schema is None else schema.feature_names
+        raw = f" (of {inputs.n_features_in:,} in the table)"
+        yield "columns", f"{inputs.n_columns:,}{raw * (inputs.n_columns != inputs.n_features_in)}"
+        if inputs.classes is not None:
+            more = ", …" * (len(inputs.classes) > MOST_LABELS)
+            yield "classes", ", ".join(map(str, inputs.classes[:MOST_LABELS])) + more
+        yield "kernel", kernel_words(self, known)
+
+    def _features(self) -> Iterator[Fact]:
+        """Give how features are made, or that the kernel itself is used, and why."""
+        fit: Any = self  # each kind declares what was chosen as it has it, a field or a property
+        yield "method", fit.chosen.choice.reason
+
+    def _found(self) -> Iterable[Fact]:
+        """Give what this kind of fit alone has found."""
+        return ()
+
+    def _pictures(self) -> Iterable[Part]:
+        """Give what is drawn below."""
+        return ()
+
+
+@dataclass(frozen=True)
+class InDiagram:
+    """What scikit-learn's diagram of a fitted estimator holds in the place of its attributes.
+
+    Its own table would read all attributes, and certificates and calibrations are measured where
+    they are first read.
+    """
+
+    fit: Shown
+
+    def __len__(self) -> int:
+        return 1
+
+    def _repr_html_inner(self) -> str:
+        """Return the HTML."""
+        return self.fit._repr_html_()
+
+
+class ShownEstimator:
+    """An estimator in notebooks: scikit-learn's diagram, with what the fit has found."""
+
+    fit_: Any
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> InDiagram:  # noqa: ARG002
+        return InDiagram(self.fit_)
+
+    def _html_repr(self) -> str:
+        """Return the diagram; below it the fit, where scikit-learn leaves no place for it."""
+        diagram = estimator_html_repr(self)
+        if "fit_" not in self.__dict__:
+            return diagram
+        found = self.fit_._repr_html_()
+        return diagram if found in diagram else diagram + found
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""
+        shown = {"text/plain": repr(self)}
+        return shown | ({"text/html": self._html_repr()} if _diagrams() else {})
+
+
+def _diagrams() -> bool:
+    return bool(get_config()["display"] == "diagram")
+
+
+def numbers(values: Any) -> str:
+    """Write a number, or the first few of several."""
+    several = np.atleast_1d(np.asarray(values, np.float64)).ravel()
+    return ", ".join(f"{value:.4g}" for value in several[:4]) + ", …" * (len(several) > 4)
