@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bochner.models.convex.regressors import SVR, KernelRegressor
     from bochner.models.displays import MapDisplay, PathDisplay, SpectrumDisplay
     from bochner.models.gaussian_process.neighbours import NearestNeighbours
+    from bochner.models.gaussian_process.observations import BlockAverages, Derivatives
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
     from bochner.models.inspection.contributions import ContributionDisplay, contributions
     from bochner.models.inspection.dependence import (
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from bochner.selection.spec import Tolerance
     from bochner.selection.variogram import Variogram, VariogramModel, variogram
     from bochner.selection.width import required_features
+    from bochner.solvers.convex.joint_losses import JointLoss
     from bochner.solvers.convex.losses import CustomLoss, Huber
     from bochner.sums.moments import Moments
 
@@ -102,6 +104,7 @@ __all__ = [
     "SVR",
     "Auto",
     "Block",
+    "BlockAverages",
     "Blocks",
     "CalibrationDisplay",
     "Certificate",
@@ -110,6 +113,7 @@ __all__ = [
     "ContributionDisplay",
     "CostCertificate",
     "CustomLoss",
+    "Derivatives",
     "DoubleDescent",
     "ExactKernel",
     "Explicit",
@@ -124,6 +128,7 @@ __all__ = [
     "HistogramSampling",
     "Huber",
     "ImportanceDisplay",
+    "JointLoss",
     "KernelCCA",
     "KernelFeatures",
     "KernelKMeans",
@@ -202,6 +207,7 @@ _NAMES = {
         "Blocks",
     ),
     "bochner.data.schema": ("Schema",),
+    "bochner.models.gaussian_process.observations": ("BlockAverages", "Derivatives"),
     "bochner.models": (
         "SVC",
         "SVR",
@@ -263,6 +269,7 @@ _NAMES = {
     "bochner.selection.spec": ("Tolerance",),
     "bochner.selection.variogram": ("Variogram", "VariogramModel", "variogram"),
     "bochner.selection.width": ("required_features",),
+    "bochner.solvers.convex.joint_losses": ("JointLoss",),
     "bochner.solvers.convex.losses": ("CustomLoss", "Huber"),
 }
 _ENGINES.update(

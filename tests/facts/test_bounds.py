@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.linalg import eigh
-from scipy.special import gammainc, gammaincc
+from scipy.special import gammainc, gammaincc, gammaln
 from scipy.stats import poisson
 
 import bochner as bo
@@ -23,6 +23,7 @@ from bochner.certificates import (
     RahimiRecht,
     SketchNorm,
     Spectral,
+    TreeNorm,
     ZonalSpectral,
     covering_constant,
     direction_leverage,
@@ -38,6 +39,7 @@ from bochner.kernels import (
     Columns,
     Custom,
     DotExponential,
+    DotProduct,
     Exponential,
     Gaussian,
     Laplace,
@@ -344,6 +346,83 @@ def test_sketches_of_a_polynomial_are_within_chebyshev():
     assert 0.1 < np.mean(np.square(errors)) / (bound.error(63, 0.9) ** 2 * 0.1) < 1
 
 
+@pytest.mark.parametrize(
+    ("kernel", "tight"),
+    [(Polynomial(2, 0.0), 0.3), (Polynomial(3, 1.0), 0.2), (DotExponential(0.5), 0.05)],
+    ids=["square", "cubic", "exponential"],
+)
+def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tight):
+    """Of 20,000 features, and of those whose signs are all those of the longest row."""
+    X = np.random.default_rng(0).standard_normal((50, 3)) * (1.0, 0.5, 0.5)
+    products = bo.Maclaurin("geometric")
+    bound = DirectionsNorm.of(kernel, X, products)
+    phi = bo.draw(kernel, products, n_features=20_000, X=X, random_state=0)
+    longest = np.sign(X[np.abs(X).sum(axis=1).argmax()]).astype(np.int8)[:, None]
+    for signs in (phi.signs, np.broadcast_to(longest, phi.signs.shape)):
+        sizes = 20_000 * (replace(phi, signs=signs)(X) ** 2).sum(axis=0)
+        largest = sizes.max() / np.trace(kernel(X))
+        assert largest <= bound.size * (1 + 1e-9)
+    assert largest >= tight * bound.size
+    E = phi(X) @ phi(X).T - kernel(X)
+    assert np.linalg.norm(E, 2) <= bound.error(20_000) * np.linalg.norm(kernel(X), 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "d", "method", "widths"),
+    [
+        (Polynomial(2, 0.0), 4, bo.PolySketch(), (8, 12)),
+        (Polynomial(2, 0.0), 4, bo.PolySketch("independent"), (8, 32)),
+        (Polynomial(3, 0.0), 3, bo.PolySketch(), (16, 40)),
+        (Polynomial(5, 0.0), 3, bo.PolySketch("independent"), (64,)),
+        (Polynomial(3, 1.0), 5, bo.PolySketch(), (40,)),
+        (Polynomial(2, 0.0), 20, bo.PolySketch(inner=8), (32,)),
+    ],
+    ids=["square", "square, independent", "cube", "fifth", "offset", "hashed"],
+)
+def test_trees_of_sketches_vary_no_more_than_the_bound_says(kernel, d, method, widths):
+    """The mean square over 400 draws: on equal rows, where the bound is nearest, and on others."""
+    for X in (np.ones((1, d)) * np.ones((2, 1)), np.random.default_rng(3).normal(size=(6, d))):
+        K, bound = kernel(X), TreeNorm.of(kernel, X, method)
+        norm = np.linalg.norm(K, 2)
+        assert sum(bound.traces) == pytest.approx(np.trace(K) / norm)
+        for D in widths:
+            squares = []
+            for seed in range(400):
+                Z = bo.draw(kernel, method, n_features=D, X=X, random_state=seed)(X)
+                squares.append((np.linalg.norm(Z @ Z.T - K) / norm) ** 2)
+            mean, spread = np.mean(squares), np.std(squares) / 20
+            promised = bound.error(D, 0.9) ** 2 * 0.1
+            # Six standard errors: of 18 means of many draws fewer than one in 10⁷ lies beyond.
+            assert mean <= promised + 6 * spread
+    assert np.isclose(promised, bound._root(D) ** 2)
+
+
+def test_a_tree_that_is_half_as_wide_breaks_its_bound():
+    """The planted fault: errors of half the features, against the bound of all."""
+    X, kernel = np.eye(4)[:1] + np.ones((3, 4)), Polynomial(2, 0.0)
+    bound, K = TreeNorm.of(kernel, X, bo.PolySketch("independent")), kernel(X)
+    squares = [
+        np.linalg.norm(Z @ Z.T - K) ** 2 / np.linalg.norm(K, 2) ** 2
+        for seed in range(400)
+        for Z in [
+            bo.draw(kernel, bo.PolySketch("independent"), n_features=8, X=X, random_state=seed)(X)
+        ]
+    ]
+    assert np.mean(squares) > bound.error(64, 0.9) ** 2 * 0.1
+
+
+def test_a_tree_with_all_pairs_has_no_error_and_widths_are_enough():
+    X = np.random.default_rng(3).normal(size=(6, 4))
+    bound = TreeNorm.of(Polynomial(2, 0.0), X)
+    assert bound.error(16) == 0.0
+    for method in (bo.PolySketch(), bo.PolySketch("independent")):
+        bound = TreeNorm.of(Polynomial(3, 0.5), X, method)
+        for error in (3.0, 0.3, 0.01):
+            width = bound.width(error)
+            assert bound.error(width) <= error
+            assert width < 100 or bound.error(width // 2) > error
+
+
 # ---- generalised zonal kernels
 
 
@@ -565,7 +644,30 @@ def test_features_of_the_sizes_of_theorem_12_are_as_near_as_it_says():
         (
             lambda: DirectionsNorm.of(Angular(), sphere(), bo.ReLU(1)),
             UnsupportedKernel,
-            r"DirectionsNorm requires Angular\(\) with Sign\(\), or ArcCosine\(order\) with ReLU",
+            r"DirectionsNorm requires Angular\(\) with Sign\(\), ArcCosine\(order\) with ReLU",
+        ),
+        (
+            lambda: DirectionsNorm.of(Polynomial(2), sphere(), bo.Maclaurin()),
+            UnsupportedKernel,
+            'with Maclaurin."geometric".*got Polynomial',
+        ),
+        (
+            lambda: DirectionsNorm.of(
+                DotProduct(lambda n: gammaln(n + 1.0)), 0.3 * sphere(), bo.Maclaurin("geometric")
+            ),
+            UnsupportedKernel,
+            "whose terms 2ᴺ a_N",
+        ),
+        (lambda: TreeNorm.of(DotExponential(), sphere()), UnsupportedKernel, "of finite degree"),
+        (
+            lambda: TreeNorm((1.0,), (0.5, 0.5), 3, bo.PolySketch()),
+            InvalidInput,
+            "one number for each degree",
+        ),
+        (
+            lambda: TreeNorm.of(Polynomial(9), sphere()).error(6),
+            InvalidInput,
+            "n_features must give each degree a feature; 6 do not",
         ),
         (lambda: SketchNorm.of(Linear(), sphere()), UnsupportedKernel, "requires a Polynomial"),
         (lambda: SketchNorm(2.0, 3).width(1e-9), InvalidInput, "Ask for a larger error"),

@@ -7,7 +7,6 @@ from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
     ProjectionCost,
-    SketchNorm,
     Spectral,
 )
 from bochner.certificates.bounds.pairwise import (
@@ -17,6 +16,7 @@ from bochner.certificates.bounds.pairwise import (
     RahimiRecht,
     covering_constant,
 )
+from bochner.certificates.bounds.sketches import SketchNorm, TreeNorm
 from bochner.certificates.bounds.table import BoundComparison, ComparedBound, compare_bounds
 from bochner.certificates.bounds.zonal import (
     BallSpectral,
@@ -50,7 +50,8 @@ __all__ = [
     "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
     "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
     "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "OperatorNorm",
-    "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf", "ZonalSpectral",
+    "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf", "TreeNorm",
+    "ZonalSpectral",
     "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",
     "compare", "compare_bounds", "covering_constant", "direction_leverage", "effective_dimension",
     "intrinsic_dimension", "leverage_scores", "risk", "split_half_error",

@@ -52,6 +52,7 @@ from bochner.features.mercer.products import (
     LaplacianEigenfunctions,
     draw_basis,
     draw_brownian,
+    draw_green,
     draw_sines,
 )
 from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
@@ -86,6 +87,7 @@ from bochner.features.widths import (
 from bochner.kernels.algebra import Bilinear, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.dotproduct import DotExponential, Linear
+from bochner.kernels.green import GreenFunction
 from bochner.kernels.histogram import Additive, SkewedChi2
 from bochner.kernels.kernel import (
     Constant,
@@ -131,6 +133,7 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (HermiteMercer, Gaussian, draw_hermite),
     (HermiteMercer, Kernel, draw_columnwise),  # products of kernels of one column each
     (LaplacianEigenfunctions, Brownian | BrownianBridge, draw_brownian),
+    (LaplacianEigenfunctions, GreenFunction, draw_green),
     (LaplacianEigenfunctions, Kernel, draw_sines),  # stationary, with a spectral density
     (Explicit, Basis, draw_basis),
     # powers of ⟨x, y⟩: kernels with a power series, and the Gaussian

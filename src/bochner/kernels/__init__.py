@@ -32,6 +32,7 @@ from bochner.kernels.dotproduct import (
     PowerSeries,
 )
 from bochner.kernels.free import Free
+from bochner.kernels.green import Box, Disc, Domain, GreenFunction
 from bochner.kernels.histogram import (
     Additive,
     AdditiveChi2,
@@ -66,21 +67,22 @@ from bochner.kernels.zonal import (
 
 # fmt: off
 __all__ = [
-    "NNGP", "Additive", "AdditiveChi2", "Angular", "ArcCosine", "Basis", "Bilinear", "Brownian",
-    "BrownianBridge", "Cauchy", "Coefficients", "Columns", "Constant", "CoordinateWise", "Custom",
-    "DotExponential", "DotProduct", "DotProductKernel", "Exp", "Exponential", "ExponentialPower",
-    "FourierSeries", "Free", "Gaussian", "GeneralizedZonal", "Homogeneous", "Intersection",
+    "NNGP", "Additive", "AdditiveChi2", "Angular", "ArcCosine", "Basis", "Bilinear", "Box",
+    "Brownian", "BrownianBridge", "Cauchy", "Coefficients", "Columns", "Constant",
+    "CoordinateWise", "Custom", "Disc", "Domain", "DotExponential", "DotProduct",
+    "DotProductKernel", "Exp", "Exponential", "ExponentialPower", "FourierSeries", "Free",
+    "Gaussian", "GeneralizedZonal", "GreenFunction", "Homogeneous", "Intersection",
     "JensenShannon", "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern",
     "Modulated", "Monomials", "Monotone", "NeuralTangent", "Normalised", "OnSphere", "Periodic",
-    "Polynomial",
-    "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic", "Scaled",
-    "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
+    "Polynomial", "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic",
+    "Scaled", "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
 ]
 # fmt: on
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "dotproduct": "Binomial ExponentialSeries MultipliedSeries SummedSeries WeightedSeries",
+    "green": "half_turns",
     "numbers": "lifted places_of traced weighted with_numbers",
     "radial": "isotropic monomials radial_kernels",
     "spectral": "Fixed GaussianMixture InverseChi2 One",

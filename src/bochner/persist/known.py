@@ -33,6 +33,8 @@ from bochner.models.gaussian_process import exact as exact_process
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
 from bochner.models.gaussian_process import intervals, neighbourhoods, neighbours, posterior
+from bochner.models.gaussian_process import observations as told
+from bochner.models.gaussian_process.observed import ObservedProcessFit
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge import estimators, exact, fit, local, sums, wide
 from bochner.models.ridge import grid as grid_ridge
@@ -44,7 +46,7 @@ from bochner.selection import record, tree
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.columns import LevelSums, SeenCells
 from bochner.solvers import correlation, lloyd, sgd
-from bochner.solvers.convex import class_losses, losses, optimum, penalty_path
+from bochner.solvers.convex import class_losses, joint_losses, losses, optimum, penalty_path
 from bochner.solvers.ridge import evidence, solution
 from bochner.sums.fourier import WaveSums
 from bochner.sums.moments import Moments
@@ -89,6 +91,7 @@ _MAPS: dict[str, type] = {
     "gegenbauer-map": gegenbauer.GegenbauerMap,
     "hermite-map": hermite.HermiteMap,
     "histogram-map": histogram.HistogramMap,
+    "eigenfunction-map": products.EigenfunctionMap,
     "sine-map": products.SineMap,
     "maclaurin-map": maclaurin.MaclaurinMap,
     "concatenated-map": composed.Concatenate,
@@ -139,6 +142,8 @@ _LOSSES: dict[str, type] = {
     "squared-loss": losses.Squared,
     "squared-epsilon-insensitive-loss": losses.SquaredEpsilonInsensitive,
     "custom-loss": losses.CustomLoss,
+    "joint-loss": joint_losses.JointLoss,
+    "shares-loss": joint_losses.Shares,
 }
 _FITTED: dict[str, type] = {
     "probability-calibration": Calibration,
@@ -154,6 +159,9 @@ _FITTED: dict[str, type] = {
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,
     "gaussian-process-fit": process.GaussianProcessFit,
+    "observed-process-fit": ObservedProcessFit,
+    "observed-derivatives": told.Derivatives,
+    "observed-block-averages": told.BlockAverages,
     "exact-process-fit": exact_process.ExactProcessFit,
     "gaussian-process-spec": process.GaussianProcessSpec,
     "summed": sums.Summed,

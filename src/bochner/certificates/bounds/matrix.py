@@ -14,19 +14,18 @@ from bochner._core.checks import check_fields, counted, integer, one_of, positiv
 from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds.pairwise import (
     FORMS,
-    LARGEST,
     Bound,
     TailBound,
     chance_of,
     dense_rows,
     per_draw,
     rows_and_amplitude,
-    too_wide,
 )
+from bochner.certificates.bounds.sketches import largest_product
 from bochner.certificates.pointwise import eigen
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
-from bochner.kernels.dotproduct import Polynomial
+from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine
 
@@ -80,7 +79,7 @@ class OperatorNorm(TailBound):
 
 @dataclass(frozen=True)
 class DirectionsNorm(TailBound):
-    """‖Z Zᵀ − K‖ ≤ ε‖K‖ for features of independent directions: signs and rectified projections.
+    """‖Z Zᵀ − K‖ ≤ ε‖K‖ for features of independent directions: signs, ramps, and their products.
 
     P ≤ 8 I exp(−m ε²/(2 I L (1 + 2ε/3))) for m directions.
 
@@ -109,23 +108,32 @@ class DirectionsNorm(TailBound):
         check_fields(self, intrinsic_dimension=positive, size=positive, n_exact=integer)
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU) -> Self:
-        """Return the bound for ``Sign(IID())`` or ``ReLU(order, IID())`` on these rows; O(n³).
+    def of(cls, kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin) -> Self:
+        """Return the bound for a method of independent features on these rows; O(n³).
+
+        ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``.
 
         L is 1 for ``Angular``. Of ``ArcCosine(order)`` with directions u uniform on the sphere it
         is c sup_u Σ (u·x_j)^(2 order)/Tr K, where c is ½, d/2 or d(d + 2)/2 (four times that where
         polynomials are not split off) and the supremum n, ‖XᵀX‖ or at most max |x_j|² ‖XᵀX‖.
-        ``split=None`` is taken as True.
+        ``split=None`` is taken as True. Of a power series it is the largest over degrees N of
+        2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ for signs ω, of which no degree has more than Σ |x_j|₁²ᴺ and
+        d ‖XᵀX‖ max |x_j|₁²ᴺ⁻²: with all signs of a feature equal it is largest, by Hölder's
+        inequality. Kar and Karnick (2012) take one number for all rows in place of the sums.
         """
         rows = dense_rows(X, cls.__name__)
         if isinstance(method, Sign) and isinstance(kernel, Angular):
             largest, exact = float(len(rows)), 0
         elif isinstance(method, ReLU) and kernel == ArcCosine(method.order):
             largest, exact = _rectified_size(rows, method)
+        elif isinstance(method, Maclaurin) and method.degrees == "geometric":
+            largest, exact = largest_product(kernel, rows), 0
         else:
             raise UnsupportedKernel(
-                "DirectionsNorm requires Angular() with Sign(), or ArcCosine(order) with "
-                f"ReLU(order); got {kernel!r} with {method!r}. certify measures any map."
+                "DirectionsNorm requires Angular() with Sign(), ArcCosine(order) with "
+                'ReLU(order), or a power series of ⟨x, y⟩ with Maclaurin("geometric"), whose '
+                f"features are independent; got {kernel!r} with {method!r}. certify measures any "
+                "map."
             )
         values = eigen(kernel, rows, cls.__name__).values
         trace = float(values.sum())
@@ -154,64 +162,6 @@ def _rectified_size(rows: Float[np.ndarray, "n d"], method: ReLU) -> tuple[float
     sums = (float(len(rows)), norm, longest * norm)[p]
     factor = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0)
     return factor * sums, polynomial_width(p, d) if split else 0
-
-
-@dataclass(frozen=True)
-class SketchNorm(Bound):
-    """‖Z Zᵀ − K‖_F ≤ ε‖K‖ for ``TensorSketch`` of a polynomial kernel.
-
-    P ≤ (2 + 3ᵖ) I²/(D ε²).
-
-    Parameters
-    ----------
-    intrinsic_dimension : float
-        I = Tr K/‖K‖, 1 or above.
-    degree : int
-        p.
-
-    Notes
-    -----
-    Chebyshev's inequality, with the variance of an entry at most (2 + 3ᵖ) k(x, x) k(y, y)/D. The D
-    features are of one sketch, not of independent draws, so that no tail is exponential.
-    Source: Avron, Nguyen and Woodruff (2014).
-    """
-
-    quantity = "Frobenius norm, of the operator norm of K"
-
-    intrinsic_dimension: float
-    degree: int
-
-    def __post_init__(self) -> None:
-        check_fields(self, intrinsic_dimension=positive, degree=counted)
-
-    @classmethod
-    def of(cls, kernel: Kernel, X: Float[Array, "n d"]) -> Self:
-        """Return the bound for a ``Polynomial`` on these rows; O(n³)."""
-        rows = dense_rows(X, cls.__name__)
-        if not isinstance(kernel, Polynomial):
-            raise UnsupportedKernel(
-                f"SketchNorm requires a Polynomial kernel; got {kernel!r}. certify measures the "
-                "error of any map."
-            )
-        values = eigen(kernel, rows, cls.__name__).values
-        return cls(max(1.0, float(values.sum() / values[-1])), kernel.degree)
-
-    @property
-    def _constant(self) -> float:
-        return (2 + 3.0**self.degree) * self.intrinsic_dimension**2
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return the least D; see :class:`Bound`."""
-        error = positive(error, "width", "error")
-        wanted = self._constant / chance_of(confidence) / error / error
-        if wanted > LARGEST:
-            raise too_wide(error)
-        return max(1, math.ceil(wanted * (1 - 1e-12)))
-
-    def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return the least ε; see :class:`Bound`."""
-        D = integer(n_features, "error", "n_features", 1)
-        return math.sqrt(self._constant / (chance_of(confidence) * D))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
     ProjectionCost,
-    SketchNorm,
     Spectral,
 )
 from bochner.certificates.bounds.pairwise import (
@@ -29,6 +28,7 @@ from bochner.certificates.bounds.pairwise import (
     chance_of,
     dense_rows,
 )
+from bochner.certificates.bounds.sketches import SketchNorm, TreeNorm
 from bochner.certificates.bounds.zonal import BallSpectral, ZonalSpectral
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -38,9 +38,11 @@ from bochner.features.method import Method, Request
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import draw_map
+from bochner.features.sketch.maclaurin import Maclaurin
+from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.features.widths import is_stationary
-from bochner.kernels.dotproduct import Polynomial
+from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine
 
@@ -278,12 +280,24 @@ def _angles_and_powers(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) 
         ramps = ReLU(kernel.order, IID(), split=split)
         of_ramps = DirectionsNorm.of(kernel, rows, ramps)
         yield Entry("matrix Bernstein, ReLU", of_ramps, ramps, ruler.operator)
+    if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
+        yield from _powers(kernel, rows, ruler, ask)
+
+
+def _powers(kernel: DotProductKernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
+    size = float(ruler.found.values[-1])
+    relative = lambda E: float(np.linalg.norm(E)) / size
     if isinstance(kernel, Polynomial):
-        size = float(ruler.found.values[-1])
-        relative = lambda E: float(np.linalg.norm(E)) / size
-        yield Entry(
-            "Chebyshev, TensorSketch", SketchNorm.of(kernel, rows), TensorSketch(), relative
-        )
+        sketch = SketchNorm.of(kernel, rows)
+        yield Entry("Chebyshev, TensorSketch", sketch, TensorSketch(), relative)
+    with suppress(InvalidInput):  # without end, or too few features for its degrees
+        tree = TreeNorm.of(kernel, rows)
+        tree.error(ask.n_features)
+        yield Entry("Chebyshev, PolySketch", tree, PolySketch(), relative)
+    with suppress(InvalidInput):  # terms that do not fall
+        products = Maclaurin("geometric")
+        bound = DirectionsNorm.of(kernel, rows, products)
+        yield Entry("matrix Bernstein, Maclaurin", bound, products, ruler.operator)
 
 
 def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:

@@ -27,10 +27,10 @@ from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import in_double
 from bochner.features.mercer.axes import dense_blocks
-from bochner.features.mercer.products import checked_box
 from bochner.features.method import Request
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.equispaced import equispaced_weights, spectral_parts
+from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.toeplitz import ToeplitzGram, half_of
 from bochner.sums.fourier import BoxPlaces

@@ -17,14 +17,32 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import check_fields, finite, optional, positive, unpacked, word
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    is_numpy,
+    is_sparse,
+    moved,
+    taken,
+    to_numpy,
+)
+from bochner._core.checks import check_fields, optional, positive, word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, left_over
 from bochner.features.mercer.axes import dense_blocks, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.green import (
+    CONDITIONS,
+    Disc,
+    Domain,
+    GreenFunction,
+    checked_box,
+    half_turns,
+    inside,
+    waves,
+)
 from bochner.kernels.kernel import Kernel, Scaled, Sum
 from bochner.kernels.spectral import Independent, Measure
 from bochner.kernels.stationary import Stationary
@@ -232,7 +250,6 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
 #: face is k between a row and its mirror image, two margins away.
 MARGINS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 TRIED_ON = 256
-CONDITIONS = ("dirichlet", "neumann", "periodic")
 WIDER = 4  # Products that are weighed, for each one kept, where the order is not that of |ω|
 
 
@@ -252,6 +269,9 @@ class LaplacianEigenfunctions(Method):
         What functions do at the faces: vanish (sines), run level (cosines), or go on at the face
         across (both, of whole periods). "periodic" with a period as the box, in every column, is
         for angles, hours and seasons: rows outside are those a whole number of periods away.
+    disc : Disc, optional
+        A disc in place of a box, for rows of two columns: Bessel functions of the distance from
+        its centre times waves of the angle. Conditions "dirichlet" or "neumann".
 
     Notes
     -----
@@ -262,9 +282,10 @@ class LaplacianEigenfunctions(Method):
 
     x and y from the lower face on, m all whole numbers: the kernel itself where the nearest image
     is far away. Serves stationary kernels with a spectral density (Gaussian, Matérn, rational
-    quadratic, Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian`` and
-    ``BrownianBridge`` exactly. The features do not depend on lengthscales, only their weights do:
-    good for kernels whose parameters are sampled. Neither unbiased nor below the kernel: sines
+    quadratic, Laplace, Cauchy, spectral mixtures), sums and multiples of them, and ``Brownian``,
+    ``BrownianBridge`` and ``GreenFunction`` exactly; on a disc those of the Euclidean distance.
+    The features do not depend on lengthscales, only their weights do: good for kernels whose
+    parameters are sampled. Neither unbiased nor below the kernel: sines
     are zero on the faces of the box and beyond, so that rows far outside are predicted by the mean.
 
     Choose it for d = 1, 2, perhaps 3, and rows that fill a box; the number of products grows like
@@ -276,31 +297,30 @@ class LaplacianEigenfunctions(Method):
     boundary: float | None = None
     box: tuple[tuple[float, float], ...] | None = None
     conditions: str = "dirichlet"
+    disc: Disc | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, boundary=optional(positive), box=optional(checked_box))
         check_fields(self, conditions=word(*CONDITIONS))
+        if self.disc is not None:
+            self._check_disc(self.disc)
         if self.boundary is not None and self.boundary < 1:
             raise InvalidInput(
                 "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
                 f"box; got {self.boundary}."
             )
 
-
-def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
-    """Return pairs (lower, upper), one a column, or refuse what is none."""
-    pairs = unpacked(box)
-    if not isinstance(pairs, list | tuple) or any(
-        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
-    ):
-        raise InvalidInput(f"{who}: box must be a pair (lower, upper) a column; got {box!r}.")
-    checked = tuple(
-        (finite(a, who, f"box[{j}][0]"), finite(b, who, f"box[{j}][1]"))
-        for j, (a, b) in enumerate(pairs)
-    )
-    if any(a >= b for a, b in checked):
-        raise InvalidInput(f"{who}: box must have lower below upper in each column; got {box!r}.")
-    return checked
+    def _check_disc(self, disc: Any) -> None:
+        if not isinstance(disc, Disc):
+            raise InvalidType(
+                f"LaplacianEigenfunctions: disc must be a Disc; got {disc!r}. Pass Disc(radius=2)."
+            )
+        if self.box is not None or self.boundary is not None:
+            raise InvalidInput(
+                "LaplacianEigenfunctions: a disc must stand alone; got a box or a boundary beside "
+                "it. Leave these out."
+            )
+        disc.modes(1, self.conditions)  # or refuse periods
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,31 +367,46 @@ class SineMap(Products):
         unit = (xp.permute_dims(X, (1, 0)) - as_column(self.lower, like=X)) / as_column(
             self.length, like=X
         )
-        periodic = self.conditions == "periodic"
-        unit = unit - xp.floor(unit) if periodic else xp.clip(unit, 0.0, 1.0)
-        columns = enumerate(self._most)
-        return xp.concat([self._waves(m, unit[j, :], self.length[j]) for j, m in columns], axis=0)
-
-    def _waves(self, m: int, u: Float[Array, " n"], length: float) -> Float[Array, "m n"]:
-        """Return the first m functions of a column at u, from 0 to 1 across the box."""
-        xp, i = array_namespace(u), np.arange(1, m + 1)
-        height = float(2 / length) ** 0.5
-        if self.conditions == "dirichlet":
-            return height * xp.sin(as_column(math.pi * (i - self.shift), like=u) * u)
-        # All are cosines of an angle; a sine is one a quarter of a turn late.
-        late = np.where((self.conditions == "periodic") & (i % 2 == 1), 0.5 * math.pi, 0.0)
-        heights = as_column(np.where(i == 1, length**-0.5, height), like=u)
-        angles = as_column(turns(self.conditions, m) * math.pi, like=u) * u
-        return heights * xp.cos(angles - as_column(np.where(i == 1, 0.0, late), like=u))
+        unit = inside(unit, self.conditions)
+        each = (
+            waves(m, unit[j, :], self.length[j], self.conditions, self.shift)
+            for j, m in enumerate(self._most)
+        )
+        return xp.concat(list(each), axis=0)
 
 
-def turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
-    """Return half turns across the box of the first m functions of a column: 1, 2, 3, ...
+@dataclass(frozen=True, eq=False)
+class EigenfunctionMap(FeatureMap):
+    """φ(x) = (a_j u_j(x))_j, u_j the domain's eigenfunctions of the Laplacian. NumPy evaluates."""
 
-    From zero on with level faces; 0, 2, 2, 4, 4, ... where periods are whole, a cosine and a sine.
-    """
-    i = np.arange(m)
-    return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
+    kernel: Kernel
+    domain: Domain
+    conditions: str
+    numbers: Array  # Which function each is, (D, 2 or d)
+    amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues
+
+    @property
+    def n_inputs(self) -> int:
+        return self.domain.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        return len(self.amplitudes)
+
+    @property
+    def below_kernel(self) -> bool:
+        return isinstance(self.kernel, GreenFunction)
+
+    unbiased = False  # A series that is cut, nothing random
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        rows = to_numpy(dense(X)).astype(np.float64)
+        functions = self.domain.functions(rows, self.conditions, self.numbers)
+        return moved(functions * self.amplitudes, like=X)
+
+    def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Return e(x) = k(x, x) − |φ(x)|² or zero, in float64: see ``Products``."""
+        return left_over(self, X)
 
 
 # --- The spectral density ------------------------------------------------------------------------
@@ -400,9 +435,11 @@ def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array,
 # --- Drawing -------------------------------------------------------------------------------------
 
 
-def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> SineMap:
+def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw sines on a box, those of largest spectral density."""
     log_spectral_density(kernel, np.ones((1, ask.n_inputs)))  # or refuse, before rows are asked for
+    if method.disc is not None:
+        return _on_disc(method.disc, kernel, ask, method.conditions)
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
         return sines(*_given_box(method.box, ask.n_inputs))
@@ -423,7 +460,7 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
 
 
 def _sines(kernel: Kernel, width: int, conditions: str, lower: Array, length: Array) -> SineMap:
-    unit = [math.pi * turns(conditions, WIDER * width) / b for b in length]
+    unit = [math.pi * half_turns(conditions, WIDER * width) / b for b in length]
     indices, _ = best_products(_logs(kernel, unit), WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     logs = log_spectral_density(kernel, W)
@@ -456,6 +493,41 @@ def _given_box(box: tuple[tuple[float, float], ...], d: int) -> tuple[Array, Arr
         )
     lower, upper = np.array(box).T
     return lower.copy(), upper - lower
+
+
+def _on_disc(disc: Disc, kernel: Kernel, ask: Request, conditions: str) -> EigenfunctionMap:
+    """Draw Bessel functions times waves, those of least frequency, weighted by the density."""
+    turned = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    if ask.n_inputs != 2 or np.ptp(log_spectral_density(kernel, turned)) > 1e-9:
+        raise UnsupportedKernel(
+            "LaplacianEigenfunctions requires two columns and a kernel of the Euclidean distance "
+            f"on a disc; got {ask.n_inputs} columns and {kernel!r}. Take one lengthscale for both, "
+            "or a box."
+        )
+    modes = disc.modes(ask.n_features, conditions)
+    W = np.sqrt(modes.eigenvalues)[:, None] * turned[:1]
+    roots = np.exp(0.5 * log_spectral_density(kernel, W))
+    return EigenfunctionMap(kernel, disc, conditions, modes.numbers, roots)
+
+
+def draw_green(
+    method: LaplacianEigenfunctions, kernel: GreenFunction, ask: Request
+) -> EigenfunctionMap:
+    """Draw the eigenfunctions of least eigenvalue, which the kernel is the sum of."""
+    if method != LaplacianEigenfunctions():
+        raise InvalidInput(
+            "LaplacianEigenfunctions: GreenFunction has a domain and conditions of its own; got "
+            f"{method!r}. Leave these out."
+        )
+    if ask.n_inputs != kernel.domain.n_inputs:
+        raise UnsupportedKernel(
+            f"LaplacianEigenfunctions requires the {kernel.domain.n_inputs} columns of the domain "
+            f"of {kernel!r}; got {ask.n_inputs}."
+        )
+    count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
+    modes = kernel.domain.modes(count, kernel.conditions)
+    roots = np.sqrt(kernel.weights(modes.eigenvalues))
+    return EigenfunctionMap(kernel, kernel.domain, kernel.conditions, modes.numbers, roots)
 
 
 def draw_brownian(

@@ -1,7 +1,7 @@
 """Fits by convex losses: what is asked, what is found, and rows in units in which squares exist."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -56,6 +56,7 @@ class ConvexSpec:
     fit_intercept: bool
     tol: float
     max_iter: int
+    norm: Callable[[float], float] | None = None  # R of ‖β‖, in the place of its square
 
     @property
     def who(self) -> str:
@@ -79,6 +80,9 @@ class ConvexFit(ShownFit):
     stopping_errors: Float[Array, " s"] | None = None
     asked: tuple[str, ...] = ()  # what must be the same for a warm start
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
+    # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
+    dual: Float[Array, "n t"] | None = None
+    rows: Any = None
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""

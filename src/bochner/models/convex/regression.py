@@ -1,5 +1,6 @@
 """Regression by convex losses: choose, minimise; penalties by rows that were left out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
+from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, folds_of, row_marks, rows_left_out
 from bochner.models.convex.fit import (
@@ -21,9 +23,17 @@ from bochner.models.convex.fit import (
     targets_of,
     warned,
 )
+from bochner.models.convex.general import (
+    MOST_DUAL,
+    NormPenalty,
+    dual_of,
+    joint_path,
+    scale_of,
+)
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.driver import solve
+from bochner.solvers.convex.joint_losses import Shares, check_shares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -39,6 +49,7 @@ from bochner.solvers.convex.losses import (
 from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
     held_out_path,
+    largest_penalty,
     stopped_early,
     take_steps,
 )
@@ -105,6 +116,7 @@ class _Ended:
     n_iter: int | None = None  # default: the steps of the state
     path: HeldOutPath | None = None
     errors: Float[Array, " s"] | None = None
+    X: Any = None  # Few rows, for their coefficients
 
 
 def _fit(
@@ -127,6 +139,8 @@ def _fit(
             None if ended.path is None else rows.original_path(ended.path),
             shape,
             stopping_errors=ended.errors,
+            dual=None if ended.X is None else dual_of(problem, state, rows),
+            rows=ended.X,
         )
     )
 
@@ -182,6 +196,8 @@ def fit_regressor(
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, stops_early, rows), where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
+    if asked.joint:
+        _check_joint(asked, y, w, stops_early)
     y, shape = _columns(spec.who, asked, y, shape, one_level)
     rows = rows.repeated(y.shape[1] // len(rows.units))
     _check_targets(asked, y, w)
@@ -191,6 +207,8 @@ def fit_regressor(
         problem = replace(problem, loss=_first_huber(problem))
     found = _Descents(problem, rows, spec, chosen.seed, where)
     ended = found.stopped() if stops_early else found.descended(finds_scale)
+    if where is LOCAL and not stops_early and len(w) <= MOST_DUAL:
+        ended = replace(ended, X=join([Piece(block.X) for block in rows.blocks]).X)
     final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
     return _fit(ended, rows, chosen, inputs, shape, final)
 
@@ -208,9 +226,12 @@ class _Descents:
     def descended(self, finds_scale: bool) -> _Ended:
         """Return the minimum, at the penalty that is given or chosen."""
         spec, at, path = self.spec, None, None
+        if spec.norm is not None:
+            return self._under(spec.norm)
         if isinstance(spec.alpha, str):
             out = self._left_out(N_FOLDS if spec.alpha == "kfold" else 1)
-            path, at = held_out_path(self.problem, out, spec.max_iter)
+            find = joint_path if self.problem.loss.joint else held_out_path
+            path, at = find(self.problem, out, spec.max_iter)
             alpha: Any = path.alpha
         else:
             alpha = self.rows.penalty(spec.alpha)
@@ -219,6 +240,14 @@ class _Descents:
         if finds_scale:
             return self._with_scale(problem, found, path)
         return _Ended(problem, found, path=path)
+
+    def _under(self, R: Callable[[float], float]) -> _Ended:
+        """Return the minimum under a penalty of the norm: that of squares with the same one."""
+        spec, first = self.spec, scale_of if self.problem.loss.joint else largest_penalty
+        largest = float(np.max(self.rows.original(first(self.problem))))
+        times = float(spec.alpha)
+        penalty = NormPenalty(self.problem, self.rows, R, times, spec.tol, spec.max_iter)
+        return _Ended(*penalty.minimum(largest))
 
     def _with_scale(self, problem: Problem, at: State, path: HeldOutPath | None) -> _Ended:
         """Fit and estimate the scale of the noise in turns, until both stay."""
@@ -251,6 +280,8 @@ def _like_ridge(spec: ConvexSpec, stops_early: bool, rows: ScaledRows) -> float 
     """Return a given penalty as that of squares, where the two compare."""
     if isinstance(spec.alpha, str) or stops_early or isinstance(spec.loss, LOG_LINK):
         return None
+    if spec.norm is not None or spec.loss.joint:
+        return None
     spread = spread_of(rows.blocks) if spec.loss.nonsmooth else 1.0
     return spread * float(np.mean(rows.penalty(spec.alpha)))
 
@@ -270,6 +301,19 @@ def _columns(
     if y.shape[1] > 1 or (len(levels) == 1 and one_level):
         return y, shape
     return np.repeat(y, len(levels), axis=1), (len(levels),)
+
+
+def _check_joint(
+    loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"], stops_early: bool
+) -> None:
+    """Refuse what joint losses do not serve."""
+    if stops_early:
+        raise InvalidInput(
+            "KernelRegressor: early_stopping is for losses of single outputs; got "
+            f"{type(loss).__name__}. Leave it out."
+        )
+    if isinstance(loss, Shares):
+        check_shares(y, w)
 
 
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:

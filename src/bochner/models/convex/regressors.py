@@ -1,10 +1,11 @@
 """Support vector regression, and regression by any convex loss, at any number of rows."""
 
-from collections.abc import Iterator
-from dataclasses import KW_ONLY
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.utils import Tags
 
 from bochner._core.checks import nonnegative, one_of, positive
@@ -12,7 +13,7 @@ from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import PenalisedByAlpha, learned
@@ -28,8 +29,10 @@ from bochner.models.convex.fit import (
     shaped,
     unit_of,
 )
+from bochner.models.convex.general import MOST_DUAL
 from bochner.models.convex.regression import fit_regressor, fit_svr
 from bochner.selection.spec import Tolerance
+from bochner.solvers.convex.joint_losses import Shares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
@@ -209,7 +212,8 @@ def _number(given: Any, name: str) -> Any:
 class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
 
-    Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y).
+    Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
+    times any function of the norm ‖f‖ = ‖β‖ that never falls.
 
     Parameters
     ----------
@@ -220,8 +224,10 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         scikit-learn's ``HuberRegressor`` (with early stopping: that of y about its median), and
         straight from there; "quantile", one for each of
         ``quantiles``; "poisson" (y ≥ 0) and "gamma" (y > 0), half the deviance with a log link,
-        as in scikit-learn's GLMs, times the number of rows. Or a value: ``Huber(0.5)``,
-        ``CustomLoss(value, slope, curvature)``.
+        as in scikit-learn's GLMs, times the number of rows; "multinomial", for rows of shares that
+        sum to one, log Σ exp f_k − Σ y_k f_k, whose predictions are softmax(f). Or a value:
+        ``Huber(0.5)``, ``CustomLoss(value, slope, curvature)``, and for several outputs together
+        ``JointLoss(value, slope, hessian)``.
     quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
         Levels for loss="quantile". Several are columns of the prediction and never cross: they
         are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
@@ -232,6 +238,12 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     alpha : float or {"holdout", "kfold"}, default "holdout"
         The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
         left out, or of five fifths in turn. The last fit has all rows.
+    penalty : callable, optional
+        R, a function of a number r = ‖β‖ (of all targets together) that never falls, infinite
+        where no fit may be: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is
+        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². Whatever R, the minimum is a sum
+        over rows Σ uᵢ k(x, xᵢ) + b (Schölkopf, Herbrich and Smola 2001, theorem 1), and that of
+        squares at one penalty, ``alpha_``, which is looked for: about 50 fits.
     early_stopping : bool, default False
         Whether the number of steps of a descent is the regulariser instead: chosen by a fifth of
         the rows that is left out, then taken on all. alpha is then added only if it is a number.
@@ -255,6 +267,10 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
         The penalty used; one for each target where the loss is not quadratic and their units
         differ.
     %(coefficients)s
+    dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
+        Up to 1,024 rows, with a penalty: u with β = Σ uᵢ φ(xᵢ), the representer theorem's
+        coefficients, and the rows. Of a smooth loss uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, of others
+        those of least norm.
     n_iter_ : int
         Steps taken in the last fit.
     stopping_errors_ : (s,)
@@ -279,6 +295,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     metric: str | None = None
     columns: str = "auto"
     alpha: float | str = "holdout"
+    penalty: Callable[[float], float] | None = None
     early_stopping: bool = False
     precision: str = "auto"
     fit_intercept: bool = True
@@ -289,6 +306,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
         spec = self._convex_spec(loss, _as_alpha(self.alpha), self.fit_intercept)
+        spec = replace(spec, norm=self._norm(spec))
         return fit_regressor(
             spec,
             blocks,
@@ -299,9 +317,29 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             where=where,
         )
 
+    def _norm(self, spec: ConvexSpec) -> Callable[[float], float] | None:
+        if self.penalty is None:
+            return None
+        if not callable(self.penalty):
+            raise InvalidType(
+                "KernelRegressor: penalty must be a function of the norm; got "
+                f"{self.penalty!r}. Pass, say, lambda r: r."
+            )
+        found = isinstance(spec.alpha, str) or self.early_stopping or self.loss == "huber"
+        if found or not spec.alpha:
+            raise InvalidInput(
+                "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
+                "without early_stopping, and a threshold of Huber's loss given; got "
+                f"alpha={self.alpha!r}, early_stopping={self.early_stopping!r}, "
+                f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
+            )
+        return self.penalty
+
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         if isinstance(self.loss_, LOG_LINK):
             return np.exp(np.minimum(f, 700.0))
+        if isinstance(self.loss_, Shares):
+            return softmax(f, axis=1)
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
 
     def _gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
@@ -309,6 +347,9 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
             if isinstance(self.loss_, LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
+            elif isinstance(self.loss_, Shares):
+                p = self._predicted(f)[:, None, :]
+                yield X, p * (G - (p * G).sum(axis=2, keepdims=True))
             elif _several_levels(self.loss_):
                 yield X, np.take_along_axis(G, np.argsort(f, axis=1)[:, None, :], axis=2)
             else:
@@ -343,6 +384,25 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
 
     loss_ = learned("loss", "The loss as a value, with its numbers.")
     alpha_ = learned("solution.alpha", "The penalty used.")
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Coefficients u of the rows, β = Σ uᵢ φ(xᵢ): (n,) or (t, n)."""
+        return self._by_target(self._dual().T)
+
+    @property
+    def X_fit_(self) -> Any:
+        """The rows that ``dual_coef_`` are of."""
+        self._dual()
+        return self._fitted.rows
+
+    def _dual(self) -> Float[Array, "n t"]:
+        if self._fitted.dual is None:
+            raise AttributeError(
+                f"dual_coef_, X_fit_: only fits to {MOST_DUAL:,} rows at most keep them, with a "
+                "penalty above zero, here and without early stopping."
+            )
+        return self._fitted.dual
 
     stopping_errors_ = learned(
         "stopping_errors",

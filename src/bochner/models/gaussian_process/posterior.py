@@ -92,6 +92,20 @@ class Posterior:
         explained = (A * (self.values / (self.values + alpha))) @ A.T
         return scale * (centred @ centred.T - explained + alpha * self.spread)
 
+    def between(
+        self,
+        Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
+        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
+        target: int,
+    ) -> Float[Array, "b c"]:
+        """Return the same of linear functionals: L φ, and what L makes of the constant 1."""
+        scale, alpha = self.evidence.amplitude[target], self.evidence.alpha[target]
+        pairs = zip(Z, constant, strict=True)
+        left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
+        A, B = (each @ self.vectors for each in (left, right))
+        explained = (A * (self.values / (self.values + alpha))) @ B.T
+        return scale * (left @ right.T - explained + alpha * self.spread * np.outer(*constant))
+
     def draw(
         self, n: int, rng: np.random.Generator
     ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:

@@ -53,6 +53,11 @@ from bochner.models.gaussian_process.neighbours import (
     fit_neighbours,
     with_neighbours_of,
 )
+from bochner.models.gaussian_process.observed import (
+    ObservedFunctions,
+    ObservedProcessFit,
+    Observing,
+)
 from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
 from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
@@ -73,14 +78,16 @@ NO_FEATURES = (
 )
 
 #: What a fit is, by the method: features, waves, nearest neighbours, or the kernel itself.
-ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit
+ProcessFit = (
+    GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit | ObservedProcessFit
+)
 
 #: Names of what a map of places holds.
 MAPPED = ("mean", "std")
 
 
 @estimator
-class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator):
+class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, TargetEstimator):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
 
     ``predict(X, return_std=True)`` gives the deviation of the function f(x), without noise, as
@@ -241,13 +248,14 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        spec, before = self._again(self._spec()), self.fit_.summed
-        if isinstance(self.fit_, GridProcessFit):
-            return with_grid_process_rows_of(self.fit_, spec, blocks)
-        if isinstance(self.fit_, NeighbourProcessFit):
-            return with_neighbours_of(self.fit_, spec, blocks, fit_by_method)
-        if isinstance(self.fit_, ExactProcessFit):
-            before = self._featured(self.fit_).summed
+        fit = of_values(self.fit_)
+        spec, before = self._again(self._spec()), fit.summed
+        if isinstance(fit, GridProcessFit):
+            return with_grid_process_rows_of(fit, spec, blocks)
+        if isinstance(fit, NeighbourProcessFit):
+            return with_neighbours_of(fit, spec, blocks, fit_by_method)
+        if isinstance(fit, ExactProcessFit):
+            before = self._featured(fit).summed
         return solved(spec, inputs, before.with_rows_of(blocks, False, LOCAL))
 
     def _featured(self, fit: ExactProcessFit) -> GaussianProcessFit:
@@ -270,7 +278,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
 
     def solve_again(self) -> Self:
         """Solve anew from the moments and the sample of rows as they are now."""
-        fit, spec = self._fitted, self._again(self._spec())
+        fit, spec = of_values(self._fitted), self._again(self._spec())
         if isinstance(fit, GridProcessFit):
             self.fit_ = grid_process(spec, fit.inputs, fit.summed)
         elif isinstance(fit, ExactProcessFit):
@@ -452,7 +460,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
 
     def sample_functions(
         self, n: int = 1, random_state: Seed = None
-    ) -> Functions | GridFunctions | ExactFunctions:
+    ) -> Functions | GridFunctions | ExactFunctions | ObservedFunctions:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
@@ -460,9 +468,9 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
         n = integer(n, "sample_functions", "n", 1)
         fit = self._fitted
         rows = copy(self)._rows_to_predict
-        if isinstance(fit, GridProcessFit | NeighbourProcessFit | ExactProcessFit):
-            return fit.functions(rows, n, seed_of(random_state))
-        return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
+        if isinstance(fit, GaussianProcessFit):
+            return draw_functions(rows, fit.summed, fit.law, n, seed_of(random_state))
+        return fit.functions(rows, n, seed_of(random_state))
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
@@ -523,7 +531,7 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     _kept_moments = learned("summed.seen", "Moments as the solution sees them.")
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        fit = self._fitted
+        fit = of_values(self._fitted)
         if isinstance(fit, GridProcessFit):
             return fit.summed.certified_blocks(blocks, float(np.min(fit.evidence.alpha)))
         if isinstance(fit, NeighbourProcessFit):
@@ -554,6 +562,11 @@ class GaussianProcessRegressor(Differentiable, PenalisedByAlpha, TargetEstimator
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""
         return float(self.evidence_.log_likelihood.sum())
+
+
+def of_values(fit: ProcessFit) -> Any:
+    """Return the fit to the values, without what it was told beside them."""
+    return fit.base if isinstance(fit, ObservedProcessFit) else fit
 
 
 def fit_by_method(

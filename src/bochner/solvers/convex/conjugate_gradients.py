@@ -307,7 +307,8 @@ class Hessian:
         """Return the Hessians of these columns times the rows of V."""
         out, state = self.alpha * V, self.rows.state
         out[:, -1] = self.floor * V[:, -1]
-        state = state if len(columns) == state.shape[1] else state[:, columns]
+        if not self.loss.joint and len(columns) < state.shape[1]:
+            state = state[:, columns]
         products = HessianProducts(self.loss, state, self.scale * self.rows.w, V)
         out += self.rows.sum(products)
         if not self.floor:
@@ -547,7 +548,8 @@ class NewtonDescent:
     ) -> Hessian:
         """Return the Hessian of these columns at a point."""
         problem = self.problem
-        state = np.empty(point.fitted.shape)
+        n, t = point.fitted.shape
+        state = np.empty((n, loss.state_width(t)))
         for rows in problem.chunks():
             y = problem.targets(rows)[:, columns]
             state[rows] = loss.curvature(y, point.fitted[rows])

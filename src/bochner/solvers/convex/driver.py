@@ -136,7 +136,8 @@ def solve(
     itself, and whose weights and copies of rows agree to more digits than products with Hessians
     give: dense Hessians, summed anew in each step.
     """
-    algorithm = algorithm or (Smoothed() if problem.loss.nonsmooth else Newton(Dense(False)))
+    steps = Newton(ConjugateGradients()) if problem.loss.joint else Newton(Dense(False))
+    algorithm = algorithm or (Smoothed() if problem.loss.nonsmooth else steps)
     at = _state(start) if isinstance(start, Optimum) else start
     _check(problem, algorithm)
     match algorithm:

@@ -39,6 +39,8 @@ class Loss(ABC):
 
     #: Whether one value is made of all columns of a row.
     joint: ClassVar[bool] = False
+    #: Whether a joint loss takes any numbers as targets, in place of the columns of a class.
+    of_numbers: ClassVar[bool] = False
     #: Whether rows of no curvature, beyond a margin, have no slope: they are inactive.
     has_inactive_rows: ClassVar[bool] = False
     #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
@@ -62,6 +64,10 @@ class Loss(ABC):
     @abstractmethod
     def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         """Return ∂²ℓ/∂f²; zero where the slope jumps."""
+
+    def state_width(self, t: int) -> int:
+        """Return the numbers that ``curvature`` has for a row of t columns."""
+        return t
 
     def hessian_product(
         self, state: Float[Array, "n t"], V: Float[Array, "n t"]
@@ -381,7 +387,7 @@ def _exp(f: Array) -> Array:
 # --- losses by name ------------------------------------------------------------------------------
 
 #: Losses that a name stands for.
-NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")
+NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma", "multinomial")
 
 #: Losses of the logarithm of the mean.
 LOG_LINK = (PoissonDeviance, GammaDeviance)
@@ -390,21 +396,25 @@ LOG_LINK = (PoissonDeviance, GammaDeviance)
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
     """Return a loss given by name, or as a value; "quantile" has a column for each level."""
     if isinstance(loss, Loss):
-        if loss.joint:
+        if loss.joint and not loss.of_numbers:
             raise InvalidInput(
-                f"loss must be one of numbers, elementwise; got {loss!r}, which is of classes. "
-                "Take a classifier."
+                f"loss must be one of numbers; got {loss!r}, which is of classes. Take a "
+                "classifier."
             )
         return loss
     plain = {"squared": Squared, "absolute": Absolute, "huber": Huber}
     plain |= {"poisson": PoissonDeviance, "gamma": GammaDeviance}
     if loss == "quantile":
         return Quantile(as_levels(quantiles))
+    if loss == "multinomial":
+        from bochner.solvers.convex.joint_losses import Shares  # noqa: PLC0415
+
+        return Shares()
     if isinstance(loss, str) and loss in plain:
         return plain[loss]()
     raise InvalidInput(
-        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5) or "
-        f"CustomLoss(value, slope, curvature); got {loss!r}."
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
+        f"CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); got {loss!r}."
     )
 
 

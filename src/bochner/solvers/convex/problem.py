@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dgemv, sgemv
+from scipy.optimize import minimize
 
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import product
@@ -436,7 +437,12 @@ def next_best_length(slope: Callable[[float], float], first: float, most: float)
 def best_constant(
     loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
 ) -> Float[Array, " t"]:
-    """Return the constants of least loss: by doubling about zero, then by halving."""
+    """Return the constants of least loss: by doubling about zero, then by halving.
+
+    Of a joint loss by a descent in all columns together.
+    """
+    if loss.joint:
+        return _best_joint_constant(loss, y, w)
 
     def slope(b: Array) -> Float[Array, " t"]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -455,6 +461,18 @@ def best_constant(
         up = slope(middle) < 0
         low, high = np.where(up, middle, low), np.where(up, high, middle)
     return (low + high) / 2
+
+
+def _best_joint_constant(
+    loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
+) -> Float[Array, " t"]:
+    each = w[:, :1] / max(float(w[:, 0].sum()), 1e-300)
+
+    def at(b: Array) -> tuple[float, Array]:
+        f = np.broadcast_to(b, y.shape)
+        return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
+
+    return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
 
 
 #: A smaller loss than this share of the best is taken for one, on a walk.

@@ -139,18 +139,34 @@ class KernelPosterior:
         half, own = self._half(k).astype(np.float64), self._by_intercept(k)
         return prior - half.T @ half + np.outer(own, own)
 
+    def between(
+        self,
+        k: tuple[Float[Array, "b n"], Float[Array, "c n"]],
+        prior: Float[Array, "b c"],
+        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
+    ) -> Float[Array, "b c"]:
+        """Return Cov Lf, L'f'/a² of linear functionals: rows, derivatives, averages.
+
+        ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` what L makes of the constant 1.
+        """
+        halves = [self._half(each).astype(np.float64) for each in k]
+        own = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]
+        return prior - halves[0].T @ halves[1] + np.outer(*own)
+
     def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
         right = np.asfortranarray((self.root * k).T, dtype=self.factor.dtype)
         return solve_triangular(
             self.factor, right, lower=True, overwrite_b=True, check_finite=False
         )
 
-    def _by_intercept(self, k: Float[Array, "b n"]) -> Float[Array, " b"]:
+    def _by_intercept(
+        self, k: Float[Array, "b n"], constant: Float[Array, " b"] | float = 1.0
+    ) -> Float[Array, " b"]:
         """Return (1 − kᵀA⁻¹s)/√(sᵀA⁻¹s); zero without an intercept."""
         if not self.centred:
             return np.zeros(len(k))
         p, whole = self._one
-        return (1 - k @ (self.root * p)) / np.sqrt(whole)
+        return (constant - k @ (self.root * p)) / np.sqrt(whole)
 
     def slack(self, m: int) -> Float[Array, " m"]:
         """Return what their own fit leaves of the last m rows: O(m³)."""

@@ -1,0 +1,423 @@
+"""A Gaussian process that was told derivatives and averages beside the values of its fit.
+
+With functionals L_o, v_o = L_o f + ε_o, ε_o ~ N(0, σ_o²), and c and m the covariance and the mean
+of f given the values,
+
+    E f(x)   = m(x) + c(x, L)ᵀ S⁻¹ (v − L m),   S_op = c(L_o, L_p) + σ_o² δ_op,
+    Var f(x) = c(x, x) − c(x, L)ᵀ S⁻¹ c(x, L):
+
+what conditioning on all at once gives. Kernel, noise and amplitude are those of the values.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+
+from bochner._core.arrays import dense, from_numpy, joined, to_numpy
+from bochner._core.blas import cho_factor
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.data.schema import Inputs
+from bochner.errors import InvalidInput, InvalidType
+from bochner.models._base import KernelEstimator
+from bochner.models.gaussian_process.exact import ExactProcessFit, fit_exact_process
+from bochner.models.gaussian_process.fit import GaussianProcessFit, fit_process
+from bochner.models.gaussian_process.functions import draw_functions
+from bochner.models.gaussian_process.intervals import (
+    NO_SCORES,
+    Conformal,
+    CrossConformal,
+    FittedFold,
+    cross_conformal,
+)
+from bochner.models.gaussian_process.neighbourhoods import KeptRows
+from bochner.models.gaussian_process.observations import (
+    BlockAverages,
+    Derivatives,
+    Observation,
+    applied,
+    applied_twice,
+    constant_of,
+    of_function,
+    steps_of,
+)
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.ridge.sums import Summed
+from bochner.selection.chosen import Chosen
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+
+Base = ExactProcessFit | GaussianProcessFit
+
+#: Rows that are predicted together.
+BLOCK_ROWS = 512
+
+#: Kept values up to which calibrated intervals are made of fits without folds.
+FEWER = 3071
+
+#: Share of the largest variance that is added where observations repeat each other.
+JITTER = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedProcessFit:
+    """A process that was told more than values.
+
+    Attributes
+    ----------
+    base : ExactProcessFit or GaussianProcessFit
+        Of the values.
+    observations : tuple of Derivatives or BlockAverages
+    calibrated : Conformal, CrossConformal or None
+    """
+
+    base: Base
+    observations: tuple[Observation, ...]
+    calibrated: Conformal | CrossConformal | None = field(default=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: covariances are made again when they are asked for."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    # --- what the fit to the values found ---------------------------------------------------------
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the rows are."""
+        return self.base.inputs
+
+    @property
+    def spec(self) -> GaussianProcessSpec:
+        """What the user asked for."""
+        return self.base.spec
+
+    @property
+    def chosen(self) -> Chosen:
+        """The kernel, the map, and how they were found."""
+        return self.base.chosen
+
+    @property
+    def summed(self) -> Summed | KeptRows:
+        """Rows, or their sums."""
+        return self.base.summed
+
+    @property
+    def evidence(self) -> Evidence:
+        """Noise, amplitude and likelihood of the values."""
+        return self.base.evidence
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """σ² of a new row."""
+        return self.base.noise
+
+    @property
+    def loo_log_density(self) -> float:
+        """Of the values alone."""
+        return self.base.loo_log_density
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Of one row of y: () or (t,)."""
+        return self.base.target_shape
+
+    @property
+    def outcome(self) -> EvidenceOutcome:
+        """How the choice of noise and amplitude went."""
+        return self.base.outcome
+
+    @property
+    def law(self) -> None:
+        """No law of coefficients of features: there are functionals beside them."""
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are predicted together."""
+        return min(self.base.block_rows, BLOCK_ROWS)
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    @cached_property
+    def _given(self) -> "ExactGiven | FeatureGiven":
+        if isinstance(self.base, ExactProcessFit):
+            return ExactGiven(self.base, self.observations)
+        return FeatureGiven(self.base, self.observations)
+
+    @cached_property
+    def _factors(self) -> list[Float[Array, "o o"]]:
+        """L of S = L Lᵀ for each target."""
+        noise = np.concatenate([each.noise for each in self.observations])
+        factors = []
+        for i in range(len(self.noise)):
+            S = self._given.covariance(i)
+            S[np.diag_indices(len(S))] += noise + JITTER * S.diagonal().max()
+            factors.append(cho_factor(S, True, check_finite=False)[0])
+        return factors
+
+    def _solved(self, left: Float[Array, "o t"]) -> Float[Array, "o t"]:
+        """Return S⁻¹ of what is left of the observations, for each target."""
+        columns = enumerate(self._factors)
+        return np.stack([cho_solve((L, True), left[:, i]) for i, L in columns], axis=1)
+
+    @cached_property
+    def coef(self) -> Float[Array, "o t"]:
+        """S⁻¹ (v − L m)."""
+        values = np.concatenate([each.values for each in self.observations])
+        return self._solved(values - self._given.mean)
+
+    def _added(self, X: Array) -> Float[Array, "b t"]:
+        return np.einsum("bot,ot->bt", self._given.cross(X), self.coef)
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ the mean of f."""
+        before = self.base.means()
+        return lambda X: before(X) + self._added(X)
+
+    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+        mean, variance = self.base.moments(X)
+        cross = self._given.cross(X)
+        halves = self._halves(cross)
+        told = np.stack([np.einsum("ob,ob->b", half, half) for half in halves], axis=1)
+        mean = mean + np.einsum("bot,ot->bt", cross, self.coef)
+        return mean, np.maximum(variance - told, 0.0)
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        halves = self._halves(self._given.cross(X))
+        return self.base.covariance(X) - np.stack([half.T @ half for half in halves], axis=2)
+
+    def _halves(self, cross: Float[Array, "b o t"]) -> list[Float[Array, "o b"]]:
+        columns = enumerate(self._factors)
+        return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
+
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of the mean there.
+
+        What the observations add is differentiated by differences.
+        """
+        steps = 100 * self._given.steps
+        for rows, G in self.base.gradients(blocks):
+            X = np.asarray(to_numpy(dense(rows)), np.float64)
+            ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
+            slopes = [(after - before) / 2 for after, before in ends]
+            yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
+
+    def functions(self, rows: Callable[[Any], Blocks], n: int, seed: int) -> "ObservedFunctions":
+        """Draw functions of the posterior: those of the values, corrected by Matheron's rule."""
+        plain = lambda X: Blocks.from_arrays(np.asarray(X, np.float64))
+        if isinstance(self.base, ExactProcessFit):
+            drawn: Any = self.base.functions(plain, n, seed)
+        else:
+            drawn = draw_functions(plain, self.base.summed, self.base.law, n, seed)
+        t = len(self.noise)
+        f = lambda X: to_numpy(drawn(X)).reshape(len(X), t * n)
+        found = [of_function(each, f, self._given.steps) for each in self.observations]
+        values = np.concatenate([each.values for each in self.observations])[:, :, None]
+        noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
+        rough = stream(seed, "observed").standard_normal((len(noise), t, n))
+        left = values + noise[:, None, None] * rough - np.concatenate(found).reshape(-1, t, n)
+        coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
+        return ObservedFunctions(rows, self, drawn, coef)
+
+    def corrections(self, X: Array, coef: Float[Array, "o t n"]) -> Float[Array, "b t n"]:
+        """Return c(x, L) times coefficients of each function."""
+        return np.einsum("bot,otn->btn", self._given.cross(X), coef)
+
+    # --- intervals -------------------------------------------------------------------------------
+
+    def calibration(self) -> Conformal | CrossConformal:
+        """Return the scores that calibrated intervals are made of; found once, and kept.
+
+        By fits without folds of the values, each told the observations; of many rows those of the
+        values alone.
+        """
+        if self.calibrated is None:
+            sample = self.base.summed.sample
+            few = len(sample) <= FEWER
+            found = cross_conformal(self._refit, sample) if few else self.base.calibration()
+            object.__setattr__(self, "calibrated", found)
+        return self.calibrated  # type: ignore[return-value]
+
+    def _refit(self, rows: RowSample) -> FittedFold:
+        y = rows.y.reshape(len(rows), *self.target_shape)
+        blocks, spec = Blocks.from_arrays(rows.X, y, rows.w), self.base.spec
+        exact = isinstance(self.base, ExactProcessFit)
+        fit = (fit_exact_process if exact else fit_process)(spec, blocks, self.inputs)
+        return FittedFold(ObservedProcessFit(fit, self.observations), NO_SCORES)
+
+    def calibrated_on(self, blocks: Blocks) -> "ObservedProcessFit":
+        """Return the fit with intervals by errors on rows that it has not seen."""
+        parts = [(*self.moments(b.X), to_numpy(b.y)) for b in blocks.with_rows(self.block_rows)]
+        errors = np.concatenate([y.reshape(mean.shape) - mean for mean, _, y in parts])
+        variance = np.concatenate([variance for _, variance, _ in parts])
+        scores = Conformal.of(errors, np.sqrt(variance + self.noise), "held out")
+        return replace(self, calibrated=scores)
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedFunctions:
+    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
+
+    rows: Callable[[Any], Blocks]
+    fit: ObservedProcessFit
+    before: Any  # Functions of the posterior of the values
+    coef: Float[Array, "o t n"]
+
+    def __len__(self) -> int:
+        return self.coef.shape[2]
+
+    def __call__(self, X: Array) -> Array:
+        """Return the values at rows X; the same rows give the same values in any call."""
+        blocks = self.rows(X).with_rows(self.fit.block_rows)
+        return joined([self._values(block.X) for block in blocks])
+
+    def _values(self, X: Array) -> Array:
+        rows = np.asarray(to_numpy(dense(X)), np.float64)
+        values = to_numpy(self.before(rows)).reshape(len(rows), *self.coef.shape[1:])
+        values = values + self.fit.corrections(rows, self.coef)
+        shape = self.fit.target_shape
+        return from_numpy(values.reshape(len(rows), *shape, len(self)), like=X)
+
+
+# --- Covariances with the functionals, given the values ------------------------------------------
+
+
+class ExactGiven:
+    """Of a fit with the kernel itself."""
+
+    def __init__(self, fit: ExactProcessFit, observations: tuple[Observation, ...]) -> None:
+        self.fit, self.observations = fit, observations
+        kernel, X = fit.chosen.kernel, np.asarray(to_numpy(dense(fit.summed.X)), np.float64)
+        self.steps = steps_of(kernel, X)
+        self.constant = np.concatenate([constant_of(each) for each in observations])
+        self.k = np.concatenate([applied(each, kernel, X) for each in observations])
+        pairs = [
+            [applied_twice(a, b, kernel, self.steps) for b in observations] for a in observations
+        ]
+        prior = np.block(pairs)
+        self.prior = (prior + prior.T) / 2
+        self.mean = self.k @ fit.coef + np.outer(self.constant, fit.intercept)
+
+    def covariance(self, target: int) -> Float[Array, "o o"]:
+        """Return c(L, L) of one target."""
+        constant = self.constant, self.constant
+        return self._between((self.k, self.k), self.prior, constant, target)
+
+    def cross(self, X: Array) -> Float[Array, "b o t"]:
+        """Return c(x, L) of each row."""
+        rows, kernel = np.asarray(to_numpy(dense(X)), np.float64), self.fit.chosen.kernel
+        prior = np.concatenate([applied(each, kernel, rows) for each in self.observations]).T
+        k = np.asarray(kernel(rows, self.fit.summed.X)), self.k
+        constant = np.ones(len(rows)), self.constant
+        each = [self._between(k, prior, constant, i) for i in range(len(self.fit.noise))]
+        return np.stack(each, axis=2)
+
+    def _between(self, k: Any, prior: Array, constant: Any, target: int) -> Array:
+        alpha, scale = (a[target] for a in (self.fit.evidence.alpha, self.fit.evidence.amplitude))
+        return scale * self.fit.posteriors[float(alpha)].between(k, prior, constant)
+
+
+class FeatureGiven:
+    """Of a fit through features: rows ∂φ/∂x_j and averages of φ."""
+
+    def __init__(self, fit: GaussianProcessFit, observations: tuple[Observation, ...]) -> None:
+        self.fit = fit
+        X = np.asarray(to_numpy(dense(fit.summed.sample.X)), np.float64)
+        self.steps = steps_of(fit.chosen.kernel, X)
+        self.constant = np.concatenate([constant_of(each) for each in observations])
+        self.Z = np.concatenate([self._features(each) for each in observations])
+        posterior = fit.law.posterior
+        self.mean = self.Z @ posterior.coef + np.outer(self.constant, posterior.intercept)
+
+    def _features(self, given: Observation) -> Float[Array, "m D"]:
+        chosen = self.fit.chosen
+        if isinstance(given, BlockAverages):
+            return given.averaged(chosen.double(given.places))
+        blocks = Blocks.from_arrays(given.X)
+        found = chosen.gradients(np.eye(chosen.n_features), blocks)
+        return np.concatenate([G[:, given.column] for _, G in found])
+
+    def covariance(self, target: int) -> Float[Array, "o o"]:
+        """Return c(L, L) of one target."""
+        constant = self.constant, self.constant
+        return self.fit.law.posterior.between((self.Z, self.Z), constant, target)
+
+    def cross(self, X: Array) -> Float[Array, "b o t"]:
+        """Return c(x, L) of each row."""
+        Z, posterior = self.fit.chosen.double(X), self.fit.law.posterior
+        both, constant = (Z, self.Z), (np.ones(len(Z)), self.constant)
+        each = [posterior.between(both, constant, i) for i in range(len(self.fit.noise))]
+        return np.stack(each, axis=2)
+
+
+# --- The estimator's part ------------------------------------------------------------------------
+
+
+def observed(fit: Any, observations: tuple[Any, ...], who: str) -> ObservedProcessFit:
+    """Return a fit that was told observations, in the place of those it was told before."""
+    base = fit.base if isinstance(fit, ObservedProcessFit) else fit
+    if not isinstance(base, ExactProcessFit | GaussianProcessFit):
+        raise InvalidInput(
+            f"{who}.observe: the fit must be one with the kernel itself or with features; got "
+            "one on a Fourier grid or on nearest neighbours. Fit with another method."
+        )
+    d, t = base.chosen.map.n_inputs, len(base.noise)
+    for each in observations:
+        if not isinstance(each, Derivatives | BlockAverages):
+            raise InvalidType(
+                f"{who}.observe: observations must be Derivatives or BlockAverages; got {each!r}."
+            )
+        if each.n_columns != d or each.values.shape[1] != t:
+            raise InvalidInput(
+                f"{who}.observe: {type(each).__name__} must have the {d} columns and {t} targets "
+                f"of the fit; got {each.n_columns} and {each.values.shape[1]}."
+            )
+    if not observations:
+        raise InvalidInput(f"{who}.observe: pass Derivatives or BlockAverages; got none.")
+    found = ObservedProcessFit(base, observations)
+    found.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
+    return found
+
+
+class Observing(KernelEstimator):
+    """An estimator of a process that may be told derivatives and averages beside values."""
+
+    def observe(self, *observations: Derivatives | BlockAverages) -> Self:
+        """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
+
+        Parameters
+        ----------
+        *observations : Derivatives or BlockAverages
+            With the columns that features see (``schema_``), all at once: they take the place of
+            those of an earlier call. ``fit``, ``partial_fit`` and ``solve_again`` forget them.
+
+        Returns
+        -------
+        self
+            Means, deviations, covariances, functions and intervals are those of f given the values
+            and the observations; with the kernel itself, what conditioning on all at once gives.
+            Kernel, noise and amplitude stay as the values have chosen them.
+
+        Raises
+        ------
+        InvalidInput
+            If columns or targets are not those of the fit, or it is one on a Fourier grid or on
+            nearest neighbours.
+        UnsupportedKernel
+            If a derivative is given, and the kernel or the features have none in closed form.
+
+        Notes
+        -----
+        Of o observations O(o n²) with the kernel itself, or O(o D²) through features for averages
+        and D times that of φ for derivatives; then O(o³), and O(o (n + o)) for each row predicted.
+        Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
+        systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
+        """
+        self.fit_ = observed(self._fitted, observations, type(self).__name__)
+        return self
