@@ -50,11 +50,20 @@ class Options:
         Whether sizes are cut so that all runs in seconds; its ratios mean nothing.
     scratch : Path or None
         Where large temporary files go; None is the system's place.
+    tables : tuple of str
+        The tables that are wanted; none is all.
+    parts : tuple of str
+        The parts of a benchmark that are wanted; none is all.
+    rows : int or None
+        Rows of a table at most, drawn at random; None is all.
     """
 
     data: Path | None = None
     quick: bool = False
     scratch: Path | None = None
+    tables: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    rows: int | None = None
 
     def pick(self, full: Any, quick: Any) -> Any:
         """Return the number of the full run or of the quick one."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.harness import Options, stored
+from bochner.datasets import load_earth
 from bochner.datasets.loaders import on_sphere
 
-__all__ = ["CLUSTERING", "REGRESSION", "Clusters", "Split", "clusters", "split"]
+__all__ = ["CLUSTERING", "REGRESSION", "Clusters", "Split", "clusters", "regression", "split"]
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -42,8 +44,9 @@ class Clusters:
 # --- Table 2 -------------------------------------------------------------------------------------
 
 
-def _elevation(a: Arrays) -> tuple[Array, Array]:
-    return _places(a), a["y"] / 1000.0  # metres to kilometres
+def _relief() -> tuple[Array, Array]:
+    earth = load_earth()
+    return earth.X, earth.y / 1000.0  # metres to kilometres
 
 
 def _co2(a: Arrays) -> tuple[Array, Array]:
@@ -70,23 +73,29 @@ def _places_and_times(a: Arrays) -> Array:
     return np.column_stack([_places(a), (2 * time - low - high) / (high - low)])
 
 
-#: Name in the table: file, and its inputs and target.
-REGRESSION: dict[str, tuple[str, Callable[[Arrays], tuple[Array, Array]]]] = {
-    "Elevation": ("elevation_etopo60", _elevation),
+#: Name in the table: file (none: in the package), and its inputs and target.
+REGRESSION: dict[str, tuple[str | None, Callable[[Arrays], tuple[Array, Array]]]] = {
+    "Elevation": (None, lambda _: _relief()),
     "CO2": ("co2_cdiac", _co2),
     "Climate": ("climate_ncep", _climate),
     "Protein": ("protein", _protein),
 }
 
 
-def split(name: str, options: Options) -> Split:
-    """Return a data set of Table 2, cut to few rows in a quick run."""
-    file, prepared = REGRESSION[name]
-    X, y = prepared(stored(file, options.data))
-    order = np.random.default_rng(0).permutation(len(y))[: options.pick(None, 2000)]
+def split(name: str, options: Options, seed: int = 0) -> Split:
+    """Return a data set of Table 2, split at random; cut to few rows in a quick run."""
+    X, y = regression(name, options.data)
+    most = options.pick(options.rows, 400)
+    order = np.random.default_rng(seed).permutation(len(y))[:most]
     test, train = np.split(order, [len(order) // 10])
-    X, y = X.astype(np.float64), y.astype(np.float64)
     return Split(X[train], y[train], X[test], y[test])
+
+
+def regression(name: str, folder: Path | None) -> tuple[Array, Array]:
+    """Return the rows of a data set of Table 2; those of the elevation come with the package."""
+    file, prepared = REGRESSION[name]
+    X, y = prepared({} if file is None else stored(file, folder))
+    return X.astype(np.float64), y.astype(np.float64)
 
 
 # --- Table 3 -------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def _slices(n: int, width: int) -> Iterator[slice]:
 
 def _best(a: Moments, b: Moments) -> tuple[float, float]:
     """Return the least error and its penalty."""
-    alphas = PENALTIES * np.linalg.norm(a.gram, 2)
+    alphas = PENALTIES * max(float(np.linalg.norm(a.gram, 2)), 1e-200)  # features may all be zero
     errors = _squares(a, b, alphas) + _squares(b, a, alphas)
     best = int(np.argmin(errors))
     return float(errors[best]) / (a.weight + b.weight), float(alphas[best])

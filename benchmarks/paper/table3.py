@@ -43,7 +43,7 @@ Array = np.ndarray
 
 def run(options: Options, seeds: int) -> Iterator[list[Row]]:
     """Give the rows of one data set and width after the other."""
-    for name in CLUSTERING:
+    for name in options.tables or CLUSTERING:
         for width in options.pick((1024, 512), (64,)):
             try:
                 yield _data_set(name, width, options, seeds)

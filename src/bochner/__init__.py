@@ -284,7 +284,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         from bochner._core.names import missing as _missing  # noqa: PLC0415
 
-        raise AttributeError(_missing("bochner", name, __all__))
+        homes = () if name.startswith("_") else ("kernels", "errors", "landmarks", "certificates")
+        elsewhere = {home: import_module(f"bochner.{home}").__all__ for home in homes}
+        raise AttributeError(_missing("bochner", name, __all__, elsewhere))
     value = getattr(import_module(_HOME.get(name, "bochner.features")), name)
     globals()[name] = value
     return value

@@ -197,6 +197,9 @@ def test_closed_forms_of_the_notes():
     assert gaussian == 2 * math.ceil(100 * (1 + 0.4 / 3) * math.log(2000 / 0.05))
     a = 2 * 7 * math.log(8 * 7 / 0.05) / 500
     assert OperatorNorm(7.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
+    directions = DirectionsNorm(7.0, 0.5).width(0.3)
+    assert directions == math.ceil(2 * 7 * 0.5 * 1.2 / 0.09 * math.log(8 * 7 / 0.05))
+    assert DirectionsNorm(7.0, 0.5, 9).width(0.3) == directions + 9
     a = 2 * 100 * math.log(16 * 20 / 0.05) / 500
     assert Spectral(100.0, 20.0).error(1000) == pytest.approx(a / 3 + math.sqrt(a * a / 9 + a))
     spectral, trace = Spectral(50.0, 10.0), 2 * 8 * math.log(2 / 0.025) / 500
@@ -632,6 +635,11 @@ def test_features_of_the_sizes_of_theorem_12_are_as_near_as_it_says():
             "BallSpectral requires the Gaussian, DotExponential, or a kernel of ⟨x, y⟩ of finite",
         ),
         (
+            lambda: BallSpectral.of_trace(Gaussian(), sphere(50), alpha=1.0, n_rows=49),
+            InvalidInput,
+            "BallSpectral: n_rows must be an integer, 50 or above; got 49",
+        ),
+        (
             lambda: BallSpectral(10.0, 9, 100, 1.0, 10.0).width(0.5),
             InvalidInput,
             "degree 738 in 9 columns has more than 1e\\+15 functions, which a ball of radius 10",
@@ -725,8 +733,34 @@ def test_the_table_compares_every_bound_with_what_draws_show(table):
 def test_the_table_prints(table):
     text = str(table)
     assert "95 % bounds, and the largest error of 4 draws" in text
-    assert len({len(line) for line in text.splitlines()[1:-1]}) == 1
+    assert len({len(line) for line in text.splitlines()[1:-2]}) == 1
     assert text.endswith("* not proved")
+
+
+def test_the_table_says_q_s_and_m_of_theorem_12(table):
+    last = table.rows[-1]
+    q, s, m = last.sizes
+    assert s * m == last.asked
+    assert (q, s, m) == last.bound.sizes(last.found)
+    assert (
+        f"theorem 12: for the error found degree q = {q}, order s = {s} and m = {m:,} directions"
+        in str(table)
+    )
+    assert all(row.sizes is None for row in table.rows[:-1])
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.5), 3.0 * DotExponential(0.5)], ids=repr)
+def test_the_trace_bounds_the_effective_dimension(kernel):
+    X = sphere(50, radius=1.0)
+    exact, fast = (of(kernel, X, alpha=0.5) for of in (BallSpectral.of, BallSpectral.of_trace))
+    by_trace = min(50.0, np.trace(kernel(X)) / 0.5)
+    assert exact.effective_dimension < fast.effective_dimension == pytest.approx(by_trace)
+    assert exact.sizes(0.5)[:2] == fast.sizes(0.5)[:2]
+    assert exact.sizes(0.5).directions <= fast.sizes(0.5).directions
+    many = BallSpectral.of_trace(kernel, X, alpha=500.0, n_rows=50_000)
+    assert (many.n_rows, many.sizes(0.5)[:2]) == (50_000, fast.sizes(0.5)[:2])
+    assert many.effective_dimension == pytest.approx(np.trace(kernel(X)) * 1000 / 500)
+    assert (exact.theorem == 12) is isinstance(kernel, Gaussian)
 
 
 def test_the_table_scales_alpha_to_the_rows_it_measures():

@@ -36,7 +36,7 @@ from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
-from bochner.solvers.waves import WaveProblem, draws, square_sums
+from bochner.solvers.waves import WaveProblem, draws, scan, square_sums
 from bochner.sums.executor import LOCAL
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 from bochner.sums.moments import Moments
@@ -202,6 +202,35 @@ def test_evidence_is_that_of_the_moments(centred):
     np.testing.assert_allclose(exact.log_evidence(None, None), values, rtol=1e-8)
     np.testing.assert_allclose(exact.slope(None, None), slopes, rtol=1e-6)
     assert exact.effective_dimension == pytest.approx((eigen.values / (eigen.values + 0.7)).sum())
+
+
+@pytest.mark.parametrize("given", [(None, None), (0.3, None), (None, 2.5)], ids=str)
+def test_slopes_of_the_evidence_are_its_differences(given):
+    """Central differences in log α err by h²/6 of a third derivative that is about the slope."""
+    problem, *_ = problem_of((4, 3), True)
+    h = 1e-3
+    for alpha in (0.1, 0.7, 5.0):
+        below, at, above = (problem.at(alpha * np.exp(s * h), 1e-12) for s in (-1, 0, 1))
+        rise = (above.log_evidence(*given) - below.log_evidence(*given)) / (2 * h)
+        np.testing.assert_allclose(at.slope(*given), rise, rtol=1e-4, atol=1e-4)
+
+
+def test_penalties_that_are_scanned_lie_about_the_best():
+    """Golden section ends with a bracket of a quarter in log α: the least of a fine grid is in it."""
+    problem, Z, _, w = problem_of((4, 3), True)
+    rng = np.random.default_rng(3)
+    Y = Z @ rng.standard_normal((Z.shape[1], 1)) + 2.0 * rng.standard_normal((len(Z), 1))
+    Zc, Yc = (A - w @ A / w.sum() for A in (Z, Y))
+    b = from_real(Zc.T @ (w[:, None] * Yc), (4, 3))
+    problem = replace(problem, b=b, power=w @ Yc**2)
+    gcv = lambda state: float(state.gcv[0])
+    found = np.log([state.alpha for state in scan(problem, gcv)])
+    grid = np.linspace(*np.log(problem.scale * np.array([1e-6, 0.1])), 200)
+    best = grid[np.argmin([gcv(problem.at(float(np.exp(at)))) for at in grid])]
+    assert grid[0] < best < grid[-1]
+    assert (np.diff(found) > 0).all()
+    assert np.abs(found - best).min() < 0.25
+    assert np.sort(np.abs(found - best))[2] < 1.0
 
 
 @pytest.mark.statistical

@@ -3,7 +3,10 @@
 from inspect import isabstract, signature
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
+from tolerance import assert_close
 
 import bochner as bo
 from bochner import kernels
@@ -21,6 +24,11 @@ CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
     [
         (lambda: kernels.Gaussian(gamma=0.5), r"lengthscale=1/sqrt\(2 gamma\)"),
         (lambda: kernels.Gaussian(length_scale=1.0), r"give lengthscale, with the same meaning"),
+        (lambda: kernels.Laplace(gamma=0.5), r"give lengthscale=1/gamma, as gamma = 1/lengthscale"),
+        (lambda: kernels.Cauchy(gamma=0.5), r"give lengthscale=1/sqrt\(gamma\)"),
+        (lambda: kernels.Polynomial(gamma=0.5), r"give scale, with the same meaning"),
+        (lambda: kernels.Matern(gamma=0.5), r"give lengthscale; gamma = .* is that of Gaussian"),
+        (lambda: kernels.Gaussian(nu=1.5), r"give Matern\(smoothness=nu, lengthscale=...\) in"),
         (lambda: kernels.Matern(nu=1.5), r"Matern has no argument 'nu': give smoothness"),
         (lambda: bo.KernelRidge(gamma=1.0), r"KernelRidge .*give kernel=Gaussian\(lengthscale"),
         (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
@@ -60,6 +68,9 @@ def test_signatures_are_those_of_the_class(cls):
         (kernels, "RBF", r"'bochner.kernels' has no 'RBF': here it is kernels.Gaussian"),
         (kernels, "Mattern", r"did you mean 'Matern'\?"),
         (bo, "Nystroem", r"here it is KernelFeatures"),
+        (bo, "RBF", r"here it is kernels.Gaussian\(lengthscale\), gamma = 1/\(2 lengthscale²\)"),
+        (bo, "Gaussian", r"module 'bochner' has no 'Gaussian': here it is kernels.Gaussian\."),
+        (bo, "BallSpectral", r"here it is certificates.BallSpectral\."),
         (bo, "KernelRidgeClasifier", r"did you mean 'KernelRidgeClassifier'\?"),
         (bo, "zzz", r"module 'bochner' has no attribute 'zzz'$"),
     ],
@@ -93,6 +104,30 @@ def test_names_of_kernels_elsewhere_are_served(word):
 def test_a_misspelt_word_names_the_one_that_was_meant(given, message):
     with pytest.raises(InvalidInput, match=message):
         bo.KernelRidge(**given).fit(X, Y)
+
+
+GAMMA = 0.7
+ROWS = np.random.default_rng(0).standard_normal((6, 3))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "theirs"),
+    [
+        (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), rbf_kernel),
+        (kernels.Laplace(1 / GAMMA), laplacian_kernel),
+        (kernels.Polynomial(3, scale=GAMMA), polynomial_kernel),
+    ],
+    ids=["Gaussian", "Laplace", "Polynomial"],
+)
+def test_conversions_of_gamma_give_the_kernels_of_scikit_learn(kernel, theirs):
+    assert_close(kernel(ROWS), theirs(ROWS, gamma=GAMMA))
+
+
+def test_conversions_of_a_class_are_of_classes_and_arguments_that_are():
+    for who, name in names.OWN_ARGUMENTS:
+        assert hasattr(kernels, who)
+        assert name in names.ARGUMENTS
+        assert name not in signature(getattr(kernels, who)).parameters
 
 
 def test_every_argument_of_another_library_leads_to_one_of_ours():

@@ -12,7 +12,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Fourier, Nystrom
-from bochner.kernels import Gaussian
+from bochner.kernels import ArcCosine, DotExponential, Gaussian
 from bochner.planner import Budget, PlannedFit, as_budget, best_of, expected, wider
 
 
@@ -184,6 +184,45 @@ def test_a_plan_tells_truncation_from_noise():
     assert whole == shares[bo.Fourier(bo.IID())] == 0
     assert "leave out 16 % of the kernel: truncation, not noise: raise the degree" in str(found)
     assert str(found).count("truncation") == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "theorem", "growth"), [(Gaussian(2.0), 12, 1.0), (DotExponential(0.5), 11, 0.5)]
+)
+def test_a_plan_says_the_sizes_of_theorems_11_and_12(kernel, theorem, growth):
+    """q, s and m again, from radius and penalty by hand: ε = 1/2, and of that 1/20 for the cut."""
+    X, y = rows()
+    method = bo.Gegenbauer(degree=6)
+    options = dict(methods=[method, "iid"] if theorem == 12 else [method], widths=[32])
+    found = bo.plan(X, y, kernel, n_rows=1200, random_state=0, **options)
+    model = bo.KernelRidge(kernel, method=method, n_features=32, random_state=0).fit(X, y)
+    squared = (X**2).sum(axis=1).max() * growth / (4 if theorem == 12 else 1)
+    lost = math.log(1200 / (0.05 * 4 * model.alpha_)) - (squared if theorem == 12 else 0)
+    q = math.ceil(max(math.e**2 * squared, lost)) - 1
+    fit = found.fits[0]
+    sizes = fit.bound.sizes(0.5)
+    assert (sizes.degree, sizes.order) == (q, q // 2 + 1)
+    trace = float(np.mean(kernel.diag(X))) * 1200 / (4 * model.alpha_)
+    assert fit.bound.effective_dimension == pytest.approx(min(1200, trace))
+    words = f"Gegenbauer(degree=6), theorem {theorem}: within ε = 0.5 of the kernel, with 95 %"
+    assert words in str(found)
+    assert f"any 1,200 rows of their ball: degree q = {q}, order s = {q // 2 + 1} and" in str(found)
+    assert found.facts()["fits"][0]["theorem"] == {"epsilon": 0.5} | sizes._asdict()
+    assert json.dumps(found.facts())
+    if theorem == 12:
+        assert found.fits[-1].bound is None
+        assert str(found).count("theorem") == 1
+
+
+def test_theorems_that_ask_for_too_much_or_do_not_cover_a_kernel_are_no_obstacle():
+    X, y = rows(d=6)
+    given = dict(methods=[bo.Gegenbauer(degree=2)], widths=[32], random_state=0)
+    far = bo.plan(9 * X, y, Gaussian(1.0), **given)
+    assert "of their ball: more than 1e+15 features." in str(far)
+    assert far.facts()["fits"][0]["theorem"] is None
+    angles = bo.plan(X, y, ArcCosine(1), **given)
+    assert angles.fits[0].bound is None
+    assert "theorem" not in str(angles)
 
 
 def test_usual_widths_end_at_all_rows():

@@ -12,7 +12,7 @@ from gallery import GEGENBAUER, MONOMIAL, N_COLUMNS, rows
 from inside import HAVE_NATIVE, in_pure_python
 from layouts import assert_same_in_any_layout, in_library
 from naive import n_harmonics
-from scipy.special import gammainc
+from scipy.special import gammainc, gammaincinv
 from tolerance import assert_close
 
 import bochner as bo
@@ -138,7 +138,11 @@ def test_the_cut_kernel_is_the_kernel_but_for_the_tail(pair):
     assert share.mean() < 0.015
 
 
-@pytest.mark.parametrize("radius", [0.5, 1.0, 3.0])
+#: Where degree 12 leaves out 1.5e-12: of a threshold twice or half as large it would not be the first.
+AT_THE_EDGE = float(gammaincinv(12, 1.5e-12)) ** 0.5
+
+
+@pytest.mark.parametrize("radius", [0.5, 1.0, 3.0, AT_THE_EDGE])
 @pytest.mark.parametrize("n_features", [64, 4096])
 def test_the_default_degree_is_the_first_that_leaves_next_to_nothing(radius, n_features):
     """Of the Gaussian e(x) = P(Poisson(|x|²) > q): at most 1e-12, whatever the width."""
@@ -192,20 +196,27 @@ def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method)
         assert model.fit(X, np.sin(2 * X[:, 0])).score(X, np.sin(2 * X[:, 0])) > 0.9999
 
 
-def test_the_default_order_has_the_least_bias_and_noise():
+@pytest.mark.parametrize("D", [480, 2000])
+@pytest.mark.parametrize("kernel", [Gaussian(), DotExponential(0.5)], ids=repr)
+def test_the_default_order_has_the_least_bias_and_noise(kernel, D):
     """Bias of the cut kernel, and noise (s/D) k_s(x, x) k_s(y, y), summed up order by order."""
-    X, D = np.random.default_rng(0).standard_normal((60, 3)), 480
+    X = np.random.default_rng(0).standard_normal((60, 3))
     maps = [
-        draw(Gaussian(), Gegenbauer(order=s, degree=30), n_features=D, X=X, random_state=0)
+        draw(kernel, Gegenbauer(order=s, degree=30), n_features=D, X=X, random_state=0)
         for s in range(1, 17)
     ]
     cut = [cut_kernel(phi, X) for phi in maps]
     bias = [np.mean((K - cut[-1]) ** 2) for K in cut]
     noise = [s / D * np.mean(np.diag(K)) ** 2 for s, K in enumerate(cut, 1)]
-    phi = draw(Gaussian(), Gegenbauer(degree=30), n_features=D, X=X, random_state=0)
+    phi = draw(kernel, Gegenbauer(degree=30), n_features=D, X=X, random_state=0)
     assert len(phi.counts) == 1 + np.argmin(np.add(bias, noise))
 
-    def error(order):  # what draws show
+
+def test_draws_show_that_the_default_order_has_the_least_error():
+    X, D = np.random.default_rng(0).standard_normal((60, 3)), 480
+    phi = draw(Gaussian(), Gegenbauer(degree=30), n_features=D, X=X, random_state=0)
+
+    def error(order):
         method = Gegenbauer(order=order, degree=30)
         maps = (draw(Gaussian(), method, n_features=D, X=X, random_state=s) for s in range(8))
         return np.mean([np.linalg.norm((Z := phi(X)) @ Z.T - Gaussian()(X)) ** 2 for phi in maps])

@@ -1,6 +1,7 @@
 """The paper's experiments do what they say: numbers by a slower route, and every table runs."""
 
 import sys
+from dataclasses import replace
 from importlib import import_module
 from math import factorial
 from pathlib import Path
@@ -102,27 +103,124 @@ def test_tangent_kernel_of_complex_angles_is_that_of_real_ones(layers, script):
     assert function(theta + 0j).real == pytest.approx(function(theta), rel=1e-12)
 
 
-# ---- every table runs, and says what is missing
+def test_each_method_has_the_lengthscale_of_its_least_error(script):
+    """Downhill from 1: no neighbour by √2 on either side is better, by fits one by one."""
+    table2, ridge = script("paper.table2"), script("paper.ridge")
+    options = script("harness").Options(quick=True)
+    data = script("paper.data").split("Elevation", options)
+    for method in (bo.Fourier(bo.IID()), "auto"):
+        found = table2._best(data, method, 64, options)
+        X, y = data.X[: table2.CHOSEN_ON[1]], data.y[: table2.CHOSEN_ON[1]]
+        maps = (table2._drawn(method, found * 2**p, 64, X, y, 0) for p in (-0.5, 0.0, 0.5))
+        below, at, above = (ridge.two_fold_error(phi, X, y) for phi in maps)
+        assert at <= min(below, above)
+        assert found != 1.0
+
+
+def test_a_difference_is_one_beyond_two_of_its_standard_errors(script):
+    page = script("paper.page")
+    theirs = [1.0, 2.0, 3.0]
+    spread = np.std([0.1, 0.2, 0.3], ddof=1) / 3**0.5
+    for shift, word in ((-2.1, "lower"), (2.1, "higher"), (1.9, "level"), (-1.9, "level")):
+        noise = np.array([-0.1, 0.0, 0.1]) + shift * spread
+        assert page.difference(list(theirs + noise), theirs) == word
+    assert page.difference([0.5], [1.0]) == "level"
+    assert script("paper.table2").standard_error([1.0, 2.0, 4.0]) == pytest.approx(
+        np.std([1, 2, 4], ddof=1) / 3**0.5
+    )
+    rows = [
+        {"protocol": "published", "method": m, "data": "Elevation", "MSE": e, "paper's MSE": 2.0}
+        for m, e in (("A", 2.1), ("B", 2.5), ("C", 1.0), ("D", 1.9))
+    ]
+    said = "within a tenth of what was published: A, D; lower: C (by 50%); higher: B (by 25%)."
+    assert page._agreement(rows) == f"* Elevation: {said}"
+    assert page.number(1.2345, 0.0123) == "1.234 ± 0.012"
+    assert page.number(18.765, 0.4) == "18.77 ± 0.40"
+    assert page.number(0.366, 0.0009992) == "0.3660 ± 0.0010"
+    assert page.number(18.765, float("nan")) == "18.77"
+
+
+# ---- every table runs, is written into the page, and says what is missing
 
 
 @pytest.mark.parametrize("name", ["figure1", "table2", "table3"])
-def test_experiment_runs(name, data, tmp_path, capsys, script):
-    picture = tmp_path / "picture.svg"
-    assert (
-        script("paper.__main__").main([name, "--quick", "--data", str(data), "--svg", str(picture)])
-        == 0
-    )
+def test_experiment_runs_and_fills_its_tables_of_the_page(
+    name, data, tmp_path, capsys, script, monkeypatch
+):
+    picture, kept, page = (tmp_path / file for file in ("picture.svg", "kept.json", "paper.md"))
+    main, methods = script("paper.__main__").main, script("paper.methods")
+    options = ["--quick", "--data", str(data), "--svg", str(picture), "--json", str(kept)]
+    assert main([name, *options]) == 0
     printed = capsys.readouterr().out
+    wanted = methods.METHODS
     if name == "figure1":
-        assert "Chebyshev" in printed
+        wanted = ("Chebyshev",)
         assert picture.read_text(encoding="utf-8").count("<svg") == 1
-    else:
-        assert all(method in printed for method in script("paper.methods").METHODS)
-        assert "Left out" not in printed
+    if name == "table2":
+        wanted = (*methods.PUBLISHED, *script("paper.table2").OURS, "KernelRidge()")
+    assert all(method in printed for method in wanted)
+    assert "Left out" not in printed
+
+    written = script("paper.page")
+    page.write_text(written.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    before = page.read_text(encoding="utf-8")
+    monkeypatch.setattr(written, "PAGE", page)
+    tables = [k for k, (source, _) in written.TABLES.items() if source == name]
+    if name == "table3":  # quick runs have another width
+        assert main(["page", "--json", str(kept)]) == 1
+        return
+    assert main(["page", "--json", str(kept)]) == 0
+    after = page.read_text(encoding="utf-8")
+    for table in tables:
+        old, new = (part_of(text, table) for text in (before, after))
+        assert heads(old) <= heads(new)
+
+
+def part_of(page, name):
+    """Lines of a part of the page that is written."""
+    body = page.split(f"<!-- {name} -->")[1].split("<!-- end -->")[0].strip()
+    assert body
+    return body.splitlines()
+
+
+def heads(lines):
+    """The first cells of a table."""
+    return {line.split("|")[1].strip() for line in lines if line.startswith("|")}
+
+
+def test_the_elevation_needs_no_file(script):
+    X, y = script("paper.data").regression("Elevation", None)
+    assert X.shape == (64_800, 3)
+    assert np.linalg.norm(X, axis=1) == pytest.approx(np.ones(64_800), abs=1e-6)
+    assert -11 < y.min() < y.max() < 9
+
+
+def test_the_data_command_names_every_file_and_knows_other_rows(data, capsys, script, monkeypatch):
+    sources = script("paper.sources")
+    files = {file for file, _ in script("paper.data").REGRESSION.values() if file}
+    files |= {file for file, *_ in script("paper.data").CLUSTERING.values()}
+    assert set(sources.SOURCES) == files
+    X = np.load(data / "protein.npz")["X"]
+    assert sources.digest(X) == sources.digest(X[::-1]) != sources.digest(X + 1)
+    (data / "magic.npz").unlink()
+    known = {**sources.SOURCES}
+    known["protein"] = replace(known["protein"], digest=sources.digest(X))
+    monkeypatch.setattr(sources, "SOURCES", known)
+    assert script("paper.__main__").main(["data", "--data", str(data)]) == 0
+    lines = {
+        line.split("|")[1].strip(): line
+        for line in capsys.readouterr().out.splitlines()[3:]
+        if "|" in line
+    }
+    assert "| here " in lines["protein.npz"]
+    assert "missing" in lines["magic.npz"]
+    assert "here, but other rows: " in lines["shuttle.npz"]
+    assert all(source.address.startswith("https://") for source in known.values())
 
 
 def test_data_that_are_missing_are_named(tmp_path, capsys, script):
-    assert script("paper.__main__").main(["table2", "--quick", "--data", str(tmp_path)]) == 0
+    options = ["--quick", "--tables", "Protein", "--data", str(tmp_path)]
+    assert script("paper.__main__").main(["table2", *options]) == 0
     assert "protein.npz: it is not in" in capsys.readouterr().out
 
 

@@ -53,10 +53,28 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "seed": {"random_state": "random_state, with the same meaning"},
 }
 
+#: The same where a class has a meaning of its own, by the class.
+OWN_ARGUMENTS: dict[tuple[str, str], str] = {
+    ("Laplace", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
+    ("Exponential", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
+    ("ExponentialPower", "gamma"): "power for γ of exp(-r^γ), and lengthscale",
+    ("Cauchy", "gamma"): "lengthscale=1/sqrt(gamma), as gamma = 1/lengthscale²",
+    ("Polynomial", "gamma"): "scale, with the same meaning",
+    ("DotExponential", "gamma"): "scale, with the same meaning",
+    **{
+        (kernel, "gamma"): "lengthscale; gamma = 1/(2 lengthscale²) is that of Gaussian"
+        for kernel in ("Matern", "Periodic", "RationalQuadratic", "OnSphere")
+    },
+    **{
+        (kernel, "nu"): "Matern(smoothness=nu, lengthscale=...) in its place"
+        for kernel in ("Gaussian", "Exponential", "ExponentialPower", "RationalQuadratic")
+    },
+}
+
 #: Kernels, methods and estimators of other libraries, and what they are called here.
 OTHERS: dict[str, str] = {
-    "RBF": "kernels.Gaussian(lengthscale)",
-    "RBFKernel": "kernels.Gaussian(lengthscale)",
+    "RBF": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
+    "RBFKernel": "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)",
     "SquaredExponential": "kernels.Gaussian(lengthscale)",
     "ExpQuad": "kernels.Gaussian(lengthscale)",
     "MaternKernel": "kernels.Matern(smoothness, lengthscale)",
@@ -104,8 +122,16 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {choices[near[0]]!r}?" if near else ""
 
 
-def missing(module: str, name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a name that a module does not have."""
+def missing(
+    module: str,
+    name: str,
+    known: Iterable[str],
+    elsewhere: Mapping[str, Iterable[str]] | None = None,
+) -> str:
+    """Return the sentence for a name that a module does not have, but one ``elsewhere`` may."""
+    for home, names in (elsewhere or {}).items():
+        if name in names:
+            return f"module {module!r} has no {name!r}: here it is {home}.{name}."
     if name in OTHERS:
         return f"module {module!r} has no {name!r}: here it is {OTHERS[name]}."
     return f"module {module!r} has no attribute {name!r}{meant(name, known)}"
@@ -150,6 +176,7 @@ def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:
     near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
     meanings = ARGUMENTS.get(near[0], {}) if near else {}
     here = next((meanings[k] for k in known if k in meanings), None)
+    here = OWN_ARGUMENTS.get((who, near[0]), here) if near else here
     if here is not None:
         return f"{who} has no argument {name!r}: give {here}."
     takes = ", ".join(known) or "none"

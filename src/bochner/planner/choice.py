@@ -7,6 +7,8 @@ from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.html import Shown
+from bochner.certificates.bounds.pairwise import LARGEST
+from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
@@ -15,6 +17,7 @@ WORTH = 0.05  # Part of the error that a doubling of the time must take away to 
 #: Errors within this part of the least are taken as equal, where there is a budget of seconds.
 AS_GOOD = 0.01
 SOON = 1.0  # Seconds that nobody minds
+DISTANCE = 0.5  # ε that theorems are asked for: of fits, twice the risk of the kernel at most
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,9 @@ class PlannedFit:
     left_out : float
         Share of k(x, x) that a cut series leaves out in the mean of the rows, where that is more
         than a tenth of the penalty: an error that more features of the kind do not lower. Else 0.
+    bound : BallSpectral or None
+        Of Gegenbauer features: theorem 11 or 12 for all rows, at the penalty that is expected;
+        ``bound.sizes(0.5)`` has q, s and m. None of other methods, and kernels it does not cover.
     """
 
     method: Method
@@ -108,6 +114,7 @@ class PlannedFit:
     error_from: str = "sample"
     against: str = ""
     left_out: float = 0.0
+    bound: BallSpectral | None = None
 
     @property
     def name(self) -> str:
@@ -252,6 +259,30 @@ def truncation_notes(fits: Sequence[PlannedFit]) -> list[str]:
     ]
 
 
+def theorem_notes(fits: Sequence[PlannedFit]) -> list[str]:
+    """Return what theorem 11 or 12 asks of each Gegenbauer method, at its widest, in a sentence."""
+    widest = {fit.method: fit for fit in fits}
+    return [
+        f"{fit.method}, theorem {fit.bound.theorem}: within ε = {DISTANCE:g} of the kernel, with "
+        f"95 % chance, for any {fit.bound.n_rows:,} rows of their ball: {_asked(fit.bound)}."
+        for fit in widest.values()
+        if fit.bound
+    ]
+
+
+def _asked(bound: BallSpectral) -> str:
+    sizes = sizes_of(bound)
+    return str(sizes) if sizes else f"more than {LARGEST:.0e} features"
+
+
+def sizes_of(bound: BallSpectral) -> GegenbauerSizes | None:
+    """Return q, s and m of a bound; None where they are more than can be counted."""
+    try:
+        return bound.sizes(DISTANCE)
+    except InvalidInput:
+        return None
+
+
 def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
     extrapolated = "~" if fit.error_from == "widths" else ""
     kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
@@ -282,5 +313,7 @@ def shown_size(size: float) -> str:
 
 def facts_of(fit: PlannedFit) -> dict[str, Any]:
     """Return the numbers of a fit, for programs."""
-    facts = {f.name: getattr(fit, f.name) for f in fields(fit)}
-    return facts | {"method": repr(fit.method), "steps": dict(fit.steps)}
+    facts = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name != "bound"}
+    sizes = sizes_of(fit.bound) if fit.bound else None
+    theorem = sizes and {"epsilon": DISTANCE} | sizes._asdict()
+    return facts | {"method": repr(fit.method), "steps": dict(fit.steps), "theorem": theorem}

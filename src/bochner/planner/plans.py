@@ -32,6 +32,7 @@ from bochner.planner.choice import (
     facts_of,
     fits_table,
     picked,
+    theorem_notes,
     truncation_notes,
 )
 from bochner.planner.trials import Task, Timer, planned_fits, usual_widths
@@ -179,7 +180,7 @@ class Plan(Shown):
             "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
             "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
         )
-        return [*truncation_notes(self.fits), note]
+        return [*truncation_notes(self.fits), *theorem_notes(self.fits), note]
 
 
 def plan(

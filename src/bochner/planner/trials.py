@@ -16,7 +16,7 @@ import re
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,7 @@ from sklearn.base import clone
 from bochner._core.arrays import moved, taken, to_numpy
 from bochner._core.shapes import Array
 from bochner._core.sizes import SMALL, block_rows
+from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
@@ -38,6 +39,7 @@ from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap, Rounded
+from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.ridge.estimators import KernelRidge
@@ -360,7 +362,18 @@ class _Lane:
             steps,
             against=against,
             left_out=self._left_out(width, phi),
+            bound=self._bound(width),
         )
+
+    def _bound(self, width: int) -> BallSpectral | None:
+        """Return theorem 11 or 12 for Gegenbauer features, at the same penalty for each row."""
+        task, X = self.task, self.task.sample.X
+        if not isinstance(self.method, Gegenbauer):
+            return None
+        alpha = self.expected(width).alpha * task.n_rows / len(X)
+        with suppress(InvalidInput):  # of another kernel
+            return BallSpectral.of_trace(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
+        return None
 
     def _left_out(self, width: int, phi: FeatureMap) -> float:
         """Return the share of k(x, x) that a cut series leaves out, where the penalty shows it."""

@@ -29,7 +29,7 @@ from bochner.certificates.bounds.pairwise import (
     dense_rows,
 )
 from bochner.certificates.bounds.sketches import SketchNorm, TreeNorm
-from bochner.certificates.bounds.zonal import BallSpectral, ZonalSpectral
+from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes, ZonalSpectral
 from bochner.certificates.pointwise import KernelEigen, draw_leverages, eigen
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -66,6 +66,8 @@ class ComparedBound:
         Largest error of the draws at this width, of the same quantity, on the rows.
     asked : int or None
         Features the bound asks for the error found; None where it never promises that.
+    sizes : GegenbauerSizes or None
+        Of theorems 11 and 12: q, s and m of these features.
     """
 
     name: str
@@ -75,6 +77,7 @@ class ComparedBound:
     promised: float
     found: float
     asked: int | None
+    sizes: GegenbauerSizes | None = None
 
 
 HEAD = ("bound", "error of", "promised", "found", "features asked", "times too many")
@@ -121,7 +124,9 @@ class BoundComparison(Shown):
 
     @property
     def _tail(self) -> str:
-        return "* not proved" if not all(r.proved for r in self.rows) else ""
+        sizes = [f"{r.name}: for the error found {r.sizes}." for r in self.rows if r.sizes]
+        last = "* not proved" if not all(r.proved for r in self.rows) else ""
+        return "\n".join(filter(None, [*sizes, last]))
 
     def _cells(self, row: ComparedBound) -> tuple[str, ...]:
         return (
@@ -266,8 +271,7 @@ def _entries(
         ball = BallSpectral.of(kernel, rows, alpha=ruler.penalty)
         sizes = ball.sizes(ball.error(ask.n_features, confidence), confidence)
         method = Gegenbauer(order=sizes.order, degree=sizes.degree)
-        name = f"Gegenbauer, theorem {12 if ball.gaussian else 11}"
-        yield Entry(name, ball, method, ruler.spectral)
+        yield Entry(f"Gegenbauer, theorem {ball.theorem}", ball, method, ruler.spectral)
 
 
 def _angles_and_powers(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterator[Entry]:
@@ -345,5 +349,9 @@ def _compared(entry: Entry, found: float, D: int, confidence: float) -> Compared
         asked = bound.width(found, confidence)
     except InvalidInput:  # less than the last cut leaves out
         asked = None
+    sizes = None
+    if isinstance(bound, BallSpectral) and asked is not None:
+        sizes = bound.sizes(found, confidence)
     promised = bound.error(D, confidence)
-    return ComparedBound(entry.name, bound, entry.method, entry.proved, promised, found, asked)
+    known = entry.name, bound, entry.method, entry.proved
+    return ComparedBound(*known, promised, found, asked, sizes)

@@ -7,7 +7,7 @@ no direction has much leverage. :class:`ZonalSpectral` sums both for the rows at
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -245,6 +245,12 @@ class GegenbauerSizes(NamedTuple):
         """D = m·s."""
         return self.directions * self.order
 
+    def __str__(self) -> str:
+        return (
+            f"degree q = {self.degree}, order s = {self.order} and m = {self.directions:,} "
+            f"directions, D = {self.n_features:,}"
+        )
+
 
 @dataclass(frozen=True)
 class BallSpectral(Bound):
@@ -304,14 +310,29 @@ class BallSpectral(Bound):
         Of the Gaussian, ``DotExponential``, kernels of ⟨x, y⟩ of finite degree, and multiples.
         """
         rows, alpha = dense_rows(X, cls.__name__), positive(alpha, cls.__name__, "alpha")
-        plain, scales = in_balls(cls.__name__, kernel, rows.shape[1])
-        scale, growth = _growth(plain)
+        ball = cls.of_trace(kernel, rows, alpha=alpha)
         values = eigen(kernel, rows, cls.__name__).values
         below_norm(2 * alpha, float(values[-1]), cls.__name__)
-        d = float(np.sum(values / (values + alpha)))
+        return replace(ball, effective_dimension=float(np.sum(values / (values + alpha))))
+
+    @classmethod
+    def of_trace(
+        cls, kernel: Kernel, X: Float[Array, "n d"], *, alpha: float, n_rows: int | None = None
+    ) -> Self:
+        """Return the bound with Tr K/λ, which is more, in the place of d_λ; O(n d).
+
+        ``n_rows`` is how many rows of the ball there are, where X has only some of them; alpha, at
+        most ‖K‖/2, is their penalty.
+        """
+        rows, alpha = dense_rows(X, cls.__name__), positive(alpha, cls.__name__, "alpha")
+        n = len(rows) if n_rows is None else integer(n_rows, cls.__name__, "n_rows", len(rows))
+        plain, scales = in_balls(cls.__name__, kernel, rows.shape[1])
+        scale, growth = _growth(plain)
+        mean = float(np.mean(to_numpy(kernel.diag(rows))))
+        d = min(float(n), n * max(mean, 1e-150) / alpha)
         radius = max(float(np.linalg.norm(rows / scales, axis=1).max()), 1e-150)
         gaussian = isinstance(_unscaled(plain)[1], Gaussian)
-        return cls(radius, rows.shape[1], len(rows), alpha, d, scale, growth, gaussian)
+        return cls(radius, rows.shape[1], n, alpha, d, scale, growth, gaussian)
 
     def sizes(self, error: float, confidence: float = 0.95) -> GegenbauerSizes:
         """Return q, s and m that keep the distance below ``error``; see :class:`Bound`.
@@ -335,6 +356,11 @@ class BallSpectral(Bound):
             )
         directions = Spectral(leverage, min(self.effective_dimension, leverage), s)
         return GegenbauerSizes(q, s, directions.width((1 - CUT_SHARE) * error, confidence) // s)
+
+    @property
+    def theorem(self) -> int:
+        """12 of the Gaussian, 11 of kernels of ⟨x, y⟩."""
+        return 12 if self.gaussian else 11
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return s·m; see :class:`Bound`."""
