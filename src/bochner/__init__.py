@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bochner.certificates.pointwise import approximation_residual, split_half_error
     from bochner.certificates.risk import CostCertificate, certify_costs, risk
     from bochner.data.blocks import Blocks
+    from bochner.data.places import PlacedRows
     from bochner.data.schema import Schema
     from bochner.data.sources import Block
     from bochner.features import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Structured,
         TensorSketch,
     )
+    from bochner.models.averages import cell_averages
     from bochner.models.convex.classifiers import SVC, LogisticRegression
     from bochner.models.convex.one_class import OneClassSVM
     from bochner.models.convex.regressors import SVR, KernelRegressor
@@ -77,7 +79,9 @@ if TYPE_CHECKING:
         ExactKernel,
         LocalKernel,
     )
+    from bochner.models.scores import NormalScores, cross_validated_scores, normal_scores
     from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
+    from bochner.models.trends import TrendedProcess, universal_kriging
     from bochner.models.tune import tune
     from bochner.models.unsupervised.cca import KernelCCA
     from bochner.models.unsupervised.kmeans import KernelKMeans
@@ -149,11 +153,13 @@ __all__ = [
     "Moments",
     "NearestNeighbours",
     "NeuralTangentFeatures",
+    "NormalScores",
     "Nystrom",
     "OneClassSVM",
     "Orthogonal",
     "PartialDependenceDisplay",
     "PathDisplay",
+    "PlacedRows",
     "Plan",
     "PolySketch",
     "Positive",
@@ -167,11 +173,13 @@ __all__ = [
     "Structured",
     "TensorSketch",
     "Tolerance",
+    "TrendedProcess",
     "Tuning",
     "Variogram",
     "VariogramModel",
     "WidthDisplay",
     "approximation_residual",
+    "cell_averages",
     "certify",
     "certify_costs",
     "check_features",
@@ -180,6 +188,7 @@ __all__ = [
     "compare",
     "compare_bounds",
     "contributions",
+    "cross_validated_scores",
     "double_descent",
     "draw",
     "engines",
@@ -189,6 +198,7 @@ __all__ = [
     "landmarks",
     "load",
     "merge",
+    "normal_scores",
     "partial_dependence",
     "plan",
     "report_model",
@@ -197,6 +207,7 @@ __all__ = [
     "save",
     "split_half_error",
     "tune",
+    "universal_kriging",
     "variogram",
 ]
 
@@ -206,6 +217,7 @@ _NAMES = {
         "Block",
         "Blocks",
     ),
+    "bochner.data.places": ("PlacedRows",),
     "bochner.data.schema": ("Schema",),
     "bochner.models.gaussian_process.observations": ("BlockAverages", "Derivatives"),
     "bochner.models": (
@@ -244,6 +256,9 @@ _NAMES = {
         "merge",
         "tune",
     ),
+    "bochner.models.averages": ("cell_averages",),
+    "bochner.models.scores": ("NormalScores", "cross_validated_scores", "normal_scores"),
+    "bochner.models.trends": ("TrendedProcess", "universal_kriging"),
     "bochner.sums.moments": ("Moments",),
     "bochner.planner": ("Plan", "plan"),
     "bochner.persist": (

@@ -1,11 +1,14 @@
 """Variograms: sums over pairs by a slow route, models that are known, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bochner as bo
+from bochner import VariogramModel
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels import Gaussian, Linear, Matern
+from bochner.kernels import Gaussian, Linear, Matern, OnSphere
 
 
 def places(n, d=2, seed=0):
@@ -129,4 +132,75 @@ def test_kernels_without_a_lengthscale_are_refused():
     found = bo.variogram(*places(50))
     for kernel in (Linear(), "linear"):
         with pytest.raises(UnsupportedKernel, match="requires a kernel with a lengthscale"):
+            found.fit(kernel)
+
+
+# ---- the globe
+
+
+def globe(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
+    return X, np.sin(np.deg2rad(X[:, 0])) + 0.3 * rng.standard_normal(n)
+
+
+def test_distances_on_the_globe_are_those_of_great_circles():
+    """By the law of cosines, pair by pair; across 180 degrees of longitude too."""
+    X, y = globe()
+    found = bo.variogram(X, y, n_lags=5, max_lag=60.0, metric="great-circle")
+    lat, lon = np.deg2rad(X).T
+    cosine = np.sin(lat[:, None]) * np.sin(lat)
+    cosine += np.cos(lat[:, None]) * np.cos(lat) * np.cos(lon[:, None] - lon)
+    i, j = np.tril_indices(150, -1)
+    h, change = np.degrees(np.arccos(np.clip(cosine[i, j], -1, 1))), y[i] - y[j]
+    for at in range(5):
+        some = (h >= 12 * at) & (h < 12 * (at + 1))
+        assert found.pairs[at] == some.sum()
+        assert found.lags[at] == pytest.approx(h[some].mean())
+        assert found.gamma[at] == pytest.approx(0.5 * np.mean(change[some] ** 2))
+    east = np.array([0, 77.0])
+    turned = bo.variogram(X + east, y, n_lags=5, max_lag=60.0, metric="great-circle")
+    np.testing.assert_allclose(turned.gamma, found.gamma)
+    assert bo.variogram(X, y, metric="great-circle").lags[-1] <= 90
+
+
+def test_a_model_of_the_globe_is_found_again():
+    X, y = globe()
+    found = bo.variogram(X, y, metric="great-circle")
+    truth = VariogramModel(OnSphere("matern32", 25.0), 2.0, 0.3, np.array([0.0, 1.0]))
+    drawn = replace(found, gamma=truth(found.lags), variance=2.3)
+    model = drawn.fit("matern32")
+    assert isinstance(model.kernel, OnSphere)
+    assert model.kernel.lengthscale == pytest.approx(25.0, rel=5e-3)
+    assert (model.nugget, model.sill) == pytest.approx((0.3, 2.3), rel=0.03)
+    at = model.range
+    left = model.kernel([[0.0, 0.0]], [[0.0, at]])[0, 0]
+    assert left == pytest.approx(0.05, abs=1e-6)
+    assert 0 < at < 180
+    assert replace(model, kernel=OnSphere("matern32", 500.0)).range == np.inf
+    process = bo.GaussianProcessRegressor(**model.parameters, method=bo.SphericalHarmonics(20))
+    assert process.fit(X, y).noise_variance_ == pytest.approx(0.3, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"direction": (0, 1)}, r"direction is a vector of the plane.*got \(0, 1\)"),
+        ({"X": np.full((150, 2), 95.0)}, "latitude, the first column, must lie within -90 to 90"),
+        ({"X": np.zeros((150, 3))}, r"rows must be \(latitude, longitude\) in degrees"),
+        ({"metric": "haversine"}, "metric must be"),
+    ],
+    ids=["direction", "latitude", "columns", "metric"],
+)
+def test_what_is_not_on_the_globe_is_refused(given, sentence):
+    X, y = globe()
+    asked = {"X": X, "y": y, "metric": "great-circle"} | given
+    with pytest.raises(InvalidInput, match=sentence):
+        bo.variogram(asked.pop("X"), asked.pop("y"), **asked)
+
+
+def test_kernels_of_the_plane_are_refused_on_the_globe():
+    found = bo.variogram(*globe(), metric="great-circle")
+    for kernel in (Gaussian(), "laplace", OnSphere() + OnSphere()):
+        with pytest.raises(UnsupportedKernel, match="OnSphere"):
             found.fit(kernel)

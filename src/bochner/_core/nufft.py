@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -88,6 +89,11 @@ def _columns(angles: Float[Array, "n d"]) -> list[Array]:
 
 def _error(error: float) -> float:
     return min(max(error, FINEST), COARSEST)
+
+
+def is_fast() -> bool:
+    """Whether sums are made by finufft."""
+    return find_spec("finufft") is not None
 
 
 def _finufft() -> ModuleType | None:

@@ -19,6 +19,7 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
+from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom
@@ -29,6 +30,7 @@ from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import PolySketch
 from bochner.features.sketch.tensorsketch import TensorSketch
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import is_on_sphere
 
 HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
 
@@ -204,7 +206,7 @@ def compare(
     order = stream(seed, "compare").permutation(X.shape[0])
     m = max(2, min(n_sample, X.shape[0] // 4))
     kept, others = (X[np.sort(some)] for some in (order[:m], order[m:]))
-    options = all_methods(X.shape[1]) if methods is None else [as_method(m) for m in methods]
+    options = all_methods(X.shape[1], kernel) if methods is None else list(map(as_method, methods))
     ask = Request(X.shape[1], width, seed, X=others)
     K = to_numpy(kernel(kept, kept))
     rows = [_row(option, kernel, ask, kept, K) for option in options]
@@ -214,13 +216,17 @@ def compare(
     return Comparison(kernel, width, kept.shape[0], tuple(ranked))
 
 
-def all_methods(d: int) -> tuple[Method, ...]:
-    """Return the contenders and the methods of the literature they are compared with."""
+def all_methods(d: int, kernel: Kernel | None = None) -> tuple[Method, ...]:
+    """Return the contenders and the methods of the literature they are compared with.
+
+    Harmonics of the globe only beside a kernel of the globe.
+    """
     sketches = (Maclaurin(), TensorSketch(), PolySketch())
     published = (Fourier(IID()), Gegenbauer(), *sketches, Positive(), Nystrom(Uniform()))
     grid = (FourierGrid(),) if d <= MOST_COLUMNS else ()
+    globe = (SphericalHarmonics(),) if kernel is not None and is_on_sphere(kernel) else ()
     best = contenders(d)
-    return (*best, *grid, *(method for method in published if method not in best))
+    return (*best, *grid, *globe, *(method for method in published if method not in best))
 
 
 def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:

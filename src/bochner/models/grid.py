@@ -1,6 +1,6 @@
 """Fits on Fourier grids: rows are summed as waves, and no feature is ever made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -169,6 +169,23 @@ class SummedWaves:
 
         return at
 
+    def gradients(
+        self, coef: Float[Array, "D t"], blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of φ(x) β at them.
+
+        Those of e^{i k·θ} are i k ∂θ/∂x of it: waves again.
+        """
+        gram = self.problem.gram
+        waves = full_of(gram.spectrum(gram.from_real(coef)))
+        slopes = []
+        for a, rate in enumerate(self.map.places.rates):
+            k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
+            along = (1j * rate * k).reshape(-1, *(1,) * (waves.ndim - 2 - a))
+            slopes.append(self.of_waves(waves * along))
+        for block in blocks.with_rows(BLOCK_ROWS):
+            yield block.X, np.stack([slope(block.X) for slope in slopes], axis=1)
+
     def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "SummedWaves":
         """Return the sums of the rows before and of these."""
         keeper = SampleOf(self.chosen.seed, self.rows)
@@ -290,6 +307,18 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL) -> Su
     if isinstance(method, FourierGrid) and method.box is not None:
         lower, upper = given_box(method.box, d)
     return Surveyed(features, some(kept), lower, upper, shape)
+
+
+def resurveyed(
+    features: FeatureSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
+) -> tuple[Surveyed, Chosen]:
+    """Return the survey of rows whose waves a sample has chosen, and these for the box of all."""
+    shape = required_targets(features.who, blocks.target_shape)
+    lower, upper = where.sum(BoxOf(blocks.n_columns), blocks.with_rows(BLOCK_ROWS))
+    asked = replace(features, method=chosen.choice.method)
+    found = Surveyed(asked, sample, lower, upper, shape)
+    choice = replace(chosen.choice, map=found.map_of(chosen.kernel))
+    return found, replace(chosen, choice=choice)
 
 
 def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:

@@ -12,7 +12,12 @@ from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
-SOLVERS = ("moments float32", "moments float64", "exact")  # How a fit comes to its coefficients
+SOLVERS = (
+    "moments float32",
+    "moments float64",
+    "exact",
+    "waves",
+)  # How a fit comes to its coefficients
 WORTH = 0.05  # Part of the error that a doubling of the time must take away to be worth it
 #: Errors within this part of the least are taken as equal, where there is a budget of seconds.
 AS_GOOD = 0.01
@@ -81,7 +86,8 @@ class PlannedFit:
         How features are made; of a solver "exact", those of its preconditioner.
     n_features : int
         D.
-    solver : {"moments float32", "moments float64", "exact"}
+    solver : {"moments float32", "moments float64", "exact", "waves"}
+        "waves": rows are summed as waves, and no feature is made.
     error : float
         Root mean squared leave-one-out error that is expected with all rows.
     kernel_error : float
@@ -122,6 +128,8 @@ class PlannedFit:
         features = f"{self.n_features:,} features of {self.method}"
         if self.solver == "exact":
             return f"the exact kernel, preconditioned by {features}"
+        if self.solver == "waves":
+            return f"{self.n_features:,} waves of {self.method}"
         return f"{features}, summed up in {self.solver.removeprefix('moments ')}"
 
     def within(self, budget: Budget) -> bool:

@@ -35,7 +35,8 @@ from bochner.planner.choice import (
     theorem_notes,
     truncation_notes,
 )
-from bochner.planner.trials import Task, Timer, planned_fits, usual_widths
+from bochner.planner.trials import Task, Timer, usual_widths
+from bochner.planner.waves import all_fits
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import as_kernel
 from bochner.sums.rows import sampled
@@ -109,7 +110,7 @@ class Plan(Shown):
         method : Method or str, optional
         n_features : int, optional
             Any width; between those of the plan its numbers are interpolated.
-        solver : {"moments float32", "moments float64", "exact"}, optional
+        solver : {"moments float32", "moments float64", "exact", "waves"}, optional
 
         Raises
         ------
@@ -208,8 +209,8 @@ def plan(
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds any time is allowed that is
         worth it; without bytes, half of what is free.
     methods : sequence of Method or str, optional
-        Default: the two with the least error of the kernel, Nyström, Fourier features, and the
-        exact kernel.
+        Default: the two with the least error of the kernel, Nyström, Fourier features, the exact
+        kernel, and, of up to three columns or the globe, the waves that "auto" would take.
     widths : sequence of int, optional
         Default: 256 to 4096; up to 4096 rows, also all of them.
     n_rows : int, optional
@@ -279,7 +280,7 @@ def plan_by(
         chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
     like = next(iter(blocks)).X
     task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
-    fits = planned_fits(task, options, widths or usual_widths(n))
+    fits = all_fits(task, options, widths or usual_widths(n))
     choice, reason = best_of(fits, allowed)
     threads = native.get_num_threads()
     return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)

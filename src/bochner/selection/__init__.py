@@ -15,6 +15,7 @@ FOR_DEVELOPERS = {
     "curves": "choose_curves",
     "density": "DensePlaces stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
+    "gridded": "most_waves waves_for",
     "metric": "average_outer_product learn_metric",
     "numbers": "OnNumbers spectral_peaks tune_numbers",
     "process": "OnProcess ProcessRows SPREAD",

@@ -23,6 +23,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
+from bochner.selection.gridded import waves_for
 from bochner.selection.metric import is_diagonal, learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import LearnedMetric, Tuning
@@ -99,6 +100,7 @@ def choose_from(
         curves = choose_curves(rows, spec.seed, error_near_median)
         plain = replace(spec, columns="as_given")
         bent = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
+        plain = replace(plain, waves=spec.waves and curves is None)  # waves are of rows as given
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
     metric = None if not spec.learns_metric else learned_metric(spec, some(rows), share)
@@ -161,6 +163,10 @@ def choice_of(
         return _wide_enough(spec, spec.width, kernel, some(rows), n_rows, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if isinstance(spec.method, Auto):
+        if spec.waves and rows is not None and n_rows is not None:
+            waves = waves_for(kernel, rows.X, n_rows)
+            if waves is not None:
+                return waves
         targets = _targets(rows, share, n_rows) if by_targets else None
         return choose_method(spec.method, kernel, ask, targets)
     phi = draw_map(spec.method, kernel, ask)

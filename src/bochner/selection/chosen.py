@@ -53,6 +53,8 @@ class FeatureSpec:
         Whether skewed columns may be transformed, where the kernel is a name.
     effort : str, float or None
         That a kernel of "auto" is chosen with, among candidates; None: by descents on features.
+    waves : bool
+        Whether "auto" may take waves that the fit sums in the place of features.
     """
 
     who: str
@@ -64,6 +66,7 @@ class FeatureSpec:
     seed: int
     columns: str = "as_given"
     effort: str | float | None = None
+    waves: bool = False
 
     @staticmethod
     def of(

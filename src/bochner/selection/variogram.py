@@ -3,6 +3,8 @@
 γ(h) = ½ E (y(x) − y(x + h))² is, of a process of noise σ², amplitude a² and kernel k with k(0) = 1,
 
     γ(h) = σ² + a² (1 − k(h)):    nugget σ², partial sill a², sill σ² + a².
+
+Of places on the globe h is the great-circle distance, in degrees.
 """
 
 import math
@@ -14,6 +16,7 @@ from scipy.optimize import brentq, least_squares
 
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, one_of, positive
+from bochner._core.globe import require_places, unit_vectors
 from bochner._core.html import Shown
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Int
@@ -21,10 +24,12 @@ from bochner._core.text import axes_for
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.sphere import OnSphere, named_on_sphere
 from bochner.selection.spec import NAMED, as_kernel
 from bochner.sums.rows import sampled
 
 ESTIMATORS = ("matheron", "cressie-hawkins")
+METRICS = ("euclidean", "great-circle")
 
 #: Rows whose distances are taken together.
 TOGETHER = 256
@@ -49,7 +54,7 @@ class VariogramModel(Shown):
     noise : float
         σ², the nugget.
     direction : (d,)
-        Unit vector along which distances are taken.
+        Unit vector along which distances are taken; of a kernel of the globe along the equator.
     """
 
     kernel: Kernel
@@ -78,6 +83,8 @@ class VariogramModel(Shown):
     def range(self) -> float:
         """Distance at which the correlation has come down to 5 %: the practical range."""
         left = lambda h: float(self._correlation(np.array([h]))[0]) - AT_RANGE
+        if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
+            return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
         far = 1.0
         while left(far) > 0 and far < 1e300:
             far *= 2
@@ -117,6 +124,7 @@ class Variogram:
     direction : (d,) or None
         Unit vector that the pairs lie along; None where they lie along any.
     n_columns : int
+    metric : {"euclidean", "great-circle"}
     """
 
     lags: Float[Array, " m"]
@@ -126,6 +134,7 @@ class Variogram:
     estimator: str
     direction: Float[Array, " d"] | None
     n_columns: int
+    metric: str = "euclidean"
 
     def fit(self, kernel: Kernel | str = "matern32") -> VariogramModel:
         """Fit a kernel's lengthscale, amplitude and noise by weighted least squares.
@@ -134,7 +143,8 @@ class Variogram:
         ----------
         kernel : Kernel or str, default "matern32"
             With a lengthscale, which is multiplied by what fits best; those of several columns keep
-            their ratios.
+            their ratios. Of great-circle distances an :class:`~bochner.kernels.OnSphere`, or a name
+            of its families.
 
         Notes
         -----
@@ -145,8 +155,10 @@ class Variogram:
         Raises
         ------
         UnsupportedKernel
-            If the kernel has no lengthscale.
+            If the kernel has no lengthscale, or is not one of the globe where distances are.
         """
+        if self.metric == "great-circle":
+            return self._fitted(_on_globe(kernel))
         asked = as_kernel(kernel)
         known = NAMED[asked](1.0) if isinstance(asked, str) else asked
         if "lengthscale" not in known.get_params(deep=False):
@@ -185,6 +197,8 @@ class Variogram:
 
     @property
     def _unit(self) -> Float[Array, " d"]:
+        if self.metric == "great-circle":
+            return np.array([0.0, 1.0])
         return np.eye(self.n_columns)[0] if self.direction is None else self.direction
 
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
@@ -203,9 +217,21 @@ class Variogram:
         if model is not None:
             h = np.linspace(0, self.lags[-1], 200)[1:]
             ax.plot(h, model(h), label=f"nugget {model.nugget:.3g}, sill {model.sill:.3g}")
-        ax.set(xlabel="distance", ylabel="γ", xlim=(0, None), ylim=(0, None))
+        far = "distance, degrees" if self.metric == "great-circle" else "distance"
+        ax.set(xlabel=far, ylabel="γ", xlim=(0, None), ylim=(0, None))
         ax.legend()
         return ax
+
+
+def _on_globe(kernel: Kernel | str) -> OnSphere:
+    """Return a kernel of the globe: as given, or of the family that a name says."""
+    known = named_on_sphere("Variogram.fit", kernel)
+    if not isinstance(known, OnSphere):
+        raise UnsupportedKernel(
+            "Variogram.fit requires OnSphere(...) where distances are those of great circles, or a "
+            f'name such as "matern32"; got {kernel!r}.'
+        )
+    return known
 
 
 def _mean(kernel: Any) -> float:
@@ -233,6 +259,7 @@ def variogram(
     estimator: str = "matheron",
     direction: Any = None,
     tolerance: float = 22.5,
+    metric: str = "euclidean",
     n_sample: int = 4096,
     random_state: Seed = 0,
 ) -> Variogram:
@@ -256,6 +283,9 @@ def variogram(
         Only pairs along this vector: a directional variogram.
     tolerance : float, default 22.5
         Degrees that a pair may lie off the direction.
+    metric : {"euclidean", "great-circle"}, default "euclidean"
+        "great-circle": rows are (latitude, longitude) in degrees, and so are distances; the
+        longest lag is by default the largest distance of a row from their middle, at most 90.
     n_sample : int, default 4096
         Rows whose pairs are looked at, at most; chosen at random.
     random_state : int, Generator, RandomState or None, default 0
@@ -268,7 +298,8 @@ def variogram(
     Raises
     ------
     InvalidInput
-        If there is not one target that varies, or no pair is as near.
+        If there is not one target that varies, no pair is as near, or, of great circles, rows are
+        no places or a direction is asked for.
 
     Notes
     -----
@@ -297,10 +328,12 @@ def variogram(
             f"{' of one value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
         )
     unit = None if direction is None else _unit(direction, places.shape[1])
-    box = float(np.linalg.norm(np.ptp(places, axis=0)))
-    longest = box / 2 if max_lag is None else positive(max_lag, who, "max_lag")
+    globe = one_of(metric, who, "metric", METRICS) == "great-circle"
+    if globe:
+        places = _as_vectors(places, direction)
+    longest = _longest(places, globe) if max_lag is None else positive(max_lag, who, "max_lag")
     cosine = None if unit is None else (unit, math.cos(math.radians(min(tolerance, 90.0))))
-    sums = _summed(places, rows.y[:, 0], n_lags, longest, cosine)
+    sums = _summed(places, rows.y[:, 0], n_lags, longest, cosine, globe)
     known = sums[0] > 0
     if not known.any():
         raise InvalidInput(
@@ -314,9 +347,33 @@ def variogram(
         bias = 0.457 + 0.494 / pairs + 0.045 / pairs**2
         gamma = (roots / pairs) ** 4 / bias / 2
     variance = float(np.var(rows.y))
-    return Variogram(
-        distance / pairs, gamma, pairs.astype(np.int64), variance, estimator, unit, places.shape[1]
-    )
+    d, count = (2 if globe else places.shape[1]), pairs.astype(np.int64)
+    return Variogram(distance / pairs, gamma, count, variance, estimator, unit, d, metric)
+
+
+def _as_vectors(places: Float[Array, "m 2"], direction: Any) -> Float[Array, "m 3"]:
+    """Return places of the globe as points of the unit sphere."""
+    require_places("variogram", places)
+    if direction is not None:
+        raise InvalidInput(
+            "variogram: direction is a vector of the plane, and great circles turn; got "
+            f"{direction!r}. Leave it out, or project the places first."
+        )
+    return unit_vectors(places)
+
+
+def _longest(places: Float[Array, "m d"], globe: bool) -> float:
+    """Return half of how far rows are apart: of the diagonal of their box, or in degrees."""
+    if not globe:
+        return float(np.linalg.norm(np.ptp(places, axis=0))) / 2
+    middle = places.mean(axis=0)
+    nearest = float((places @ middle).min()) / max(float(np.linalg.norm(middle)), 1e-300)
+    return min(math.degrees(math.acos(min(max(nearest, -1.0), 1.0))), 90.0)
+
+
+def _degrees(chords: Array) -> Array:
+    """Return great-circle distances in degrees of distances between points of the unit sphere."""
+    return np.degrees(2 * np.arcsin(np.minimum(chords / 2, 1.0)))
 
 
 def _unit(direction: Any, d: int) -> Float[Array, " d"]:
@@ -335,6 +392,7 @@ def _summed(
     n_lags: int,
     longest: float,
     cosine: tuple[Float[Array, " d"], float] | None,
+    globe: bool = False,
 ) -> Float[Array, "4 n_lags"]:
     """Return number, distances, squares and roots of differences of pairs, summed by class."""
     total = np.zeros((4, n_lags))
@@ -342,6 +400,7 @@ def _summed(
         here = slice(start, start + TOGETHER)
         steps = X[here, None] - X[None, start:]
         apart = np.linalg.norm(steps, axis=2)
+        apart = _degrees(apart) if globe else apart
         once = np.arange(start, len(X)) > np.arange(start, start + len(apart))[:, None]
         some = once & (apart <= longest)
         if cosine is not None:

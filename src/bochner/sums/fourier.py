@@ -106,6 +106,11 @@ class Places(ABC):
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return θ in float64, within ±π."""
 
+    @property
+    @abstractmethod
+    def rates(self) -> Float[Array, " d"]:
+        """∂θ/∂x, of each column."""
+
     @abstractmethod
     def require_served(self, X: Float[Array, "n d"]) -> None:
         """Refuse rows that must not be summed."""
@@ -130,6 +135,10 @@ class BoxPlaces(Places):
         angles = (X.astype(np.float64, copy=False) - self.centre) * self.spacing
         return np.clip(angles, -np.pi, np.pi, out=angles)
 
+    @property
+    def rates(self) -> Float[Array, " d"]:
+        return self.spacing
+
     def require_served(self, X: Float[Array, "n d"]) -> None:
         beyond = np.abs(X - self.centre) > self.half * (1 + SLACK)
         if beyond.any():
@@ -152,6 +161,10 @@ class GlobePlaces(Places):
         longitude = 2 * np.pi * (turns - np.round(turns))
         latitude = np.clip(X[:, 0].astype(np.float64), -90.0, 90.0)
         return np.stack([np.deg2rad(90.0 - latitude), longitude], axis=1)
+
+    @property
+    def rates(self) -> Float[Array, " d"]:
+        return np.deg2rad([-1.0, 1.0])
 
     def require_served(self, X: Float[Array, "n 2"]) -> None:
         require_places("SphericalHarmonics", X)

@@ -163,7 +163,19 @@ def fit_process(
     precision : {"float32", "float64"}, optional
         Of all, where rows do not come again.
     """
-    chosen, _ = choose(spec.features, blocks, search=_search(spec), where=where)
+    chosen, _ = choose(spec.features, blocks, search=search_of(spec), where=where)
+    return fit_chosen(spec, chosen, blocks, inputs, where, precision)
+
+
+def fit_chosen(
+    spec: GaussianProcessSpec,
+    chosen: Chosen,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
+) -> GaussianProcessFit:
+    """Sum up all rows as features of what was chosen, and find the law."""
     fit = solved(spec, inputs, spec.rows(chosen, blocks, where, precision))
     limited = fit.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
@@ -211,7 +223,7 @@ def _named(spec: GaussianProcessSpec, name: str, sample: RowSample) -> Tuning:
     return choose_lengthscale(name, sample, asked.width_to_search, asked.seed, method=asked.method)
 
 
-def _search(spec: GaussianProcessSpec) -> Search | None:
+def search_of(spec: GaussianProcessSpec) -> Search | None:
     """Return how the kernel is found; None for the usual search."""
     kernel = spec.features.kernel
     if has_free(kernel) and spec.lengthscale != "loo":

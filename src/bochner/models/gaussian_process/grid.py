@@ -7,7 +7,7 @@ to 4,096 waves, and beyond draws of the posterior, whose number sets the error.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from bochner.models.grid import (
     SummedWaves,
     Surveyed,
     merged_waves,
+    resurveyed,
     summed_waves,
     survey,
 )
@@ -191,6 +192,10 @@ class GridProcessFit(FeaturelessFit):
 
     # --- intervals -------------------------------------------------------------------------------
 
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of the mean there."""
+        return self.summed.gradients(self.coef, blocks)
+
     def calibration(self) -> Conformal:
         """Return the scores that calibrated intervals are made of; found once, and kept."""
         if self.calibrated is None:
@@ -307,6 +312,20 @@ def fit_grid_process(
     summed = summed_waves(surveyed, surveyed.chosen(found), spec.fit_intercept, blocks, where)
     one = len(summed.sums.origin) == 1  # several share what a sample tells
     return grid_process(spec, inputs, summed, start, settled=few and one)
+
+
+def fit_chosen_waves(
+    spec: GaussianProcessSpec,
+    chosen: Chosen,
+    sample: RowSample,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+) -> GridProcessFit:
+    """Sum up all rows as the waves that were chosen from a sample, and find the law."""
+    surveyed, chosen = resurveyed(spec.features, chosen, sample, blocks, where)
+    summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
+    return grid_process(spec, inputs, summed, _penalty(chosen.search, surveyed))
 
 
 def grid_process(

@@ -19,6 +19,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
+from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._gradients import Differentiable
@@ -33,13 +34,16 @@ from bochner.models.gaussian_process.exact import (
 from bochner.models.gaussian_process.exact_functions import ExactFunctions
 from bochner.models.gaussian_process.fit import (
     GaussianProcessFit,
+    fit_chosen,
     fit_process,
+    search_of,
     solved,
 )
 from bochner.models.gaussian_process.functions import Functions, draw_functions
 from bochner.models.gaussian_process.grid import (
     GridFunctions,
     GridProcessFit,
+    fit_chosen_waves,
     fit_grid_process,
     grid_process,
     with_grid_process_rows_of,
@@ -63,6 +67,7 @@ from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
 from bochner.models.ridge.methods import DIRECT_ROWS, NYSTROM, ExactKernel, as_exact, takes_pieces
 from bochner.models.ridge.sums import require_alike
+from bochner.selection.choose import choose
 from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Precision
@@ -109,7 +114,9 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
         ``precision`` say what features are to be, and "auto" for more. "exact": the kernel itself,
         by one Cholesky factor of the matrix of all rows, at most 20,000. "auto" or a method: how
-        features are made; see :func:`bochner.draw`.
+        features are made; see :func:`bochner.draw`. "auto" takes the waves of
+        :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` in their place where
+        :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
     %(n_features or exact)s
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
@@ -215,6 +222,8 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
             return fit_grid_process(spec, blocks, inputs, where)
         if by_neighbours(spec):
             return fit_neighbours(spec, blocks, inputs, fit_by_method, where)
+        if precision is None and self.n_features is None and self.precision == "auto":
+            return fit_process_or_waves(spec, blocks, inputs, where)
         return fit_process(spec, blocks, inputs, where, precision)
 
     @property
@@ -576,3 +585,14 @@ def fit_by_method(
     if on_grid(spec.features):
         return fit_grid_process(spec, blocks, inputs)
     return fit_process(spec, blocks, inputs)
+
+
+def fit_process_or_waves(
+    spec: GaussianProcessSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> GaussianProcessFit | GridProcessFit:
+    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
+    features = replace(spec.features, waves=True)
+    chosen, sample = choose(features, blocks, search=search_of(spec), where=where)
+    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
+        return fit_chosen(spec, chosen, blocks, inputs, where)
+    return fit_chosen_waves(spec, chosen, sample, blocks, inputs, where)

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.utils.metaestimators import available_if
 
@@ -38,12 +38,18 @@ from bochner.models.ridge.exact import ExactFit, fit_exact
 from bochner.models.ridge.fit import (
     RidgeFit,
     fit_ridge,
+    fit_ridge_or_waves,
     solved_again,
     widened,
     with_features,
     with_rows_of,
 )
-from bochner.models.ridge.grid import GridFit, fit_grid, grid_solved_again, with_grid_rows_of
+from bochner.models.ridge.grid import (
+    GridFit,
+    fit_grid,
+    grid_solved_again,
+    with_grid_rows_of,
+)
 from bochner.models.ridge.local import MOST_CELLS, LocalFit, fit_local
 from bochner.models.ridge.methods import (
     DIRECT_ROWS,
@@ -107,12 +113,27 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         if precision is None and is_wide(spec, blocks):
             return fit_wide(spec, blocks, inputs, where)
         spec = spec if self.n_features is not None else widened(spec, blocks)
+        if precision is None and self._sums_waves and self._nothing_asked:
+            return fit_ridge_or_waves(spec, blocks, inputs, where)
         return fit_ridge(spec, blocks, inputs, where, precision)
+
+    #: Whether "auto" may sum waves in the place of features.
+    _sums_waves: ClassVar[bool] = False
+
+    @property
+    def _nothing_asked(self) -> bool:
+        """Whether width and precision of features are left open."""
+        return self.n_features is None and self.precision == "auto"
 
     def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
         """Whether the kernel itself is fitted where nothing is asked of features."""
-        open_, n = self.n_features is None and self.precision == "auto", blocks.n_rows
-        return open_ and n is not None and n <= DIRECT_ROWS and least_alpha(spec.alpha) != 0
+        n = blocks.n_rows
+        return (
+            self._nothing_asked
+            and n is not None
+            and n <= DIRECT_ROWS
+            and least_alpha(spec.alpha) != 0
+        )
 
     def _many(self, spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
         """Whether rows of a default fit are split into leaves: they must come here, and stay."""
@@ -306,10 +327,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         are to be or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, where they are in
         this process and a gigabyte holds them, and else "auto". "auto": features, see
         :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
-        it took and why. "exact": no features but the kernel itself, directly or by conjugate
-        gradients (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³
-        up to 8192 rows (a second for 2000) and then like n² (100,000 rows are minutes). "local":
-        the kernel itself among rows that are near one another, and landmarks for the rest
+        it took and why; of up to three columns, or a kernel of the globe, where the width is left
+        open: the waves of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` that
+        stand for the kernel itself, if 32,768 suffice, or a quarter of the rows. "exact": no
+        features but the kernel itself, directly or by conjugate gradients
+        (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
+        rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
+        itself among rows that are near one another, and landmarks for the rest
         (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
     n_features : int, "auto", Tolerance or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
@@ -397,6 +421,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     precision: str = "auto"
     fit_intercept: bool = True
     random_state: Seed = None
+
+    _sums_waves: ClassVar[bool] = True
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:

@@ -14,9 +14,11 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
 from bochner.features.composed import OnInputs
 from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.waves import WaveMethod
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import row_marks
 from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.ridge.grid import GridFit, fit_chosen_waves
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warned
 from bochner.selection.choose import choose
@@ -177,12 +179,36 @@ def fit_ridge(
         Of all, where rows do not come again.
     """
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha), where=where)
+    return fit_chosen(spec, chosen, blocks, inputs, where, precision)
+
+
+def fit_chosen(
+    spec: RidgeSpec,
+    chosen: Chosen,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+    precision: Precision | None = None,
+) -> RidgeFit:
+    """Sum up all rows as features of what was chosen, and solve."""
     summed = spec.rows(chosen, blocks, where, precision)
     solution = solve(spec, summed, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
         summed = spec.rows.again(summed, blocks, where)
         solution = solve(spec, summed, blocks, where)
     return warned(RidgeFit(inputs, spec, summed, solution))
+
+
+def fit_ridge_or_waves(
+    spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> RidgeFit | GridFit:
+    """Choose what is open; sum up waves of all rows where "auto" took waves, else features."""
+    able = least_alpha(spec.alpha) not in ("kfold", 0)  # no folds, and a penalty
+    features = replace(spec.features, waves=able)
+    chosen, sample = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
+    if sample is None or not isinstance(chosen.choice.method, WaveMethod):
+        return fit_chosen(spec, chosen, blocks, inputs, where)
+    return fit_chosen_waves(spec, chosen, sample, blocks, inputs, where)
 
 
 def widened(spec: RidgeSpec, blocks: Blocks) -> RidgeSpec:

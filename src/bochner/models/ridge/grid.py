@@ -10,6 +10,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.mercer.sphere import SphericalHarmonics
@@ -24,6 +25,7 @@ from bochner.models.grid import (
     Surveyed,
     merged_waves,
     require_penalty,
+    resurveyed,
     summed_waves,
     survey,
 )
@@ -94,6 +96,10 @@ class GridFit(ShownRidge):
         for block in blocks.with_rows(BLOCK_ROWS):
             yield block.X, values(block.X) + self.solution.intercept
 
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of predictions there."""
+        return self.summed.gradients(self.solution.coef, blocks)
+
     @cached_property
     def certificate(self) -> Certificate:
         """How far the waves are from the kernel on the rows of the fit, by their sample."""
@@ -119,6 +125,20 @@ def fit_grid(spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     _require_served(spec)
     surveyed = survey(spec.features, blocks, where)
     chosen = surveyed.chosen(_kernel(spec, surveyed))
+    summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
+    return warned(GridFit(inputs, spec, summed, solve_waves(spec, summed)))
+
+
+def fit_chosen_waves(
+    spec: RidgeSpec,
+    chosen: Chosen,
+    sample: RowSample,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+) -> GridFit:
+    """Sum up all rows as the waves that were chosen from a sample, and solve."""
+    surveyed, chosen = resurveyed(spec.features, chosen, sample, blocks, where)
     summed = summed_waves(surveyed, chosen, spec.fit_intercept, blocks, where)
     return warned(GridFit(inputs, spec, summed, solve_waves(spec, summed)))
 

@@ -1,0 +1,102 @@
+"""Waves that "auto" takes in the place of features: of few columns or the globe, and many rows.
+
+A fit that sums waves is that of the kernel itself, within a tolerance, and makes no feature; its
+time hardly grows with the number of waves, up to some ten thousand. So waves are taken wherever the
+kernel has them and the rows do not ask for too many.
+"""
+
+from contextlib import suppress
+
+import numpy as np
+
+from bochner._core.arrays import is_sparse
+from bochner._core.nufft import is_fast
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
+from bochner.features.auto import Choice
+from bochner.features.fourier.grid import (
+    MOST_COLUMNS,
+    FourierGrid,
+    box_of,
+    equispaced_map,
+    grid_of,
+)
+from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
+from bochner.kernels.kernel import Constant, Kernel
+from bochner.kernels.sphere import degree_variances, is_on_sphere
+
+#: Fewer rows than this are not many: the kernel itself, or features of it, take seconds.
+FEWEST_ROWS = 8193
+
+#: Errors of the kernel as shares of k(x, x): the first whose waves are few enough.
+TOLERANCES = (1e-3, 1e-2)
+
+#: Waves that are few enough: so many of up to so many rows, then in proportion, and at most the
+#: last. 25,000 waves take 30,000 rows 2 s of one core, 1,024 features 4 s.
+FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
+
+
+def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
+    """Return the waves of a kernel for ``n_rows`` rows like these; None where features are better.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : (m, d)
+        A sample of the rows: its box is nearly theirs.
+    n_rows : int
+
+    Notes
+    -----
+    None where there are up to 8,192 rows, more than three columns (or two, of kernels of the
+    globe), no spectral density, more waves than 2¹⁵ (of 131,072 rows and more, a quarter of their
+    number, up to 2¹⁸), or no finufft: NumPy takes as long for each wave as for a feature.
+    """
+    d = X.shape[1]
+    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_fast():
+        return None
+    with suppress(InvalidInput):
+        if is_on_sphere(kernel) and not isinstance(kernel, Constant):
+            return _harmonics(kernel, n_rows)
+        return _grid(kernel, X, n_rows)
+    return None
+
+
+def most_waves(n_rows: int) -> int:
+    """Return how many waves are few enough."""
+    return min(MOST_WAVES, FEW_WAVES * max(n_rows, FEW_ROWS) // FEW_ROWS)
+
+
+def _grid(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
+    lower, upper = box_of(FourierGrid(), X)
+    for tolerance in TOLERANCES:
+        grid = grid_of(kernel, lower, upper, tolerance)
+        if grid.waves <= most_waves(n_rows):
+            phi = equispaced_map(kernel, lower, upper, tolerance)
+            many = f"{grid.waves:,} waves ({grid})" if X.shape[1] > 1 else f"{grid.waves:,} waves"
+            method = FourierGrid(tolerance)
+            reason = _reason(method, n_rows, f"{X.shape[1]} columns", many, phi.error)
+            return Choice(phi, method, (), reason)
+    return None
+
+
+def _harmonics(kernel: Kernel, n_rows: int) -> Choice | None:
+    most = int(most_waves(n_rows) ** 0.5) - 1
+    weights = degree_variances(kernel, most)
+    kept = np.cumsum((2 * np.arange(most + 1) + 1) * weights)
+    left = 1 - kept / float(kernel.diag(np.zeros((1, 2)))[0])
+    for tolerance in TOLERANCES:
+        if left[-1] <= tolerance:
+            degree = max(1, int(np.argmax(left <= tolerance)))
+            phi, method = spherical_map(kernel, degree), SphericalHarmonics(degree)
+            many = f"{phi.n_features:,} harmonics"
+            return Choice(phi, method, (), _reason(method, n_rows, "the globe", many, phi.error))
+    return None
+
+
+def _reason(method: object, n_rows: int, where: str, many: str, error: float) -> str:
+    return (
+        f"{method}: {n_rows:,} rows of {where.replace('1 columns', '1 column')} are summed as "
+        f"{many}, within {error:.1g} of k(x, x) of the kernel for all pairs of rows, and no "
+        f"feature is made; up to {most_waves(n_rows):,} take the place of features."
+    )
