@@ -10,12 +10,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,24 +99,46 @@ def killed_workers(times: int, where: Any, pids: Callable[[], Any]) -> dict[str,
     whole = model().fit_blocks(blocks).coef_
     same = killed = 0
     seconds = min(seconds_of(blocks, where) for _ in range(3))
-    for _ in range(times):
+    for i in range(times):
         living = list(pids())
         timer = threading.Timer(moments.uniform(0, seconds), _kill, (int(moments.choice(living)),))
         timer.start()
         same += np.array_equal(model().fit_blocks(blocks, where=where).coef_, whole)
         killed += not timer.is_alive()
+        sys.stderr.write(f"{i + 1} fits, {killed} killed within, {same} with the same bits\n")
         timer.join()
     return {"killed within": killed, "fits": times, "same bits": same, "seconds of a fit": seconds}
 
 
 def killed_of_dask(times: int) -> dict[str, Any]:
-    """Kill workers of Dask, which nannies start again."""
-    with _two_workers() as client:
+    """Kill workers of Dask; others are started in their place, by no nanny.
+
+    A nanny does not start a worker again that dies before the nanny knows that it runs.
+    """
+    import distributed  # noqa: PLC0415
+
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        ExitStack() as stack,
+    ):
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address]
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        workers: dict[int, subprocess.Popen[bytes]] = {}
+        stack.callback(lambda: [worker.kill() for worker in workers.values()])
 
         def pids() -> Any:
-            client.wait_for_workers(2, timeout=120)
-            return client.run(os.getpid, on_error="ignore").values()
+            dead = [pid for pid, worker in workers.items() if worker.poll() is not None]
+            for pid in dead:
+                del workers[pid]
+            while len(workers) < 2:
+                worker = subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL)
+                workers[worker.pid] = worker
+            while {*client.run(os.getpid, on_error="ignore").values()} != {*workers}:
+                time.sleep(0.5)
+            return workers
 
+        pids()
         return killed_workers(times, bo.engines.Dask(client, timeout=120), pids)
 
 
@@ -156,7 +179,7 @@ def _children(*words: str) -> list[int]:
 def _two_workers() -> Any:
     import distributed  # noqa: PLC0415
 
-    cluster = distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None)
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     return distributed.Client(cluster)
 
 

@@ -154,7 +154,9 @@ def run() -> dict[str, Any]:
 def _workers(number: int) -> Any:
     import distributed  # noqa: PLC0415
 
-    cluster = distributed.LocalCluster(number, threads_per_worker=1, dashboard_address=None)
+    cluster = distributed.LocalCluster(
+        n_workers=number, threads_per_worker=1, dashboard_address=None
+    )
     return distributed.Client(cluster)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import dataset
 
 from bochner import Blocks, KernelRidge, Schema
-from bochner.data import did_you_mean, listed
+from bochner.data import did_you_mean, frames, listed  # inside: the batches that are read
 from bochner.errors import InvalidInput, InvalidType
 
 DAY = dt.date(2020, 1, 1)
@@ -323,3 +323,41 @@ def test_a_relation_of_duckdb_is_read_through_its_stream():
     blocks = Blocks.from_table(relation, target="y")
     for _ in range(2):
         np.testing.assert_array_equal(next(iter(blocks)).X[:, 0], np.arange(1000.0))
+
+
+@pytest.mark.filterwarnings("ignore")  # those of ibis
+@pytest.mark.parametrize("backend", ["polars", "duckdb"])
+def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_used(backend):
+    ibis = pytest.importorskip("ibis")
+    rows = pd.DataFrame({"a": np.arange(1000.0), "other": "x", "y": 2 * np.arange(1000.0)})
+    try:
+        table = getattr(ibis, backend).connect().create_table("rows", rows)
+        table.limit(1).to_pyarrow_batches().read_all()
+    except (ImportError, AttributeError) as error:
+        pytest.skip(f"ibis and {backend} are not of one age: {error}")
+    even = table.filter(table.a % 2 == 0)
+    blocks = Blocks.from_table(even, target="y", columns=["a"], block_rows=128)
+    for _ in range(2):
+        X = np.concatenate([block.X for block in blocks])
+        np.testing.assert_array_equal(X[:, 0], np.arange(0, 1000.0, 2))
+    model = KernelRidge("gaussian", n_features=16, random_state=0).fit_blocks(blocks)
+    np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
+
+
+def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name(monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.connect().sql(
+        'select i::double "a.b", i * 2.0 "y""", 1 other from range(1000) t(i)'
+    )
+    read, batches = set(), frames.batches_of
+
+    def noted(table, names):
+        for batch in batches(table, names):
+            read.update(batch.schema.names)
+            yield batch
+
+    monkeypatch.setattr(frames, "batches_of", noted)
+    blocks = Blocks.from_table(relation, target='y"', columns=["a.b"])
+    model = KernelRidge("gaussian", n_features=16, random_state=0).fit_blocks(blocks)
+    assert read == {"a.b", 'y"'}
+    assert model.predict(relation).shape == (1000,)

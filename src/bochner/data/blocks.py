@@ -7,6 +7,7 @@ from typing import Any
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
+from bochner.data.coordinates import values_of
 from bochner.data.encoders import Encoder, OutOfFold
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
@@ -27,6 +28,7 @@ from bochner.data.sources import (
     open_arrays,
     open_iterable,
 )
+from bochner.data.stored import is_stored, open_stored
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
@@ -85,7 +87,8 @@ class Blocks:
         X : array (n, d)
             NumPy array or memory map, SciPy sparse matrix, dask array, torch tensor or other array
             of the array API standard. float32 and float64 stay; other real numbers become float64,
-            block by block.
+            block by block. Arrays in a file (of h5py, Zarr) are read chunk by chunk in each pass.
+            Of an xarray.DataArray the last dimension holds the columns, all others are rows.
         y : array (n,) or (n, t), optional
             One or t targets.
         sample_weight : array (n,), optional
@@ -100,7 +103,9 @@ class Blocks:
         InvalidType
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
-        opened = open_chunks if library_of(X) == "dask" else open_arrays
+        X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
+        held = open_chunks if library_of(X) == "dask" else open_arrays
+        opened = open_stored if is_stored(X) else held
         return cls._of(opened(X, y, sample_weight), block_rows)
 
     @classmethod

@@ -1,6 +1,5 @@
 """Tables in memory: pandas, polars, pyarrow, and whatever speaks Arrow's C stream protocol."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner.data.lazy import batches_of, first_row, is_lazy, schema_of
 from bochner.data.objects import tidied
 from bochner.data.optional import needed
 from bochner.data.schema import listed, repeated
@@ -78,13 +78,13 @@ class StreamReader(Reader):
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         """Give the stream's batches, cut if they are long; of what can choose, these columns."""
-        for batch in _batches(self.table, list(names)):
+        for batch in batches_of(self.table, list(names)):
             for start in range(0, batch.num_rows, rows):
                 yield arrow_frame(batch.slice(start, rows))
 
     def mark(self) -> str:
         """Return the first row."""
-        return str(_first_row(self.table))
+        return str(first_row(self.table))
 
 
 def open_table(table: Any) -> Reader:
@@ -131,71 +131,22 @@ def order_of(series: Any, native: Any) -> tuple[str, ...]:
 
 def _open_stream(table: Any, label: str) -> StreamReader:
     one_shot = hasattr(table, "read_next_batch")
-    chooses = _is_dataset(table) or _is_lazy(table)
-    if one_shot or not (chooses or hasattr(table, "__arrow_c_stream__")):
+    if one_shot or not (is_lazy(table) or hasattr(table, "__arrow_c_stream__")):
         got = f"{label}, which is used up after one pass" if one_shot else label
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
-            "Ray or Spark), a polars LazyFrame, a pyarrow dataset, or offer Arrow's C stream "
-            f"protocol, again and again; got {got}. Collect or read it into a table first; for "
-            "arrays use Blocks.from_arrays, for files Blocks.from_files."
+            "Ray or Spark), a polars LazyFrame, a pyarrow dataset, a table of ibis or DuckDB, or "
+            f"offer Arrow's C stream protocol, again and again; got {got}. Collect or read it into "
+            "a table first; for arrays use Blocks.from_arrays, for files Blocks.from_files."
         )
-    columns = arrow_columns(_schema(table, label), label)
-    first = _first_row(table)
-    if first is None or first != _first_row(table):
+    columns = arrow_columns(schema_of(table, label), label)
+    first = first_row(table)
+    if first is None or first != first_row(table):
         raise InvalidInput(
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
     return StreamReader(table, label, columns)
-
-
-def _first_row(table: Any) -> str | None:
-    """Return the first row in words (NaN is equal to NaN there), None if there is none."""
-    first = table.head(1) if _is_lazy(table) else table
-    rows = (batch.slice(0, 1) for batch in _batches(first) if batch.num_rows)
-    return next((repr(row.to_pylist()) for row in rows), None)
-
-
-def _is_dataset(table: Any) -> bool:
-    dataset = sys.modules.get("pyarrow.dataset")
-    return dataset is not None and isinstance(table, dataset.Dataset)
-
-
-def _is_lazy(table: Any) -> bool:
-    polars = sys.modules.get("polars")
-    lazy = polars is not None and isinstance(table, polars.LazyFrame)
-    return lazy and hasattr(table, "collect_batches")  # which polars 1.34 brought
-
-
-def _schema(table: Any, label: str) -> Any:
-    if _is_dataset(table):
-        return table.schema
-    if _is_lazy(table):
-        return table.collect_schema().to_frame().to_arrow().schema
-    try:
-        return _reader(table).schema
-    except ValueError as error:  # pyarrow's ArrowInvalid
-        raise InvalidType(
-            f"Blocks.from_table: the Arrow stream must have columns; got {label}, which is one "
-            "column without a table. Pass the table it belongs to."
-        ) from error
-
-
-def _reader(table: Any) -> Any:
-    return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
-
-
-def _batches(table: Any, names: list[str] | None = None) -> Iterator[Any]:
-    """Give the batches of a new stream; what can choose columns reads no others."""
-    if _is_dataset(table):
-        yield from table.scanner(columns=names).to_batches()
-    elif _is_lazy(table):
-        lazy = table if names is None else table.select(names)
-        for frame in lazy.collect_batches(maintain_order=True):
-            yield from frame.to_arrow().to_batches()
-    else:
-        yield from _reader(table)
 
 
 def arrow_frame(batch: Any) -> Any:

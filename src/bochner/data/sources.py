@@ -213,7 +213,7 @@ class Arrays(Source):
         for array in some:
             if array is not None:
                 digest.update(to_numpy(array.toarray() if is_sparse(array) else array).tobytes())
-        return f"{self.n_rows} rows, {_form(self.data)}, {digest.hexdigest()}"
+        return f"{self.n_rows} rows, {form_of(self.data)}, {digest.hexdigest()}"
 
     def part(self, start: int, stop: int) -> "Arrays":
         """Return slices."""
@@ -260,7 +260,7 @@ class Iterables(Source):
                 "started; got another first row. Switch shuffling off, and let a function make a "
                 "new iterator each time it is called."
             )
-        form = _form(piece)
+        form = form_of(piece)
         if form != self.form:
             raise InvalidInput(
                 "Blocks: all pieces of an iterable must have the same columns, dtypes and parts; "
@@ -275,7 +275,7 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
             "Use Blocks.from_table(table, target=...)."
         )
-    piece = _shaped(X, y, w)
+    piece = shaped(X, y, w)
     if piece.X.shape[0] == 0:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
     return Arrays(piece, *piece.X.shape)
@@ -303,7 +303,7 @@ def open_iterable(source: Any) -> Iterables:
     for item in started:
         piece = _parts(item)
         piece = checked(piece, range(piece.X.shape[0]))
-        return Iterables(source, _form(piece), _first_row(piece), piece.X.shape[1])
+        return Iterables(source, form_of(piece), _first_row(piece), piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 
@@ -326,10 +326,11 @@ def _parts(item: Any) -> Piece:
             "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
             f"{len(item)} parts. Give these only."
         )
-    return _shaped(*item[:3])
+    return shaped(*item[:3])
 
 
-def _shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
+def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
+    """Return arrays as a piece, of shapes and types that fit together."""
     X = as_array(X, "Blocks", "X")
     y = None if y is None else as_array(y, "Blocks", "y")
     w = None if w is None else as_array(w, "Blocks", "sample_weight")
@@ -372,7 +373,7 @@ def _first_row(piece: Piece) -> bytes:
     return to_numpy(part(Piece(piece.X), rows).X).tobytes()
 
 
-def _form(piece: Piece) -> str:
+def form_of(piece: Piece) -> str:
     """Return what must not change from piece to piece, in words."""
     X, y, w = piece
     kind = f"{type(X).__name__} of {X.shape[1]} columns ({X.dtype})"

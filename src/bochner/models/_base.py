@@ -49,7 +49,9 @@ from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
+from bochner.data.coordinates import values_of
 from bochner.data.schema import Inputs, listed, repeated
+from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.models._calibration import decided
@@ -129,6 +131,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
+        X, y, sample_weight = values_of(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))
@@ -545,6 +548,7 @@ class WithoutTarget(KernelEstimator):
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
+        X, _, sample_weight = values_of(type(self).__name__, X, None, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, None, sample_weight))
         self.fit_ = self._fit(*self._training_rows(X, None, sample_weight))
@@ -612,7 +616,7 @@ class PenalisedByAlpha:
 
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
-    """Return how X is read: as numbers, a table with text, or an array of another library.
+    """Return how X is read: as numbers, a table with text, or an array of another library or file.
 
     A single column of a table is refused, and a table with a name twice.
     """
@@ -631,7 +635,7 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
         )
     if is_table(X):
         return "text" if needs_schema(X) else "numbers"
-    return "foreign" if is_foreign(X) else "numbers"
+    return "foreign" if is_foreign(X) or is_stored(X) else "numbers"
 
 
 def is_foreign(X: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Rows that an engine holds in partitions: as blocks to fit, and predicted where they are."""
+"""Rows that an engine holds, or that have coordinates: as blocks to fit, and what is predicted."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -6,6 +6,7 @@ from types import MethodType
 from typing import Any
 
 from bochner.data.blocks import Blocks
+from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.held import beside, mapped
 from bochner.data.partitions import library_of
 from bochner.errors import InvalidInput
@@ -68,16 +69,27 @@ def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
 
 
 def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method of rows take tables that an engine holds: lazily, partition by partition."""
+    """Let a method take tables that an engine holds, lazily, and arrays with coordinates."""
+    name = _NAMES[method.__name__]
 
     @wraps(method)
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if has_coordinates(X):
+            rows = values_of(type(self).__name__, X)[0]
+            return _beside_coordinates(of_rows(self, rows, *args, **kwargs), X, name)
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
-        return mapped(X, call, _NAMES[method.__name__])
+        return mapped(X, call, name)
 
     return of_rows
+
+
+def _beside_coordinates(found: Any, X: Any, name: str) -> Any:
+    """Return one array or several of the rows of X with their coordinates."""
+    if isinstance(found, tuple):
+        return tuple(with_coordinates(values, X, name) for values in found)
+    return with_coordinates(found, X, name)
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:

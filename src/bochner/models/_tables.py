@@ -49,7 +49,7 @@ def _has_text(X: Any) -> bool:
     if not is_table(X) or is_numpy(X):
         return False
     dtypes = getattr(X, "dtypes", None)
-    if dtypes is None:
+    if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
     return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
 

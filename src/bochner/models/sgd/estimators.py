@@ -12,6 +12,7 @@ from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.coordinates import values_of
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -58,6 +59,7 @@ class SgdEstimator(KernelEstimator):
         InvalidInput
             If the data are not what was required, or the steps diverge.
         """
+        X, y, sample_weight = values_of(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         before = self._before() if self.warm_start else None

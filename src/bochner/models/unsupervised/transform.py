@@ -10,6 +10,7 @@ from bochner._core.arrays import joined
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.coordinates import values_of
 from bochner.data.schema import Inputs
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
@@ -84,6 +85,7 @@ class KernelFeatures(KernelTransformer):
         self, X: Tabular, y: Array | None = None
     ) -> Self:
         """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
+        X, y, _ = values_of(type(self).__name__, X, y)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y))
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
