@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import time
 import tracemalloc
 
 import numpy as np
@@ -80,6 +82,55 @@ def test_memory_of_wider_features_is_extrapolated():
     tracemalloc.stop()
     assert (wide.n_features, wide.error_from) == (1200, "widths")
     assert 0.8 < peak / wide.bytes < 1.2
+
+
+# ---- more features than a Gram matrix is formed of
+
+
+@pytest.fixture(scope="module")
+def by_passes():
+    """A plan of fits with and without a Gram matrix, the rows, and the wide fit itself."""
+    X, y = rows(9000, 3)
+    options = dict(methods=["orthogonal"], widths=[256, 10_240], random_state=0)
+    plan = bo.plan(X, y, Gaussian(1.0), **options)
+    model = plan.with_choice(solver="products").estimator()
+    start = time.perf_counter()
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return plan, model, peak, time.perf_counter() - start
+
+
+def test_a_wide_fit_is_planned_by_its_passes(by_passes):
+    plan, model, peak, seconds = by_passes
+    fit = plan.fits[-1]
+    assert (fit.n_features, fit.solver, fit.error_from) == (10_240, "products", "widths")
+    passes = int(re.findall(r"pass (\d+)", str(model.solution_.history))[-1])
+    assert 0.5 < fit.passes / passes < 2
+    assert 0.7 < fit.bytes / peak < 1.4
+    assert fit.bytes < 0.8 * 8 * 10_240**2  # no D × D matrix
+    assert fit.seconds == pytest.approx(sum(fit.steps.values()))
+    assert 0.2 < fit.seconds / seconds < 5  # whatever else the machine does meanwhile
+    loo = np.nanmin(model.solution_.path.loo) ** 0.5
+    assert fit.error == pytest.approx(loo, rel=0.1)
+
+
+def test_a_wide_fit_is_described_as_what_it_is(by_passes):
+    plan = by_passes[0]
+    fit = plan.fits[-1]
+    assert f"products, {fit.passes} passes" in str(plan)
+    assert fit.name.endswith(f"by products with their Gram matrix in {fit.passes} passes")
+    chosen = plan.with_choice(n_features=10_240)
+    assert chosen.choice is fit
+    assert chosen.facts()["choice"]["passes"] == fit.passes
+    assert plan.fits[0].passes == 1
+
+
+def test_widths_past_the_gram_matrix_are_not_read_off_narrower_ones(found):
+    sentence = r"plan: 12,000 features are not in the plan.*widths=\[\.\.\., 12000\]"
+    with pytest.raises(InvalidInput, match=sentence):
+        found.with_choice("fourier", 12_000)
 
 
 # ---- errors

@@ -1,13 +1,26 @@
 """Ridge regression of more features than a Gram matrix is formed of, against the dense solution."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bochner as bo
 from bochner.data import Blocks
 from bochner.errors import InvalidInput
+from bochner.features import Rounded
 from bochner.kernels import Gaussian
-from bochner.solvers import JudgingRows, Outcome, RowFactor, WideProblem, guessed, solve_wide
+from bochner.models import features_of_passes
+from bochner.solvers import (
+    GrowingSubspace,
+    JudgingRows,
+    Outcome,
+    RowFactor,
+    ShiftedSystems,
+    WideProblem,
+    guessed,
+    solve_wide,
+)
 from bochner.sums import LOCAL, FirstsOf, ProductsOf, row_signs
 
 N, D, WIDE = 3000, 240, 10_002
@@ -82,6 +95,18 @@ def test_a_pass_multiplies_by_the_gram_matrix(precision):
     assert error.max() < 10 * unit
 
 
+@pytest.mark.parametrize(("offset", "serves"), [(0.0, True), (1e6, False)])
+def test_rows_are_rounded_where_that_changes_no_feature(offset, serves):
+    X, _, _ = table()
+    X = X + offset
+    phi = Rounded(PHI.kernel, PHI, "float32")
+    features = features_of_passes(phi, X)
+    right, found = phi.features(X[:50]), features(X[:50])
+    assert np.any(found != right) == serves
+    assert np.linalg.norm(found - right) <= 4e-6 * np.linalg.norm(right)
+    assert features_of_passes(Rounded(PHI.kernel, PHI, "float64"), X)(X[:5]).dtype == np.float64
+
+
 def test_signs_of_rows_do_not_depend_on_blocks():
     whole = row_signs(3, 0, 100, 5)
     parts = [row_signs(3, 0, 41, 5), row_signs(3, 41, 59, 5)]
@@ -101,7 +126,7 @@ def test_the_preconditioner_is_the_inverse_of_what_it_is_said_to_be():
     P = many * judges.Z.T @ (judges.w[:, None] * judges.Z)
     r = np.random.default_rng(0).standard_normal((D, 2))
     alphas = np.array([0.1, 3.0])
-    found = factor.inverse(alphas)(r)
+    found = factor.inverse(r, alphas)
     for k, alpha in enumerate(alphas):
         expected = np.linalg.solve(P + alpha * np.eye(D), r[:, k])
         np.testing.assert_allclose(found[:, k], expected, rtol=1e-7, atol=1e-9)
@@ -120,6 +145,112 @@ def test_a_given_penalty_is_solved_within_what_the_history_says(alpha):
     assert bound <= 1e-3
     assert found.outcome is Outcome.SOLVED
     assert found.criterion == "given"
+
+
+# --- one subspace for all systems
+
+
+def shifted(k=60, seed=0, noise=0.0):
+    """A matrix of falling eigenvalues, two right sides at three penalties, and products."""
+    rng = np.random.default_rng(seed)
+    Q, _ = np.linalg.qr(rng.standard_normal((k, k)))
+    G = (Q * 10.0 ** -np.linspace(0, 5, k)) @ Q.T
+    right = np.tile(G @ rng.standard_normal((k, 2)), 3)
+    alphas = np.repeat([1e-3, 1e-4, 1e-5], 2)
+    systems = ShiftedSystems(right, alphas, np.tile([0, 1], 3), np.ones(6))
+    calls = []
+
+    def multiply(V, precision):
+        calls.append(V.shape[1])
+        product = G @ V
+        if precision == "float32":
+            product *= 1 + noise * rng.standard_normal(product.shape)
+        return product
+
+    exactly = [np.linalg.solve(G + a * np.eye(k), b) for a, b in zip(alphas, right.T, strict=True)]
+    return G, systems, multiply, np.stack(exactly, axis=1), calls
+
+
+def plainly(r, alphas):
+    return r / alphas
+
+
+def test_one_subspace_solves_for_all_penalties_in_the_passes_of_one():
+    G, systems, multiply, exactly, calls = shifted()
+    space = GrowingSubspace(multiply, 60, 2, "float64")
+    found = space.solve(systems, plainly, 1e-6, 100)
+    error = found.u - exactly
+    assert found.converged
+    # the bound is of the error in the norm of G
+    assert np.all(np.einsum("ij,ij->j", error, G @ error) <= found.bound**2 * (1 + 1e-9))
+    left = systems.right - G @ found.u - systems.alphas * found.u
+    np.testing.assert_allclose(found.residual, left, atol=1e-13)
+    assert space.passes == len(calls) == found.iterations <= 32
+    assert max(calls) == 2  # one for each right side, at the penalty where it is worst
+    again = space.solve(systems, plainly, 1e-6, 100)
+    assert again.iterations == found.iterations  # what was learned is kept
+
+
+def test_a_full_subspace_keeps_the_solutions():
+    G, systems, multiply, exactly, calls = shifted()
+    space = GrowingSubspace(multiply, 60, 2, "float64", room=0)  # 24 directions
+    rough = np.linalg.inv(G + 3e-4 * np.eye(60))
+    found = space.solve(systems, lambda r, _: rough @ r, 1e-6, 300)
+    assert found.converged
+    error = found.u - exactly
+    assert np.all(np.einsum("ij,ij->j", error, G @ error) <= (1 + 1e-6) * found.bound**2)
+    assert sum(calls) > 24
+
+
+def test_exact_residuals_correct_what_products_got_wrong():
+    _, systems, multiply, exactly, _ = shifted(noise=1e-4)
+    space = GrowingSubspace(multiply, 60, 2, "float32")
+    wrong = space.solve(systems, plainly, 1e-6, 100)
+    left = systems.right - multiply(wrong.u, "float64") - systems.alphas * wrong.u
+    assert systems.bound(left).max() > 1e-6
+    found, first = space.exactly(systems, plainly, 1e-6, 200)
+    assert first > 1e-6
+    assert found.converged
+    np.testing.assert_allclose(found.u, exactly, atol=1e-6 * 2 / 1e-5**0.5)
+
+
+def test_passes_that_are_used_up_are_said():
+    _, systems, multiply, _, _ = shifted()
+    space = GrowingSubspace(multiply, 60, 2, "float64")
+    found, first = space.exactly(systems, plainly, 1e-12, 5)
+    assert not found.converged
+    assert found.iterations <= 6
+    assert first > 1e-12
+
+
+def test_products_that_float32_spoils_are_made_in_float64():
+    X, y, w = table()
+    wide, means, Zc = problem(X, y, w)
+
+    def spoiled(V, precision):
+        product = wide.multiply(V, "float64")
+        return product * (1.5 if precision == "float32" else 1.0)
+
+    found = solve_wide(replace(wide, multiply=spoiled), np.array([3.0]), False, means)
+    assert found.outcome is Outcome.SOLVED
+    f = Zc @ (found.coef - exact(Zc, w, wide.cross, 3.0))
+    assert (np.sqrt(w @ f**2 / w.sum()) / wide.spread).max() < 1e-3
+
+
+def test_a_path_of_penalties_takes_the_passes_of_its_smallest():
+    X, y, w = table()
+    counts = []
+    for criterion in ("loo", None):
+        wide, means, _ = problem(X, y, w)
+        calls = []
+        one = lambda V, precision, wide=wide, calls=calls: (
+            calls.append(V.shape[1]) or wide.multiply(V, precision)
+        )
+        alpha = criterion or np.array([0.0016])
+        found = solve_wide(replace(wide, multiply=one), alpha, False, means)
+        counts.append(len(calls))
+    assert found.outcome is Outcome.SOLVED
+    assert counts[0] <= 1.5 * counts[1]
 
 
 def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():

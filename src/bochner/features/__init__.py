@@ -50,7 +50,7 @@ FOR_DEVELOPERS = {
     "mercer.radial": "RadialFunctions quantiles spectrum",
     "mercer.sphere": "SphericalMap",
     "method": "Request stream",
-    "nystrom.nystrom": "COARSE JITTER NystromMap Whitening",
+    "nystrom.nystrom": "COARSE JITTER NystromMap Rounded Whitening",
     "random.gegenbauer": "GegenbauerMap draw_directions",
     "random.networks": "NeuralMap NeuralSketch ReLUMap SignMap",
     "random.positive": "PositiveMap",

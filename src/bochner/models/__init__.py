@@ -85,6 +85,7 @@ FOR_DEVELOPERS = {
     "gaussian_process.intervals": "Conformal",
     "ridge.exact": "prepare",
     "ridge.gathered": "gather",
+    "ridge.wide": "features_of_passes",
     "sgd.steps": "DUAL EXACT STRATEGIES",
     "sgd.strategies": "plan_strategies",
     "unsupervised.base": "DiagonalOf",

@@ -7,17 +7,15 @@ from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.html import Shown
+from bochner._core.sizes import WIDE
 from bochner.certificates.bounds.pairwise import LARGEST
 from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
-SOLVERS = (
-    "moments float32",
-    "moments float64",
-    "exact",
-    "waves",
-)  # How a fit comes to its coefficients
+#: How a fit comes to its coefficients.
+SOLVERS = ("moments float32", "moments float64", "products", "exact", "waves")
+ITERATIVE = ("products", "exact")  # Whose steps are counted on fewer rows
 WORTH = 0.05  # Part of the error that a doubling of the time must take away to be worth it
 #: Errors within this part of the least are taken as equal, where there is a budget of seconds.
 AS_GOOD = 0.01
@@ -86,8 +84,9 @@ class PlannedFit:
         How features are made; of a solver "exact", those of its preconditioner.
     n_features : int
         D.
-    solver : {"moments float32", "moments float64", "exact", "waves"}
-        "waves": rows are summed as waves, and no feature is made.
+    solver : {"moments float32", "moments float64", "products", "exact", "waves"}
+        "products": of more than 10,000 features, whose Gram matrix is never formed. "waves": rows
+        are summed as waves, and no feature is made.
     error : float
         Root mean squared leave-one-out error that is expected with all rows.
     kernel_error : float
@@ -107,6 +106,8 @@ class PlannedFit:
     bound : BallSpectral or None
         Of Gegenbauer features: theorem 11 or 12 for all rows, at the penalty that is expected;
         ``bound.sizes(0.5)`` has q, s and m. None of other methods, and kernels it does not cover.
+    passes : int
+        Passes over all rows that make products; 1 of other solvers.
     """
 
     method: Method
@@ -121,6 +122,7 @@ class PlannedFit:
     against: str = ""
     left_out: float = 0.0
     bound: BallSpectral | None = None
+    passes: int = 1
 
     @property
     def name(self) -> str:
@@ -130,6 +132,8 @@ class PlannedFit:
             return f"the exact kernel, preconditioned by {features}"
         if self.solver == "waves":
             return f"{self.n_features:,} waves of {self.method}"
+        if self.solver == "products":
+            return f"{features}, by products with their Gram matrix in {self.passes} passes"
         return f"{features}, summed up in {self.solver.removeprefix('moments ')}"
 
     def within(self, budget: Budget) -> bool:
@@ -215,6 +219,11 @@ def picked(
         return best_of(found, Budget(bytes=1 << 62))[0] if able else found[0]
     width = integer(n_features, "plan", "n_features", least=1)
     exactly = [fit for fit in found if fit.n_features == width]
+    if not exactly and width > WIDE and any(fit.solver.startswith("moments") for fit in found):
+        raise InvalidInput(
+            f"plan: {width:,} features are not in the plan, and past {WIDE:,} their time does not "
+            f"follow from that of fewer. Plan them, by widths=[..., {width}]."
+        )
     return min(exactly or [_between(found, width)], key=lambda fit: (bool(fit.against), fit.error))
 
 
@@ -298,10 +307,10 @@ def _cells(fit: PlannedFit, chosen: bool, budget: Budget) -> tuple[str, ...]:
         ">" if chosen else "",
         str(fit.method),
         f"{fit.n_features:,}",
-        fit.solver,
+        f"products, {fit.passes} passes" if fit.solver == "products" else fit.solver,
         kernel,
         f"{extrapolated}{fit.error:.4g}",
-        f"{'~' * (fit.solver == 'exact')}{shown_time(fit.seconds)}",
+        f"{'~' * (fit.solver in ITERATIVE)}{shown_time(fit.seconds)}",
         shown_size(fit.bytes),
         fit.against or ("" if fit.within(budget) else "over the budget"),
     )

@@ -110,7 +110,7 @@ class Plan(Shown):
         method : Method or str, optional
         n_features : int, optional
             Any width; between those of the plan its numbers are interpolated.
-        solver : {"moments float32", "moments float64", "exact", "waves"}, optional
+        solver : {"moments float32", "moments float64", "products", "exact", "waves"}, optional
 
         Raises
         ------
@@ -178,8 +178,9 @@ class Plan(Shown):
     def _notes(self) -> list[str]:
         note = (
             f"error: leave-one-out, root mean square, of fits to {self.n_sample:,} rows, "
-            "extrapolated to all of them (~: and to wider features). Seconds of the exact kernel "
-            "(~) are right to a factor of about two. Memory: of the fit, beside the rows."
+            "extrapolated to all of them (~: and to wider features). Seconds of products and of "
+            "the exact kernel (~) are right to a factor of about two. Memory: of the fit, beside "
+            "the rows."
         )
         return [*truncation_notes(self.fits), *theorem_notes(self.fits), note]
 
@@ -237,7 +238,9 @@ def plan(
     D³ for the eigendecomposition, aD + bD² for all else. Reading is timed on the rows. Errors are
     extrapolated to all rows along the path of penalties, and to wider features as 1/D at most:
     within a few per cent on the development sets. Planning takes a few seconds, O(m D² + D³) for
-    each trial, and what the trials keep, O(D²) numbers each.
+    each trial, and what the trials keep, O(D²) numbers each. More than 10,000 features that are not
+    landmarks are solved for by products: the passes are counted by solving for the sample, which
+    takes about as long as one to five passes over 500,000 rows.
 
     Examples
     --------

@@ -44,7 +44,9 @@ from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
+from bochner.models.ridge.wide import needs_passes
 from bochner.planner.choice import PlannedFit
+from bochner.planner.wide import counted
 from bochner.selection.chosen import feature_precision
 from bochner.solvers.cg import KEPT
 from bochner.solvers.factorisations import TOLERANCE
@@ -294,16 +296,42 @@ class _Lane:
         """Give the fits of each width; maps that have no more features than another, once."""
         seen: set[int] = set()
         for width in self.widths:
-            fits = self.tried(width) if width <= self.widest else self._wider(width)
+            fits = self._at(width)
             if fits[0].n_features not in seen:
                 seen.add(fits[0].n_features)
                 yield from fits
+
+    def _at(self, width: int) -> list[PlannedFit]:
+        if self._in_passes(width):
+            return [self._by_passes(width)]
+        return self.tried(width) if width <= self.widest else self._wider(width)
 
     @cached_property
     def widest(self) -> int:
         """The widest that is tried."""
         most = max(WIDEST, self.widths[0])
-        return max(width for width in self.widths if width <= most)
+        known = [D for D in self.widths if most >= D and not self._in_passes(D)]
+        return max(known, default=WIDEST)
+
+    def _in_passes(self, width: int) -> bool:
+        """Whether the fit of this width forms no Gram matrix."""
+        n, d = self.task.n_rows, self.task.sample.X.shape[1]
+        return needs_passes(self.method, width, n, d)
+
+    def _by_passes(self, width: int) -> PlannedFit:
+        """Return a fit whose passes are counted on the sample."""
+        task, phi = self.task, self.task.map(self.method, width)
+        found = counted(phi, task.sample, task.n_rows, task.seed, task.timer)
+        steps = {
+            "read": (1 + found.count) * task.read_seconds,
+            "preconditioner and steps": found.beside_seconds,
+            "passes": found.count * task.n_rows * found.row_seconds,
+        }
+        error = self.continued(self.widest, math.log2(width / self.widest))
+        kernel = predicted_error(self.method, phi, task.sample.X)
+        takes = sum(steps.values()), found.bytes + BESIDE, steps, "widths"
+        D, solver = phi.n_features, "products"
+        return PlannedFit(self.method, D, solver, error, kernel, *takes, passes=found.count)
 
     def trial(self, width: int) -> FitTrial:
         """Fit to as many rows as show the course of the fit to all of them.

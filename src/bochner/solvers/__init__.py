@@ -50,6 +50,7 @@ FOR_DEVELOPERS = {
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",
     "ridge.path": "PENALTY_CRITERIA as_alpha gcv_of kfold_errors path_of solve_ridge",
     "ridge.solution": "Outcome Path Solution",
+    "ridge.subspace": "GrowingSubspace ShiftedSystems",
 }
 
 

@@ -18,7 +18,10 @@ from bochner.data.sources import Block
 from bochner.sums.moments import Precision
 
 #: Features that are made at a time: their products find them in the processor's cache.
-TOGETHER = 1 << 21
+TOGETHER = 1 << 20
+
+#: Up to so many vectors are multiplied one by one, which BLAS does at a higher rate.
+ONE_BY_ONE = 12
 
 
 def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "b s"]:
@@ -178,7 +181,7 @@ class ProductsOf:
         for rows, made in _pieces(self.features, block.X, len(self.mean)):
             xp = array_namespace(made)
             Z = xp.astype(made, getattr(xp, self.precision), copy=False)
-            u = to_numpy(xp.matmul(Z, moved(self._scaled, like=Z))).astype(np.float64)
+            u = self._times(Z).astype(np.float64)
             u = w[rows] * (u - self._through_mean)
             total[0] += _transposed(Z, u)
             total[1] += u.sum(axis=0)
@@ -193,6 +196,13 @@ class ProductsOf:
         sums, through = total
         return (sums.T - np.outer(self.mean, through)) * self._scale
 
+    def _times(self, Z: Array) -> Float[np.ndarray, "b c"]:
+        """Return Z V in the precision of Z, each vector in units of its scale."""
+        if isinstance(Z, np.ndarray) and self.vectors.shape[1] <= ONE_BY_ONE:
+            return np.stack([Z @ v for v in self._scaled.T], axis=1)
+        xp = array_namespace(Z)
+        return to_numpy(xp.matmul(Z, moved(np.ascontiguousarray(self._scaled), like=Z)))
+
     @cached_property
     def _scale(self) -> Float[Array, " c"]:
         """Size of each vector: float32 holds numbers near one."""
@@ -201,7 +211,7 @@ class ProductsOf:
 
     @cached_property
     def _scaled(self) -> Float[Array, "D c"]:
-        return np.ascontiguousarray(self.vectors / self._scale, dtype=self.precision)
+        return np.asfortranarray(self.vectors / self._scale, dtype=self.precision)
 
     @cached_property
     def _through_mean(self) -> Float[Array, " c"]:
@@ -214,4 +224,6 @@ def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, 
     scale = np.abs(right).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
     u = xp.astype(moved(np.ascontiguousarray((right / scale).T), like=Z), Z.dtype, copy=False)
+    if isinstance(Z, np.ndarray) and len(u) <= ONE_BY_ONE:
+        return np.stack([v @ Z for v in u]).astype(np.float64) * scale[:, None]
     return to_numpy(xp.matmul(u, Z)).astype(np.float64) * scale[:, None]

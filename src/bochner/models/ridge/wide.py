@@ -1,12 +1,13 @@
 """Ridge regression of more features than a Gram matrix is formed of: choose, then a pass a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import WIDE, kept_rows
 from bochner.certificates.certificate import Certificate, certify
@@ -17,7 +18,8 @@ from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.method import Method
+from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders
 from bochner.models.ridge.shown import ShownRidge
 from bochner.models.ridge.sums import LEAST_WEIGHT, RidgeSpec, warned
@@ -39,6 +41,13 @@ from bochner.sums.rows import sampled
 
 #: Rows that the certificate is measured on: their features take 500 MB of 32,768.
 CERTIFIED = 2048
+
+#: Share of the features that rounding rows to float32 may change: features of such rows take a
+#: third of the time.
+ROUNDED = 4e-6
+
+#: Rows that tell.
+LOOKED_AT = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +156,24 @@ class WideFit(ShownRidge):
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     """Whether a fit has too many features for their Gram matrix, and rows enough to need them.
 
-    Without penalty, and by folds or evidence, the matrix is formed; landmarks are rows whose own
-    matrix is as large, and so few rows as are kept of a pass have the kernel itself.
+    Without penalty, and by folds or evidence, the matrix is formed.
     """
-    features, n = spec.features, blocks.n_rows
-    if isinstance(features.width, Tolerance) or features.width <= WIDE:
+    features = spec.features
+    if isinstance(features.width, Tolerance) or least_alpha(spec.alpha) == 0:
         return False
-    if isinstance(features.method, Nystrom | FourierGrid) or least_alpha(spec.alpha) == 0:
+    wide = needs_passes(features.method, features.width, blocks.n_rows, blocks.n_columns)
+    return wide and spec.alpha not in ("kfold", "evidence")
+
+
+def needs_passes(method: Method, width: int, n_rows: int | None, n_columns: int) -> bool:
+    """Whether so many features have no Gram matrix, by this method and of so many rows.
+
+    Landmarks are rows whose own matrix is as large, and so few rows as are kept of a pass have the
+    kernel itself.
+    """
+    if width <= WIDE or isinstance(method, Nystrom | FourierGrid):
         return False
-    many = n is None or n > kept_rows(blocks.n_columns)
-    return many and spec.alpha not in ("kfold", "evidence")
+    return n_rows is None or n_rows > kept_rows(n_columns)
 
 
 def fit_wide(spec: RidgeSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> WideFit:
@@ -192,6 +209,34 @@ def _without_landmarks(features: FeatureSpec, n_columns: int) -> FeatureSpec:
     return replace(features, method=replace(features.method, candidates=kinds))
 
 
+@dataclass(frozen=True)
+class OfRoundedRows:
+    """Features of rows that are rounded to float32 first."""
+
+    features: Callable[[Array], Array]
+
+    def __call__(self, X: Array) -> Array:
+        """Return φ(X)."""
+        return self.features(X.astype(np.float32) if isinstance(X, np.ndarray) else X)
+
+
+def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
+    """Return φ for passes, of rows in float32 where that changes no feature of these by much."""
+    if phi.precision == "float64" or not isinstance(X, np.ndarray) or X.dtype != np.float64:
+        return phi.features
+    few = X[:: max(1, len(X) // LOOKED_AT)]
+    with np.errstate(over="ignore"):
+        rounded = few.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        return phi.features
+    right = phi.features(few)
+    if not isinstance(right, np.ndarray):
+        return phi.features
+    change = np.linalg.norm(phi.features(rounded) - right)
+    serves = change <= ROUNDED * np.linalg.norm(right)
+    return OfRoundedRows(phi.features) if serves else phi.features
+
+
 def _problem(
     spec: RidgeSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
 ) -> tuple[WideSums, WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
@@ -202,29 +247,59 @@ def _problem(
             f"{who}: sample weights must have a sum above {LEAST_WEIGHT:g}; got no row of so much. "
             "Multiply all weights by one number."
         )
-    origin = np.average(sample.y, axis=0, weights=sample.w)
-    summand = FirstsOf(chosen.features, chosen.n_features, origin, chosen.seed, PROBES)
+    problem, means = wide_problem(
+        chosen.rounded, sample, blocks, where, chosen.seed, spec.fit_intercept
+    )
+    counts = count_rows(blocks), problem.rows, problem.weight
+    return WideSums(who, chosen, sample, *counts, problem.power, shape), problem, means
+
+
+def wide_problem(
+    phi: Rounded,
+    sample: RowSample,
+    blocks: Blocks,
+    where: Executor,
+    seed: int,
+    centred: bool,
+    n_rows: int | None = None,
+) -> tuple[WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
+    """Return the problem of a fit, and the means z̄ and ȳ; a pass.
+
+    Parameters
+    ----------
+    phi : Rounded
+    sample : RowSample
+        Of which the first make the preconditioner.
+    blocks : Blocks
+    where : Executor
+    seed : int
+    centred : bool
+        Whether an intercept is fitted.
+    n_rows : int, optional
+        Rows that the preconditioner is made for, where they are more than those of the blocks.
+    """
+    D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
+    features = features_of_passes(phi, sample.X)
+    summand = FirstsOf(features, D, origin, seed, PROBES)
     firsts = summand.found(where.sum(summand, blocks))
-    mean, target = np.zeros(chosen.n_features), np.zeros(len(origin))
-    if spec.fit_intercept:
+    mean, target = np.zeros(D), np.zeros(len(origin))
+    if centred:
         mean, target = (
             firsts.feature_sum / firsts.weight,
             firsts.target_sum / firsts.weight + origin,
         )
 
     def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
-        double = "float64" in (precision, chosen.precision)
-        products = ProductsOf(chosen.features, V, mean, "float64" if double else "float32")
+        double = "float64" in (precision, phi.precision)
+        products = ProductsOf(features, V, mean, "float64" if double else "float32")
         return products.found(where.sum(products, blocks))
 
     cross, power = _about(firsts, mean, target - origin)
     drawn = firsts.drawn - np.outer(mean, firsts.drawn_sum)
-    judges = _judges(chosen, sample, mean, target, firsts.rows)
-    read = count_rows(blocks)
-    summed = WideSums(who, chosen, sample, read, firsts.rows, firsts.weight, power, shape)
-    counts = firsts.weight, firsts.rows, spec.fit_intercept
-    problem = WideProblem(multiply, cross, power, *counts, drawn, judges)
-    return summed, problem, (mean, target)
+    n = firsts.rows if n_rows is None else n_rows
+    judges = _judges(phi, sample.lowest(rows_to_factor(n, D, len(sample))), mean, target)
+    counts = firsts.weight, n, centred
+    return WideProblem(multiply, cross, power, *counts, drawn, judges), (mean, target)
 
 
 def _about(
@@ -239,16 +314,12 @@ def _about(
 
 
 def _judges(
-    chosen: Chosen,
-    sample: RowSample,
-    mean: Float[Array, " D"],
-    target: Float[Array, " t"],
-    n: int,
+    phi: Rounded, rows: RowSample, mean: Float[Array, " D"], target: Float[Array, " t"]
 ) -> JudgingRows:
     """Return features and targets of some rows about the means, in the precision of features."""
-    rows = sample.lowest(rows_to_factor(n, chosen.n_features, len(sample)))
-    Z = np.empty((len(rows), chosen.n_features), np.dtype(chosen.precision))
+    Z = np.empty((len(rows), phi.n_features), np.dtype(phi.precision))
     for start in range(0, len(rows), 256):
         some = np.arange(start, min(start + 256, len(rows)))
-        Z[some] = chosen.double(rows.take(some).X) - mean
+        made = to_numpy(phi.features(rows.take(some).X))
+        Z[some] = made.astype(np.float64, copy=False) - mean
     return JudgingRows(Z, rows.y - target, rows.w)

@@ -7,8 +7,9 @@ each standing for n/m, makes the preconditioner
 
 whose one decomposition, m × m, serves every penalty: the rows are to G what the landmarks are to
 the kernel matrix in FALKON (Rudi, Carratino and Rosasco 2017), and P is what a Nyström sketch is in
-Frangella, Tropp and Udell (2023), for a pass less. Penalties of a path are columns of one system,
-so that all of them share the passes, and the solution at the best one starts from those beside it.
+Frangella, Tropp and Udell (2023), for a pass less. Penalties, targets and random vectors share one
+subspace (:mod:`~.subspace`), so that a pass for one of them serves all, and the solution at the
+best penalty begins with all that was learned on the path.
 
 **Where it stops.** With the residual r, the difference f to the exact predictions has, on the rows
 of the fit, a mean square of at most |r|²/(4αW): eᵀGe for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α).
@@ -27,15 +28,17 @@ makes their sum the d that was estimated. With their residuals e = r/(1 − h), 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
-from bochner.solvers.cg import Found, System, solve_system
+from bochner.solvers.cg import Found
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
+from bochner.solvers.ridge.subspace import GrowingSubspace, ShiftedSystems
 
 #: Rows of the preconditioner at most, and bytes that their features may take.
 MOST_ROWS, MOST_BYTES = 4096, 512 << 20
@@ -57,8 +60,9 @@ FINEST, COARSEST = 1e-6, 1e-3
 #: Steps of the iteration, each a pass.
 MOST_STEPS = 300
 
-#: Step of the path of penalties, and how often it may be prolonged.
-STEP, ROUNDS = 10**0.5, 6
+#: Step of the path of penalties, how many above the guess it starts, and how often it may be
+#: prolonged. Large penalties take few passes, so that a guess that is too large costs little.
+STEP, ABOVE, ROUNDS = 10**0.5, 4, 14
 
 #: Share of the mean squared error that a step of the path must save for the next one to be tried:
 #: the smaller a penalty, the more passes it takes.
@@ -153,22 +157,13 @@ class RowFactor:
         parts = [self.Z[some].astype(np.float64) @ V for some in _slices(len(self.root), 256)]
         return self.root[:, None] * np.concatenate(parts)
 
-    def transposed(self, V: Float[Array, "m c"]) -> Float[Array, "D c"]:
-        """Return Cᵀ V."""
-        total = np.zeros((self.Z.shape[1], V.shape[1]))
-        for some in _slices(len(self.root), 256):
-            total += self.Z[some].astype(np.float64).T @ (self.root[some, None] * V[some])
-        return total
-
-    def inverse(self, alphas: Float[Array, " c"]) -> Callable[[Array], Array]:
-        """Return r ↦ P⁻¹r, a penalty for each column."""
-        shrink = 1 / (self.values[:, None] + alphas)
-
-        def apply(r: Float[Array, "D c"]) -> Float[Array, "D c"]:
-            inside = self.vectors @ (shrink * (self.vectors.T @ self.times(r)))
-            return (r - self.transposed(inside)) / alphas
-
-        return apply
+    def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
+        """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
+        scale, kind = np.abs(r).max(axis=0, initial=np.finfo(float).tiny), self.Z.dtype
+        seen = self.root[:, None] * (self.Z @ (r / scale).astype(kind))
+        inside = self.vectors @ (self.vectors.T @ seen / (self.values[:, None] + alphas))
+        within = self.Z.T @ (self.root[:, None] * inside).astype(kind)
+        return (r - scale * within) / alphas
 
     def odds(self, alpha: float) -> Float[Array, " m"]:
         """Return h/(1 − h) of the rows, in a fit to as many of each as it stands for."""
@@ -249,41 +244,17 @@ class WideState:
         return self.left / problem.weight / share**2
 
 
-def solved(
-    problem: WideProblem,
-    right: Float[Array, "D c"],
-    alphas: Float[Array, " c"],
-    scale: Float[Array, " c"],
-    tol: float,
-) -> Found:
-    """Solve (G + α_j I)u_j = b_j, until predictions on the rows are within tol of ``scale``."""
-    system = System(
-        lambda V: problem.multiply(V, "float64"),
-        lambda V: problem.multiply(V, "float32"),
-        right,
-        alphas,
-        1 / np.sqrt(problem.weight),
-        scale,
-    )
-    inverse = problem.factor.inverse(alphas)
-    return solve_system(system, inverse, tol=tol, max_iter=MOST_STEPS, ordered=False)
-
-
-def states_at(
-    problem: WideProblem, alphas: Float[Array, " a"], guess: Guess, tol: float
-) -> tuple[list[WideState], Found]:
-    """Solve at several penalties together, for targets and probes."""
+def state_at(
+    problem: WideProblem, space: GrowingSubspace, alpha: float, guess: Guess, tol: float
+) -> WideState:
+    """Solve at a penalty, for targets and probes."""
     t, s = len(problem.power), problem.drawn.shape[1]
     wide = np.sqrt(guess.dimension / problem.weight) * PROBED / tol
-    scale = np.tile(np.append(problem.spread, np.full(s, wide)), len(alphas))
-    right = np.tile(np.column_stack([problem.cross, problem.drawn]), len(alphas))
-    found = solved(problem, right, np.repeat(alphas, t + s), scale, tol)
-    parts = [slice(k * (t + s), (k + 1) * (t + s)) for k in range(len(alphas))]
-    states = [
-        _state(problem, float(a), found.u[:, part], found.residual[:, part], right[:, part])
-        for a, part in zip(alphas, parts, strict=True)
-    ]
-    return states, found
+    scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
+    right = np.column_stack([problem.cross, problem.drawn])
+    systems = ShiftedSystems(right, np.full(t + s, alpha), np.arange(t + s), scale)
+    found = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
+    return _state(problem, alpha, found.u, found.residual, right)
 
 
 def _state(problem: WideProblem, alpha: float, u: Array, r: Array, right: Array) -> WideState:
@@ -371,23 +342,46 @@ def solve_wide(
     Solution
         PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
     """
+    for precision in ("float32", "float64"):
+        found = _solved(problem, alpha, per_target, means, precision)
+        if found.trusted:
+            break
+    return found.solution
+
+
+class _Solved(NamedTuple):
+    """A solution, and whether the precision of its products served."""
+
+    solution: Solution
+    trusted: bool
+
+
+def _solved(
+    problem: WideProblem,
+    alpha: Float[Array, " t"] | str,
+    per_target: bool,
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
+    precision: str,
+) -> _Solved:
+    D, t = problem.cross.shape
+    space = GrowingSubspace(problem.multiply, D, t + problem.drawn.shape[1], precision)
     varies = bool(np.any(problem.power > 0))
     if not varies and isinstance(alpha, str):
         alpha = np.array([1e-3 * max(float(problem.factor.values[-1]), 1e-300)])
     if not isinstance(alpha, str):
         tol = tolerance(guessed(problem)) if varies else COARSEST
         each = np.broadcast_to(alpha, problem.power.shape)
-        return _finished(problem, [], each, alpha, tol, means, "given")
+        return _finished(problem, space, [], each, alpha, tol, means, "given")
     guess = guessed(problem)
     tol = tolerance(guess)
-    states = path_of_states(problem, guess, alpha, per_target, ROUGHLY * tol)
+    states = path_of_states(problem, space, guess, alpha, per_target, ROUGHLY * tol)
     values = np.stack([_errors(problem, state, alpha) for state in states])
     alphas = np.array([state.alpha for state in states])
     best = np.array([between(alphas, column) for column in values.T])
     shared = between(alphas, pooled(values, problem.power))
     chosen = np.where(problem.power > 0, best, shared) if per_target else np.array([shared])
     each = np.broadcast_to(chosen, problem.power.shape)
-    return _finished(problem, states, each, chosen, tol, means, alpha)
+    return _finished(problem, space, states, each, chosen, tol, means, alpha)
 
 
 def tolerance(guess: Guess) -> float:
@@ -400,24 +394,30 @@ def _errors(problem: WideProblem, state: WideState, criterion: str) -> Float[Arr
 
 
 def path_of_states(
-    problem: WideProblem, guess: Guess, criterion: str, per_target: bool, tol: float
+    problem: WideProblem,
+    space: GrowingSubspace,
+    guess: Guess,
+    criterion: str,
+    per_target: bool,
+    tol: float,
 ) -> list[WideState]:
-    """Solve about the guess, and on in the direction in which errors fall."""
+    """Solve about the guess, and on in the direction in which errors fall.
+
+    From large penalties to small ones: those take the more passes, and begin with what is known.
+    """
     top = max(float(problem.factor.values[-1]), 1e-300)
-    start = float(np.clip(guess.alpha, LEAST * STEP * top, MOST / STEP * top))
-    alphas = start * STEP ** np.array([-1.0, 0.0, 1.0])
-    states, _ = states_at(problem, alphas, guess, tol)
+    start = float(np.clip(guess.alpha * STEP**ABOVE, LEAST * STEP * top, MOST / STEP * top))
+    states = [state_at(problem, space, alpha, guess, tol) for alpha in (start, start / STEP)]
+    states.reverse()
     for _ in range(ROUNDS):
         values = np.stack([_errors(problem, state, criterion) for state in states])
         judged = list(values.T[problem.power > 0]) if per_target else []
         judged = judged or [pooled(values, problem.power)]
         low, high = states[0].alpha / STEP, states[-1].alpha * STEP
         if any(map(falling, judged)) and low >= LEAST * top:
-            more, _ = states_at(problem, np.array([low / STEP, low]), guess, tol)
-            states = [*more, *states]
+            states = [state_at(problem, space, low, guess, tol), *states]
         elif any(errors.argmin() == len(states) - 1 for errors in judged) and high <= MOST * top:
-            more, _ = states_at(problem, np.array([high, high * STEP]), guess, tol)
-            states = [*states, *more]
+            states = [*states, state_at(problem, space, high, guess, tol)]
         else:
             break
     return states
@@ -441,36 +441,21 @@ def between(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
     return float(np.exp(x[1] + step))
 
 
-def _start(
-    states: list[WideState], alphas: Float[Array, " t"]
-) -> tuple[Float[Array, "D t"], Float[Array, "D t"]]:
-    """Return β and Gβ between those of the path, by polynomials through the three nearest."""
-    coef, gram = [], []
-    for target, alpha in enumerate(alphas):
-        near = sorted(states, key=lambda s: abs(np.log(s.alpha / alpha)))[:3]
-        x = np.log([s.alpha for s in near])
-        shares = [np.prod([(np.log(alpha) - b) / (a - b) for b in x if b != a]) for a in x]
-        coef.append(sum(c * s.coef[:, target] for c, s in zip(shares, near, strict=True)))
-        gram.append(sum(c * s.gram[:, target] for c, s in zip(shares, near, strict=True)))
-    return np.stack(coef, axis=1), np.stack(gram, axis=1)
-
-
 def _finished(
     problem: WideProblem,
+    space: GrowingSubspace,
     states: list[WideState],
     alphas: Float[Array, " t"],
     chosen: Float[Array, " a"],
     tol: float,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     criterion: str,
-) -> Solution:
-    """Solve at the penalty of each target, beginning between the states of the path."""
-    start, gram = np.zeros_like(problem.cross), np.zeros_like(problem.cross)
-    if states:
-        start, gram = _start(states, alphas)
-    right = problem.cross - gram - alphas * start
-    found = solved(problem, right, np.array(alphas), problem.spread, tol)
-    coef = start + found.u
+) -> _Solved:
+    """Solve at the penalty of each target, within what the path left."""
+    scale = problem.spread * np.sqrt(problem.weight)
+    systems = ShiftedSystems(problem.cross, np.array(alphas), np.arange(len(alphas)), scale)
+    found, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
+    coef = found.u
     left = residual_power(problem, coef, problem.cross - found.residual - alphas * coef)
     many = len(problem.judges.w)
     told = (
@@ -482,7 +467,9 @@ def _finished(
     outcome = _outcome(problem, states, found, path, criterion)
     left = left / problem.weight
     intercept = means[1] - means[0] @ coef
-    return Solution(coef, intercept, given, outcome, path, criterion, left, (*found.history, told))
+    history = (*found.history, told)
+    solution = Solution(coef, intercept, given, outcome, path, criterion, left, history)
+    return _Solved(solution, space.precision == "float64" or first <= ROUGHLY * tol)
 
 
 def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:

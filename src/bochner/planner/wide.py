@@ -1,0 +1,88 @@
+"""Fits of more features than a Gram matrix is formed of: their passes are counted on sampled rows.
+
+The sampled rows are shared: some make the preconditioner, as many as in the fit where there are so
+many; passes go over the others, each of which stands for so many rows that penalties have the size
+that they have in the fit. Both are rows at random, so that what is left to the passes of the system
+is like what is left in the fit, and so is their number. What takes a pass's time grows with
+the rows, all else does not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._core.shapes import Array
+from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
+from bochner.features.map import FeatureMap
+from bochner.features.nystrom.nystrom import Rounded
+from bochner.models.ridge.wide import wide_problem
+from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
+from bochner.solvers.ridge.subspace import MOST_BYTES
+from bochner.sums.executor import LOCAL
+
+#: Bytes of the features that a pass holds at a time, in the precision of rows and as they are
+#: multiplied, and arrays as long as all features that are held for each system.
+PIECE, LONG = 48 << 20, 6
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What a fit by passes takes.
+
+    Attributes
+    ----------
+    count : int
+        Passes over the rows.
+    row_seconds : float
+        Of one row in a pass.
+    beside_seconds : float
+        Of all that does not grow with the rows.
+    bytes : float
+        Held at the worst moment, beside the rows.
+    """
+
+    count: int
+    row_seconds: float
+    beside_seconds: float
+    bytes: float
+
+
+def counted(
+    phi: FeatureMap, sample: RowSample, n_rows: int, seed: int, timer: Callable[[], float]
+) -> Passes:
+    """Solve for the sampled rows as a fit to so many does; the penalty by leave-one-out errors."""
+    began, within, columns = timer(), list[float](), list[int]()
+    D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
+    m = rows_to_factor(n_rows, D, len(sample) // 2)
+    first, rest = sample.take(np.sort(order[:m])), sample.take(np.sort(order[m:]))
+    w = rest.w * (n_rows / float(rest.w.sum()))
+    blocks = Blocks.from_arrays(rest.X, rest.y, w)
+    rounded = Rounded(phi.kernel, phi, "float32")
+    problem, means = wide_problem(rounded, first, blocks, LOCAL, seed, True, n_rows)
+    _ = problem.factor
+
+    def multiply(V: Array, precision: str) -> Array:
+        start = timer()
+        product = problem.multiply(V, precision)
+        within.append(timer() - start)
+        columns.append(V.shape[1])
+        return product
+
+    solve_wide(replace(problem, multiply=multiply), "loo", False, means)
+    beside = timer() - began - sum(within)
+    each = sum(within) / len(within) / len(rest)
+    held = float(_held(D, m, sum(columns), sample.y.shape[1]))
+    return Passes(1 + len(within), each, beside, held)
+
+
+def _held(D: int, m: int, directions: int, t: int) -> int:
+    """Return the bytes at the worst moment: the decomposition of m rows, or the solution.
+
+    Directions and their products are copied, one after the other, when they become more.
+    """
+    rows = 4 * m * D
+    factored = 8 * (4 * m**2 + 2 * m * min(D, 4096))
+    solved = 8 * (m**2 + LONG * (t + PROBES) * D) + min(MOST_BYTES, 16 * D * directions) * 3 // 2
+    return PIECE + rows + max(factored, solved)

@@ -1,0 +1,230 @@
+"""Systems (G + αI)u = b of several penalties and right sides, solved in one growing subspace.
+
+G is known by its products alone, each a pass over rows, so that passes are what counts. What any
+system asks for is a direction of all: with S the orthonormal directions so far and T = GS, the
+system of each penalty is solved within their span,
+
+    u = S (SᵀT + αI)⁻¹ Sᵀb,   r = b − Tu' − αu,   u' = Sᵀu,
+
+whose error is the least that the span allows in the norm of G + αI. One decomposition of SᵀT
+serves all penalties. A pass then multiplies preconditioned residuals, one for each right side that
+is not solved: that of the penalty where its error is largest. For one penalty that is the block
+method of conjugate gradients (O'Leary 1980) without its recurrences; keeping the span from system
+to system is recycling (Parks et al. 2006).
+
+Products may be of float32. Whoever needs certainty asks for the residual by products of float64,
+and what that leaves is solved for again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._core.blas import eigh
+from bochner._core.shapes import Array, Float
+from bochner.solvers.cg import Found
+
+#: Bytes that directions and their products may take, and directions a right side at least.
+MOST_BYTES, FEWEST = 384 << 20, 12
+
+#: Share of a direction that must be left beside those that are there.
+NEW = 1e-6
+
+#: Exact residuals that may fail to fall by a half.
+PATIENCE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedSystems:
+    """(G + α_j I)u_j = b_j, some of them of the same right side."""
+
+    right: Float[Array, "D c"]
+    alphas: Float[Array, " c"]
+    owner: Float[Array, " c"]  # number of the right side
+    scale: Float[Array, " c"]  # what the length of a residual, over 2√α, is measured by
+
+    def bound(self, residual: Float[Array, "D c"]) -> Float[Array, " c"]:
+        """Return |r|/(2√α), in units of the scale."""
+        return self._scaled(np.sqrt((residual**2).sum(axis=0) / (4 * self.alphas)))
+
+    def estimate(self, residual: Float[Array, "D c"], z: Float[Array, "D c"]) -> Float[Array, " c"]:
+        """Return √(rᵀz), z = P⁻¹r, in units of the scale."""
+        return self._scaled(np.sqrt(np.maximum((residual * z).sum(axis=0), 0.0)))
+
+    def _scaled(self, size: Float[Array, " c"]) -> Float[Array, " c"]:
+        return np.divide(size, self.scale, out=np.zeros_like(size), where=self.scale > 0)
+
+    def worst(self, bound: Float[Array, " c"], tol: float) -> Array:
+        """Return, of each right side that is not solved everywhere, where its bound is largest."""
+        order = np.argsort(-bound, kind="stable")
+        open_ = order[bound[order] > tol]
+        _, first = np.unique(self.owner[open_], return_index=True)
+        return open_[np.sort(first)]
+
+
+class GrowingSubspace:
+    """Directions, their products with G, and solutions within their span.
+
+    Parameters
+    ----------
+    multiply : callable
+        (V, precision) to G V.
+    n_features : int
+        D.
+    n_sides : int
+        Right sides that share the directions.
+    precision : {"float32", "float64"}
+        Of products with directions.
+    room : int, default 384 MB
+        Bytes that directions and their products may take. Where there is no more, the span of
+        the solutions and of the last directions is kept.
+
+    Attributes
+    ----------
+    passes : int
+        Products that were made, of any number of directions.
+    """
+
+    def __init__(
+        self,
+        multiply: Callable[[Array, str], Array],
+        n_features: int,
+        n_sides: int,
+        precision: str,
+        room: int = MOST_BYTES,
+    ) -> None:
+        self.multiply, self.precision = multiply, precision
+        self._most = max(FEWEST * n_sides, room // (16 * n_features))
+        self._S, self._T = np.empty((2, 0, n_features))
+        self._H = np.zeros((0, 0))
+        self.passes = 0
+
+    def solve(
+        self,
+        systems: ShiftedSystems,
+        precondition: Callable[[Array, Array], Array],
+        tol: float,
+        most: int,
+        proven: bool = True,
+    ) -> Found:
+        """Solve until bounds are below a tolerance, or after so many passes.
+
+        Parameters
+        ----------
+        systems : ShiftedSystems
+        precondition : callable
+            (r, alphas) to P⁻¹ r, of the penalty of each column.
+        tol : float
+        most : int
+            Passes of this call.
+        proven : bool, default True
+            Whether |r|/(2√α) must be below. Else √(rᵀP⁻¹r) will do, which is the error in the
+            norm of G + αI as far as P is that matrix, and mostly much less.
+
+        Returns
+        -------
+        Found
+            Bounds as products in this precision have them.
+        """
+        end = self.passes + most
+        while True:
+            u, r = self._within(systems)
+            bound = systems.bound(r)
+            z = None if proven else precondition(r, systems.alphas)
+            if z is not None:
+                bound = np.minimum(bound, systems.estimate(r, z))
+            if np.all(bound <= tol) or self.passes >= end:
+                break
+            some = systems.worst(bound, tol)
+            if len(self._S) + len(some) > self._most:
+                self._compress(np.column_stack([u, self._S[-len(some) :].T]))
+            if z is None:
+                z = np.empty_like(r)
+                z[:, some] = precondition(r[:, some], systems.alphas[some])
+            if not self._extend(z[:, some]):
+                break
+        told = (
+            f"pass {self.passes}: predictions within {bound.max(initial=0.0):.2g} of the spread "
+            f"({self.precision} products)"
+        )
+        return Found(u, bound, bool(np.all(bound <= tol)), self.passes, (told,), r)
+
+    def exactly(
+        self,
+        systems: ShiftedSystems,
+        precondition: Callable[[Array, Array], Array],
+        tol: float,
+        most: int,
+    ) -> tuple[Found, float]:
+        """Solve until residuals by products of float64 are below a tolerance.
+
+        Returns
+        -------
+        found : Found
+        first : float
+            The bound that the first such residual gave, where products had it below the tolerance.
+        """
+        end, bounds, fails = self.passes + most, list[float](), 0
+        u, history = np.zeros_like(systems.right), list[str]()
+        left = systems
+        while True:
+            found = self.solve(left, precondition, tol, end - self.passes)
+            u = u + found.u
+            self.passes += 1
+            r = systems.right - self.multiply(u, "float64") - systems.alphas * u
+            bound = systems.bound(r)
+            worst = float(bound.max(initial=0.0))
+            history += [*found.history, f"pass {self.passes}: within {worst:.2g} (exact residual)"]
+            fails += worst > 0.5 * min(bounds, default=np.inf)
+            bounds.append(worst)
+            if worst <= tol or fails >= PATIENCE or self.passes >= end:
+                end_ = Found(u, bound, worst <= tol, self.passes, tuple(history), r)
+                return end_, bounds[0]
+            left = ShiftedSystems(r, systems.alphas, systems.owner, systems.scale)
+
+    def _within(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
+        """Return solutions within the span, and their residuals."""
+        values, vectors = np.zeros(0), self._H
+        if len(self._H):
+            values, vectors = eigh(self._H, check_finite=False)
+        seen = vectors.T @ (self._S @ systems.right)
+        inside = vectors @ (seen / (np.maximum(values, 0.0)[:, None] + systems.alphas))
+        u = self._S.T @ inside
+        return u, systems.right - self._T.T @ inside - systems.alphas * u
+
+    def _extend(self, V: Float[Array, "D c"]) -> bool:
+        """Add what is new of some directions by a pass; say whether anything is."""
+        Q = _orthonormal(V.T, self._S)
+        if not len(Q):
+            return False
+        self.passes += 1
+        self._append(Q, self.multiply(np.ascontiguousarray(Q.T), self.precision).T)
+        return True
+
+    def _append(self, Q: Float[Array, "c D"], product: Float[Array, "c D"]) -> None:
+        k = len(self._S)
+        self._S = np.concatenate([self._S, Q])
+        self._T = np.concatenate([self._T, product])
+        across = product @ self._S.T
+        before, own = across[:, :k], across[:, k:]
+        self._H = np.block([[self._H, before.T], [before, (own + own.T) / 2]])
+
+    def _compress(self, V: Float[Array, "D c"]) -> None:
+        """Keep the span of some vectors within, whose products follow from those that are known."""
+        shares, _ = np.linalg.qr(self._S @ V)
+        self._H = shares.T @ self._H @ shares
+        self._S, self._T = shares.T @ self._S, shares.T @ self._T
+
+
+def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array, "q D"]:
+    """Return an orthonormal basis of what rows of V have beside those of S."""
+    size = np.linalg.norm(V, axis=1)
+    V = V[size > 0] / size[size > 0, None]
+    for _ in range(2):
+        V = V - (V @ S.T) @ S
+        gram = V @ V.T
+        values, vectors = np.linalg.eigh(gram)
+        some = values > NEW**2
+        V = (vectors[:, some] / np.sqrt(values[some])).T @ V
+    return V - (V @ S.T) @ S
