@@ -355,8 +355,8 @@ def test_parameters_that_cannot_be_are_refused(cls, change, error, text):
 def test_words_that_are_not_known_are_refused():
     with pytest.raises(InvalidInput, match=r"SVC: loss must be one of 'squared_hinge', 'hinge'"):
         bo.SVC(KERNEL, **options(loss="log")).fit(*table())
-    with pytest.raises(InvalidInput, match=r"SVC: multi_class must be one of 'ovr'"):
-        bo.SVC(KERNEL, **options(multi_class="ovo")).fit(*table())
+    with pytest.raises(InvalidInput, match=r"SVC: multi_class must be one of 'auto', 'ovo', 'ovr'"):
+        bo.SVC(KERNEL, **options(multi_class="one_vs_one")).fit(*table())
     with pytest.raises(InvalidType, match=r"multinomial must be True or False; got 'auto'"):
         bo.LogisticRegression(KERNEL, **options(multinomial="auto")).fit(*table())
 

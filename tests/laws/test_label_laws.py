@@ -17,7 +17,7 @@ from bochner import (
     KernelSGDClassifier,
     LogisticRegression,
 )
-from bochner.errors import InvalidInput
+from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models import KernelEstimator
 from bochner.selection import FeatureSpec
@@ -250,3 +250,40 @@ def test_many_classes_of_some_rows_each_are_classes():
         assert len(fit().classes_) == 60
     model = KernelRidgeClassifier(Gaussian(1.0), method="orthogonal", n_features=8)
     assert len(model.partial_fit(ROWS, np.arange(150), classes=np.arange(500)).classes_) == 500
+
+
+# ---- classes of few rows
+
+
+LEARNERS = [KernelRidgeClassifier, LogisticRegression, SVC]
+
+
+def with_rare(sizes, seed=0):
+    """Clusters of so many rows, far from one another."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    return 6.0 * np.eye(len(sizes))[y] + 0.3 * rng.standard_normal((len(y), len(sizes))), y
+
+
+@pytest.mark.parametrize("cls", LEARNERS)
+def test_classes_of_few_rows_are_named_and_take_part(cls):
+    """A class of one row, far from all others, is found again."""
+    X, y = with_rare([200, 200, 1, 3])
+    named = rf"{cls.__name__}: 2 classes have fewer than 5 of the 404 rows: 'c \(1\)', 'd \(3\)'\. "
+    given = {"alpha": 1e-3} if cls is KernelRidgeClassifier else {"C": 100.0}
+    model = cls(Gaussian(2.0), random_state=0, **given)
+    with pytest.warns(DataWarning, match=named + "These rows take part"):
+        model.fit(X, np.array(list("abcd"))[y])
+    assert model.predict(X[[0, 200, 400]]).tolist() == ["a", "b", "c"]
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_class_of_few_rows_is_one_class():
+    X, y = with_rare([200, 4])
+    with pytest.warns(DataWarning, match=r"1 class has fewer than 5 of the 204 rows: '1 \(4\)'\."):
+        SVC(Gaussian(2.0), random_state=0).fit(X, y)
+
+
+def test_few_rows_in_all_and_classes_of_five_are_not_named():
+    for sizes in ([96, 3], [200, 5]):
+        SVC(Gaussian(2.0), C=1.0, probability=False).fit(*with_rare(sizes))

@@ -192,6 +192,7 @@ def _by_loss(fit: ConvexFit | ExactConvexFit, xp: OnnxNamespace, f: Traced) -> O
         return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
     if fit.inputs.classes is None:
         return _targets(_predicted(xp, fit.loss, f), fit.target_shape, fit.inputs)
+    f = f if fit.pairs is None else fit.pairs.traced(xp, f)
     found = _targets(f, (), fit.inputs)
     p = _probabilities(xp, fit.loss, fit.calibration, f)
     return found if p is None else found | {"probability": p}

@@ -64,6 +64,7 @@ from bochner.models._labels import (
     labels_of,
     refuse_quantity,
     require_sortable,
+    warn_of_rare,
 )
 from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
@@ -451,6 +452,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         given = np.unique(labels) if classes is None else classes
         known = known_classes(who, given) if first else self._inputs.classes
         codes = codes_of(who, labels, known)
+        if first and classes is None:
+            warn_of_rare(who, codes, known)
         blocks, inputs = self._blocks_of(X, codes, sample_weight, first, len(known))
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs), inputs

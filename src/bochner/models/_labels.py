@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from bochner._core.arrays import to_numpy
+from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import listed
 from bochner.data.sources import required_targets
-from bochner.errors import InvalidInput
+from bochner.errors import DataWarning, InvalidInput
 from bochner.sums.executor import LOCAL, Executor
 
 #: More classes than this are taken for a target of regression.
@@ -26,6 +27,10 @@ MANY_CLASSES, ROWS_OF_CLASS = 100, 20
 
 #: Labels that are text count as numbers with this share of others, such as "?".
 MOST_OTHERS = 0.05
+
+#: Classes of fewer rows than this are named in a warning, unless there are so few rows in all, or
+#: few of each class.
+RARE_ROWS, FEW_ROWS = 5, 100
 
 _REGRESSORS = {
     "KernelRidgeClassifier": "KernelRidge",
@@ -118,6 +123,22 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
             "(partial_fit(..., classes=...)), or fit anew."
         )
     return codes.astype(np.float64)
+
+
+def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
+    """Warn of classes of so few rows that what is learned of them cannot be checked."""
+    counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
+    rare = np.flatnonzero((counts > 0) & (counts < RARE_ROWS))
+    if len(codes) < max(FEW_ROWS, ROWS_OF_CLASS * len(classes)) or not len(rare):
+        return
+    named = listed([f"{classes[k]} ({counts[k]})" for k in rare])
+    have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
+    warn_user(
+        f"{who}: {have} fewer than {RARE_ROWS} of the {len(codes):,} rows: {named}. These rows "
+        "take part as all others do; such a class is seldom predicted, and its probability is a "
+        'guess. Give it more rows, join it with another, or weigh it by class_weight="balanced".',
+        DataWarning,
+    )
 
 
 def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:

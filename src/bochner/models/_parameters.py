@@ -93,7 +93,8 @@ random_state : int, Generator, RandomState or None, default None
     "coefficients of classes": """\
 classes_ : (K,)
 coef_ : (1, D) or (K, D)
-    Of ``map_``, also where the kernel itself was fitted.
+    Of ``map_``, also where the kernel itself was fitted. Where pairs of classes are told apart
+    there are K(K − 1)/2, in scikit-learn's order, in the place of K.
 dual_coef_, X_fit_ : (1, n) or (K, n), and (n, d)
     Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
 intercept_ : (1,) or (K,)

@@ -24,7 +24,7 @@ FOR_DEVELOPERS = {
     "convex.dense": "Table changed",
     "convex.driver": "algorithm_for minimise solve",
     "convex.kernel": "KernelProblem minimise_on_kernel",
-    "convex.libsvm": "hinge_on_kernel",
+    "convex.libsvm": "hinge_of_pairs hinge_on_kernel",
     "convex.losses": (
         "Absolute BelowZero CustomLoss EpsilonInsensitive GammaDeviance Huber Loss NAMES "
         "PoissonDeviance Quantile Squared SquaredEpsilonInsensitive as_levels by_name huber_scale "

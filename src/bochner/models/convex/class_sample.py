@@ -12,6 +12,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.models._rows import N_FOLDS, row_marks
+from bochner.models.convex.pairs import Pairs
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
@@ -38,17 +39,26 @@ class Learned(NamedTuple):
     loss: Loss
     n_classes: int
     fit_intercept: bool
+    pairs: Pairs | None = None  # where each class is told from each other
 
     @property
     def columns(self) -> int:
         """Columns of the problem."""
+        if self.pairs is not None:
+            return self.pairs.columns
         return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
 
     def targets(self, codes: Array) -> Float[Array, "m t"]:
         """Return −1 and +1 of the classes' codes, or ones in their columns for a joint loss."""
+        if self.pairs is not None:
+            return self.pairs.targets(codes)
         if self.loss.joint:
             return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
         return indicators(codes, self.n_classes)
+
+    def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
+        """Return the values of classes from those of the problem's columns."""
+        return f if self.pairs is None else self.pairs.values(f)
 
     @property
     def compared(self) -> "Learned":

@@ -93,7 +93,7 @@ def fit_classifier(
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto". The features
     and coefficients of the fit ``before`` serve again; ``asked`` must be the same for that.
     """
-    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
+    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
     blocks, unit = in_units(blocks, where)
     seed = spec.features.seed if before is None else before.chosen.seed
     # Once, where it is asked for first.
@@ -122,7 +122,8 @@ def fit_classifier(
         moments_of(chosen, blocks, "float32", where) if streamed else None,
     )
     steps = max(1, len(found.history))
-    fit = ConvexFit(inputs, chosen, spec.loss, found.scaled(unit), steps, path, asked=asked)
+    solution = found.scaled(unit)
+    fit = ConvexFit(inputs, chosen, spec.loss, solution, steps, path, asked=asked, pairs=spec.pairs)
     warned(fit)
     if not probability:
         return fit
@@ -228,7 +229,7 @@ def _calibrated(
     found: list[tuple[Array, Array, Array]] = []
     for rest in _folds_of(features, y, w, numbers, learned.n_classes):
         theta, held = _minimum(spec, learned, rest, start.alpha, start).theta, rest.held
-        found.append((images(features, theta)[held], y[held], w[held]))
+        found.append((learned.values(images(features, theta)[held]), y[held], w[held]))
     if not found:
         return None
     f, codes, w = map(np.concatenate, zip(*found, strict=True))

@@ -1,7 +1,7 @@
 """Support vector and logistic classification at any number of rows."""
 
 import math
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from bochner.models.convex.exact import (
     rows_on_kernel,
 )
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit
+from bochner.models.convex.pairs import Pairs
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
@@ -55,6 +56,13 @@ SAME = (
 )
 
 
+#: How several classes are told apart.
+MULTI_CLASS = ("auto", "ovo", "ovr", "crammer_singer")
+
+#: Rows of a class, on average, from which on pairs of classes have rows enough to tell them apart.
+PAIR_ROWS = 100
+
+
 class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
@@ -69,10 +77,13 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     ) -> ConvexFit | ExactConvexFit:
         warm = require_switch(type(self).__name__, self.warm_start, "warm_start")
         alone = where is LOCAL and not warm and self._asks_nothing_of_features
-        loss = self._loss(len(inputs.classes), alone and self._few(blocks, EXACT_ROWS))
+        few, n_classes = alone and self._few(blocks, EXACT_ROWS), len(inputs.classes)
+        rows = int(blocks.n_rows or 0) if few else 0
+        loss = self._loss(n_classes, rows)
         spec = self._convex_spec(loss, self._penalty(), self.fit_intercept)
+        spec = replace(spec, pairs=self._pairs(n_classes, rows))
         asked = [repr(self.get_params(deep=False).get(name)) for name in SAME]
-        asked += [repr(inputs.n_features_in), repr(inputs.classes.tolist())]
+        asked += [repr(inputs.n_features_in), repr(inputs.classes.tolist()), repr(spec.pairs)]
         before = self.fit_ if warm and self.__sklearn_is_fitted__() else None
         if not isinstance(before, ConvexFit) or before.asked != tuple(asked):
             before = None
@@ -91,8 +102,13 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
         n = blocks.n_rows
         return n is not None and n <= min(most, kept_rows(blocks.n_columns))
 
-    def _loss(self, n_classes: int, few: bool) -> Loss:
+    def _loss(self, n_classes: int, rows: int) -> Loss:
+        """Return the loss; ``rows`` are those of a fit with the kernel itself, 0 on features."""
         raise NotImplementedError
+
+    def _pairs(self, n_classes: int, rows: int) -> Pairs | None:  # noqa: ARG002
+        """Return the pairs of classes, where each is told from each other."""
+        return None
 
     @property
     def _calibrates(self) -> bool:
@@ -154,8 +170,8 @@ class SVC(ConvexClassifier):
     """Support vector machine for classification, through features.
 
     Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): scikit-learn's SVC with
-    the kernel φ(x)·φ(y), for any number of rows. Several classes are told apart one against the
-    rest, or jointly; scikit-learn's SVC votes among pairs.
+    the kernel φ(x)·φ(y), for any number of rows. Several classes are told apart each from each
+    other, as in scikit-learn's SVC, or each from the rest, or jointly.
 
     Parameters
     ----------
@@ -168,12 +184,16 @@ class SVC(ConvexClassifier):
     %(C)s
     loss : {"squared_hinge", "hinge"} or None, default None
         max(0, 1 − yf) is that of scikit-learn's SVC, and the faster with the kernel itself, by
-        LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of several
-        classes: where none has half of the probability, the hinge of one against the rest is lost.
-    multi_class : {"ovr", "crammer_singer"}, default "ovr"
-        One problem a class, or one for all (Crammer and Singer 2001): slower, seldom better. Its
-        largest of margins is smoothed, and more digits than ``tol`` says are not
-        to be had: weights and copies of rows agree to ``tol`` only.
+        LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of classes
+        against the rest: where none has half of the probability, the hinge is lost there.
+    multi_class : {"auto", "ovo", "ovr", "crammer_singer"}, default "auto"
+        "ovo": one problem for each pair of classes, of their rows alone; the value of a class is
+        that against its nearest rival (``bochner.models.convex.pairs``), (n, K) as with "ovr",
+        which has one problem a class, against all others. "crammer_singer" is one for all
+        (Crammer and Singer 2001): slower, seldom better. Its largest of margins is smoothed, and
+        more digits than ``tol`` says are not to be had: weights and copies of rows agree to
+        ``tol`` only. "auto": pairs with the kernel itself, an intercept and 100 rows a class, in a
+        half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
         more for each (``bochner.models._calibration``). Its largest probability is always that of
@@ -207,10 +227,10 @@ class SVC(ConvexClassifier):
     memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
     with s some tens. Memory O(K D² + n K) beside the features.
 
-    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), one class after the
-    other: O(n²) mostly, a tenth of the time of factors. For the squared hinge each class takes some
-    Newton steps over its active rows, a of them, by Cholesky factors of their kernel matrix
-    (Chapelle 2007): O(a³/3 + n a) a step. Memory 2 n².
+    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), of all pairs at once,
+    or one class after the other: O(n²) mostly, a tenth of the time of factors. For the
+    squared hinge each class takes some Newton steps over its active rows, a of them, by Cholesky
+    factors of their kernel matrix (Chapelle 2007): O(a³/3 + n a) a step. Memory 2 n².
 
     Examples
     --------
@@ -231,7 +251,7 @@ class SVC(ConvexClassifier):
     columns: str = "auto"
     C: float | str = "auto"
     loss: str | None = None
-    multi_class: str = "ovr"
+    multi_class: str = "auto"
     probability: bool = True
     class_weight: Any = None
     fit_intercept: bool = True
@@ -241,16 +261,21 @@ class SVC(ConvexClassifier):
     precision: str = "auto"
     random_state: Seed = None
 
-    def _loss(self, n_classes: int, few: bool) -> Loss:
-        joint = one_of(self.multi_class, "SVC", "multi_class", ("ovr", "crammer_singer")) != "ovr"
-        joint, asked = joint and n_classes > 2, self.loss
+    def _loss(self, n_classes: int, rows: int) -> Loss:
+        way = one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
+        joint, asked = way == "crammer_singer" and n_classes > 2, self.loss
         if asked is None:
-            hinge = few and self.fit_intercept and n_classes == 2
-            asked = "hinge" if hinge else "squared_hinge"
+            two = n_classes == 2 or self._pairs(n_classes, rows) is not None
+            asked = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
         squared = one_of(asked, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
         if joint:
             return CrammerSinger(squared)
         return SquaredHinge() if squared else Hinge()
+
+    def _pairs(self, n_classes: int, rows: int) -> Pairs | None:
+        enough = bool(self.fit_intercept) and rows >= PAIR_ROWS * n_classes
+        auto = self.multi_class == "auto" and enough
+        return Pairs(n_classes) if n_classes > 2 and (auto or self.multi_class == "ovo") else None
 
     @property
     def _calibrates(self) -> bool:
@@ -354,7 +379,7 @@ class LogisticRegression(ConvexClassifier):
     precision: str = "auto"
     random_state: Seed = None
 
-    def _loss(self, n_classes: int, few: bool) -> Loss:  # noqa: ARG002
+    def _loss(self, n_classes: int, rows: int) -> Loss:  # noqa: ARG002
         joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
         return Multinomial() if joint and n_classes > 2 else Logistic()
 

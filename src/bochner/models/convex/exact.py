@@ -29,6 +29,7 @@ from bochner.models.convex.class_sample import (
     class_sample,
 )
 from bochner.models.convex.fit import ConvexSpec, found_by_loss, in_units, warned
+from bochner.models.convex.pairs import Pairs
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -37,7 +38,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import error_near_median
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
-from bochner.solvers.convex.libsvm import hinge_on_kernel
+from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
@@ -78,6 +79,8 @@ class ExactConvexFit(ShownFit):
     target_shape : tuple of int
     errors : ErrorLaw or None
         Of new rows, where a regressor's were calibrated.
+    pairs : Pairs or None
+        Of classes, whose values the columns are, where each is told from each other.
     """
 
     inputs: Inputs
@@ -90,6 +93,7 @@ class ExactConvexFit(ShownFit):
     calibration: Calibration | None = None
     target_shape: tuple[int, ...] = ()
     errors: ErrorLaw | None = None
+    pairs: Pairs | None = None
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""
@@ -101,11 +105,19 @@ class ExactConvexFit(ShownFit):
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of decision values."""
-        return self._sum.gradients(blocks)
+        found = self._sum.gradients(blocks)
+        return found if self.pairs is None else self._of_classes(self.pairs, found)
+
+    def _of_classes(self, pairs: Pairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
+        machine = self._sum
+        for X, G in found:
+            f = machine.at(np.ascontiguousarray(to_numpy(X), np.float64))
+            yield X, pairs.gradients(f, G)
 
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
         """Return the decision values of all rows."""
-        return np.concatenate([f for _, f in self.predictions(blocks)])
+        found = (f for _, f in self.predictions(blocks))
+        return np.concatenate([f if self.pairs is None else self.pairs.values(f) for f in found])
 
     @property
     def on_features(self) -> Optimum:
@@ -115,7 +127,10 @@ class ExactConvexFit(ShownFit):
 
     @property
     def _sum(self) -> KernelSum:
-        return KernelSum(self.chosen.kernel, self.X, self.solution.coef, self.solution.intercept)
+        coef = self.solution.coef
+        support = np.any(coef != 0, axis=1)
+        X = self.X if support.all() else self.X[support]
+        return KernelSum(self.chosen.kernel, X, coef[support], self.solution.intercept)
 
 
 def on_kernel(fit: object, name: str) -> ExactConvexFit:
@@ -134,7 +149,7 @@ def fit_classifier_exactly(
 
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
     """
-    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept)
+    learned = Learned(spec.loss, len(inputs.classes), spec.fit_intercept, spec.pairs)
     blocks, unit = in_units(blocks)
     seed, given = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
     rows = class_sample(blocks, seed, learned.n_classes, most=EXACT_ROWS)
@@ -150,7 +165,7 @@ def fit_classifier_exactly(
     ended = on_rows.minimised(alpha / unit, start, None, spec.tol, spec.max_iter)
     solution = ended.solution.scaled(unit)
     steps = max(1, len(solution.history))
-    fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path)
+    fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path, pairs=spec.pairs)
     warned(fit)
     if not (probability and rows.folds):
         return fit
@@ -222,6 +237,8 @@ class OnRows:
             alpha,
             learned.fit_intercept,
         )
+        if learned.pairs is not None and learned.fit_intercept:
+            return hinge_of_pairs(problem, self.rows.codes, tol=tol)
         many = len(w) > SQUARED_HINGE_ROWS and isinstance(learned.loss, SquaredHinge)
         if isinstance(learned.loss, Hinge) or many:
             return hinge_on_kernel(problem, tol=tol)
@@ -246,7 +263,7 @@ class OnRows:
     def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""
         ends = [(held, self.minimised(alpha, start, held).at) for held in self.rows.calibrating]
-        f = np.concatenate([at.fitted[held] for held, at in ends])
+        f = self.learned.values(np.concatenate([at.fitted[held] for held, at in ends]))
         codes, w = (
             np.concatenate([a[held] for held, _ in ends]) for a in (self.rows.codes, self.rows.w)
         )
@@ -263,8 +280,9 @@ class _LeftOutOnMatrix:
 
     def __call__(self, step: int) -> float:
         if step not in self.tried:
-            lost = self._calibrated if isinstance(self._on.learned.loss, Hinge) else self._summed
-            self.tried[step] = lost(step)
+            learned = self._on.learned
+            sure = isinstance(learned.loss, Hinge) or learned.pairs is not None
+            self.tried[step] = self._calibrated(step) if sure else self._summed(step)
         return self.tried[step]
 
     def alpha(self, step: int) -> float:
@@ -286,9 +304,9 @@ class _LeftOutOnMatrix:
 
     def _calibrated(self, step: int) -> float:
         """Return the log loss of calibrated values: a hinge says little of how sure they are."""
-        rows = self._on.rows
+        rows, values = self._on.rows, self._on.learned.values
         found = [
-            (self._values(held, step, ends), rows.codes[held], rows.w[held])
+            (values(self._values(held, step, ends)), rows.codes[held], rows.w[held])
             for held, ends in zip(rows.folds, self._ends, strict=True)
         ]
         return calibrate(*map(np.concatenate, zip(*found, strict=True))).log_loss

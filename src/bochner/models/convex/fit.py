@@ -18,6 +18,7 @@ from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._rows import Features
 from bochner.models._shown import Fact, ShownFit, numbers
+from bochner.models.convex.pairs import Pairs
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
@@ -57,6 +58,7 @@ class ConvexSpec:
     tol: float
     max_iter: int
     norm: Callable[[float], float] | None = None  # R of ‖β‖, in the place of its square
+    pairs: Pairs | None = None  # where each class is told from each other
 
     @property
     def who(self) -> str:
@@ -83,6 +85,7 @@ class ConvexFit(ShownFit):
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
     dual: Float[Array, "n t"] | None = None
     rows: Any = None
+    pairs: Pairs | None = None  # whose values the columns are, where each is told from each other
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""
@@ -96,13 +99,20 @@ class ConvexFit(ShownFit):
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of φ(x) β at them."""
-        return self.chosen.gradients(self.solution.coef, blocks)
+        found = self.chosen.gradients(self.solution.coef, blocks)
+        return found if self.pairs is None else self._of_classes(self.pairs, found)
+
+    def _of_classes(self, pairs: Pairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
+        for X, G in found:
+            f = forward(to_numpy(self.chosen.features(X)), self.solution.theta)
+            yield X, pairs.gradients(f, G)
 
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
-        """Return φ(X) β + b of all rows, in the precision of the features."""
+        """Return decision values of all rows, in the precision of the features."""
         theta, chosen = self.solution.theta, self.chosen
         rows = blocks.with_rows(chosen.block_rows)
-        return np.concatenate([forward(to_numpy(chosen.features(b.X)), theta) for b in rows])
+        found = (forward(to_numpy(chosen.features(b.X)), theta) for b in rows)
+        return np.concatenate([f if self.pairs is None else self.pairs.values(f) for f in found])
 
 
 def found_by_loss(loss: Loss, solution: Optimum, path: HeldOutPath | None) -> Iterator[Fact]:

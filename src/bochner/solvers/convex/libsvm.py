@@ -6,9 +6,13 @@ whose dual has 0 ≤ yᵢcᵢ ≤ wᵢ/alpha. Pairs of multipliers are moved in 
 each step reading two rows of K: rows with multipliers at their bounds cost nothing, so that no
 factor of a matrix is as fast. Of the squared hinge the dual has no upper bound, and alpha/2wᵢ is
 added to k(xᵢ, xᵢ) (Cortes and Vapnik 1995). It is scikit-learn's copy of LIBSVM that does it.
+
+Of several classes LIBSVM tells each from each other: all pairs at once, whose rows are few.
 """
 
 import warnings
+from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -49,21 +53,107 @@ def hinge_on_kernel(problem: KernelProblem, *, tol: float = 1e-4) -> KernelOptim
     -----
     O(n²) to O(n³) a column, mostly near the former.
     """
-    there = np.flatnonzero(problem.w > 0)
-    K = problem.K if len(there) == len(problem.w) else problem.K[np.ix_(there, there)]
-    w, alpha, square = problem.w[there], problem.alpha, 0.0
+    weighed, K, w = _weighed(problem)
     coef, intercept = np.zeros(problem.y.shape), np.empty(problem.y.shape[1])
-    squared, ended = isinstance(problem.loss, SquaredHinge), True
-    if squared:
+    ended = True
+    bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
+    for k, y in enumerate(problem.y[weighed].T):
+        c, intercept[k], ends = _column(K, y, bounds, problem.alpha, tol)
+        coef[weighed, k], ended = c, ended and ends
+    return _optimum(problem, coef, intercept, problem.K @ coef + intercept, ended)
+
+
+def hinge_of_pairs(problem: KernelProblem, codes: Array, *, tol: float = 1e-4) -> KernelOptimum:
+    """Return the same for the pairs of classes, whose rows the columns of y have as −1 and +1.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+        Its y has a column for each pair (k, l), k < l, in the order of
+        :func:`itertools.combinations`: 1 in rows of class k, −1 of l, else 0. Without rows of one
+        class of a pair the other wins; without rows of both none does.
+    codes : (n,)
+        The class of each row, from 0.
+    tol : float
+        As of :func:`hinge_on_kernel`.
+
+    Returns
+    -------
+    KernelOptimum
+
+    Notes
+    -----
+    O(n²) for all pairs where classes are alike in size: a class has a column of its own rows and
+    those of one other, so that K classes take less time than K problems of each against the rest.
+    """
+    weighed, K, w = _weighed(problem)
+    own = codes[weighed].astype(np.int64)
+    bounds = UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w
+    present = np.unique(own)
+    coef, intercept = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1])
+    number = _pair_numbers(problem.y.shape[1])
+    for k, l in number:
+        intercept[number[k, l]] = float(k in present) - float(l in present)
+    ended = True
+    if len(present) > 1:
+        machine, ended = _fitted(K, own, bounds, problem.alpha, tol)
+        for pair, c, b in _of_machine(machine, present):
+            rows, values = c
+            coef[weighed[rows], number[pair]], intercept[number[pair]] = values, b
+    fitted = np.tile(intercept, (len(coef), 1))
+    for k in present:
+        rows = weighed[own == k]
+        rows = rows[np.any(coef[rows] != 0, axis=1)]
+        columns = [place for pair, place in number.items() if k in pair]
+        fitted[:, columns] += problem.K[rows].T @ coef[np.ix_(rows, columns)]
+    return _optimum(problem, coef, intercept, fitted, ended)
+
+
+def _pair_numbers(columns: int) -> dict[tuple[int, int], int]:
+    n_classes = round((1 + (1 + 8 * columns) ** 0.5) / 2)
+    return {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
+
+
+def _of_machine(
+    machine: SVC, present: Array
+) -> Iterator[tuple[tuple[int, int], tuple[Array, Array], float]]:
+    """Give each pair that LIBSVM found, its rows of support with their coefficients, and b."""
+    ends = np.cumsum(machine.n_support_)
+    spans = [slice(end - size, end) for end, size in zip(ends, machine.n_support_, strict=True)]
+    sign = -1.0 if len(present) == 2 else 1.0  # of two classes the second has values above zero
+    for (i, j), b in zip(combinations(range(len(present)), 2), machine.intercept_, strict=True):
+        first, second = spans[i], spans[j]
+        rows = np.concatenate([machine.support_[first], machine.support_[second]])
+        c = [machine.dual_coef_[j - 1, first], machine.dual_coef_[i, second]]
+        pair = int(present[i]), int(present[j])
+        yield pair, (rows, sign * np.concatenate(c)), sign * float(b)
+
+
+def _weighed(problem: KernelProblem) -> tuple[Array, Float[Array, "m m"], Float[Array, " m"]]:
+    """Return which rows count, their kernel matrix as LIBSVM takes it, and their weights."""
+    rows = np.flatnonzero(problem.w > 0)
+    K = problem.K if len(rows) == len(problem.w) else problem.K[np.ix_(rows, rows)]
+    if isinstance(problem.loss, SquaredHinge):
         K = K.copy()
-        K[np.diag_indices(len(K))] += alpha / (2 * w)
-    for k, y in enumerate(problem.y[there].T):
-        c, intercept[k], ends = _column(K, y, UNBOUNDED * w if squared else w, alpha, tol)
-        square += float(alpha / 2 * (c**2 / w).sum()) if squared else 0.0
-        coef[there, k], ended = c, ended and ends
-    at = DualPoint(coef, intercept, problem.K @ coef + intercept)
+        K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows])
+    return rows, K, problem.w[rows]
+
+
+def _optimum(
+    problem: KernelProblem,
+    coef: Float[Array, "n t"],
+    intercept: Float[Array, " t"],
+    fitted: Float[Array, "n t"],
+    ended: bool,
+) -> KernelOptimum:
+    """Return the optimum with its duality gap."""
+    at, square = DualPoint(coef, intercept, fitted), 0.0
+    if isinstance(problem.loss, SquaredHinge):
+        there = problem.w > 0
+        squares = (coef[there] ** 2).sum(axis=1)
+        square = float(problem.alpha / 2 * (squares / problem.w[there]).sum())
     value = problem.value(at)
-    dual = np.abs(coef).sum() - 0.5 * (float((coef * (at.fitted - intercept)).sum()) + square)
+    dual = np.abs(coef).sum() - 0.5 * (float((coef * (fitted - intercept)).sum()) + square)
     gap = max(value - problem.alpha * float(dual), 0.0)
     solution = Optimum(
         coef,
@@ -85,11 +175,19 @@ def _column(
     n, rows = len(y), np.flatnonzero(y)
     if len(rows) < len(y):
         K, y, w = K[np.ix_(rows, rows)], y[rows], w[rows]
+    found, ended = _fitted(K, y > 0, w, alpha, tol)
+    coef = np.zeros(n)
+    coef[rows[found.support_]] = found.dual_coef_[0]
+    return coef, float(found.intercept_[0]), ended
+
+
+def _fitted(
+    K: Float[Array, "n n"], y: Array, w: Float[Array, " n"], alpha: float, tol: float
+) -> tuple[SVC, bool]:
+    """Return LIBSVM's machine, and whether it ended by itself."""
     most = MOVES * len(y)
     machine = SVC(kernel="precomputed", C=1 / alpha, tol=tol, cache_size=CACHE, max_iter=most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
-        found = machine.fit(K, y > 0, w)
-    coef = np.zeros(n)
-    coef[rows[found.support_]] = found.dual_coef_[0]
-    return coef, float(found.intercept_[0]), bool(np.max(found.n_iter_) < most)
+        found = machine.fit(K, y, w)
+    return found, bool(np.max(found.n_iter_) < most)
