@@ -155,6 +155,29 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     assert each.criterion == "kfold"
 
 
+@pytest.mark.parametrize("noise", [0.1, 3.0])
+def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatch, noise):
+    """Of 400 rows, 40 see little of a fast wave and take it for noise; of noise 400 see no more."""
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 400)
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MOST_STEPS", 12)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 20, (500, 1))
+    y = np.abs(np.sin(3 * X)) + noise * rng.standard_normal((500, 1))
+    problem = KernelRows(Exponential(2.0)(X), y, np.ones(500))
+    few, dense = problem.take(np.arange(40)), problem.take(np.arange(400))
+    first, found = solve_kernel(few, "loo"), solve_kernel(problem, "loo")
+    grid = found.alpha * 3.0 ** np.arange(-2, 3)
+    errors = [np.mean(dense.at(alpha).left_out[-40:] ** 2) for alpha in grid]  # the slow way
+    if noise > 1:
+        assert found.alpha == first.alpha
+    else:
+        assert found.alpha < 0.5 * first.alpha
+        assert np.argmin(errors) in (1, 2, 3)
+    assert found.alpha in found.path.alphas
+    assert_close(found.coef, problem.coefficients(found.alpha)[0], factor=1e6)
+
+
 def test_edges_are_outcomes():
     X, _ = table()
     noise = np.random.default_rng(3).standard_normal((N, 1))

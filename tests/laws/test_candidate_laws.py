@@ -10,10 +10,13 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.data import RowSample, row_priorities
 from bochner.errors import InvalidInput
-from bochner.kernels import Gaussian
+from bochner.kernels import Exponential, Gaussian, Laplace
 from bochner.selection import (
     EFFORTS,
     Effort,
+    TimeBudget,
+    Trials,
+    TunedKernel,
     as_effort,
     choose_among,
     choose_kernel,
@@ -72,7 +75,7 @@ def test_what_was_compared_is_said():
     assert f"{taken.name}: error on rows held out" in str(found)
     assert len({c.name for c in found.compared}) == len(found.compared) > 6
     assert found.error >= 0.9 * min(c.error for c in found.compared)
-    assert {step.stage for step in found.path} == {"96 rows", "150 rows"}
+    assert {step.stage for step in found.path} == {"96 rows", "150 rows", "225 rows"}
     for asked in ({}, {"n_features": 64}):
         model = bo.KernelRidge(effort=1e-9, random_state=0, **asked).fit(*table("one column", 80))
         assert " candidates; error on rows held out " in model.choice_.reason
@@ -167,9 +170,76 @@ def test_sums_of_matrices_at_hand_are_the_matrices_of_sums(monkeypatch):
     X, y = table("all alike")
     shared = {each.name: each.error for each in chosen(X, y).compared}
     assert any(" + " in name for name in shared)
-    monkeypatch.setattr("bochner.selection.candidates._mean", lambda a, b: None)
+    monkeypatch.setattr("bochner.selection.judges._mean", lambda parts: None)
     for each in chosen(X, y).compared:
         assert_close(shared[each.name], each.error, factor=1e6)
+
+
+class Given:
+    """Candidates that are given, and nothing that goes on from them."""
+
+    def __init__(self, *candidates):
+        self.candidates = candidates
+
+    def __iter__(self):
+        return iter(self.candidates)
+
+    def turned(self, _):
+        return ()
+
+    def takes_more_rows(self, _):
+        return False
+
+
+def judged(X, y, candidates, effort, **changes):
+    train, test = split_rows(sample_of(X, y), 0)
+    asked = {"share": None, "serves": lambda kernel: True} | changes
+    trials = Trials(train, test, effort, True, *asked.values(), TimeBudget.of(None))
+    return trials, trials.best(Given(*candidates))
+
+
+def test_the_last_word_has_a_fit_to_more_rows():
+    """Few rows show nothing of the fine wave, so what is smooth errs least on them."""
+    X = np.random.default_rng(0).uniform(0, 60, (1600, 1))
+    y = 0.8 * np.sin(X[:, 0] / 5) + np.sin(8 * X[:, 0])
+    smooth = TunedKernel("smooth", Gaussian(3.0), 0.5, 1)
+    fine = TunedKernel("fine", Gaussian(0.12), 0.5, 1)
+    only = lambda kernel: isinstance(kernel, Gaussian)
+    few = Effort("few", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=64)
+    many = Effort("many", tuned=64, more=64, tried=64, judged=64, finalists=2, rounds=0, last=1000)
+    _, first = judged(X, y, [smooth, fine], few, serves=only)
+    trials, last = judged(X, y, [smooth, fine], many, serves=only)
+    assert first.kernel == smooth.kernel
+    assert last.kernel == fine.kernel
+    assert {step.stage for step in last.path} == {"64 rows", "1000 rows"}
+    rows = trials.train.lowest(1000)  # the slow way: solve, predict, subtract
+    alpha = last.share * len(rows)
+    system = fine.kernel(rows.X) + alpha * np.eye(1000)
+    mean = lambda v: np.linalg.solve(system, v)
+    b = mean(rows.y).sum() / mean(np.ones((1000, 1))).sum()
+    fitted = fine.kernel(trials.test.X, rows.X) @ mean(rows.y - b) + b
+    expected = np.mean((trials.test.y - fitted) ** 2) / trials.train.y.var()
+    assert_close(next(c.error for c in last.compared if c.taken), expected, factor=1e6)
+
+
+def test_sums_of_three_are_tried_and_have_the_mean_of_their_matrices():
+    X, y = table("noise", 200)
+    kernels = [Gaussian(1.0), Laplace(3.0), Exponential(2.0)]
+    some = [TunedKernel(str(k), kernel, 0.1, k) for k, kernel in enumerate(kernels)]
+    effort = Effort("q", tuned=99, more=99, tried=99, judged=150, finalists=3, rounds=0)
+    _, found = judged(X, y, some, effort)
+    named = {each.name: each.kernel for each in found.compared}
+    (three,) = [name for name in named if name.count(" + ") == 2]
+    mean = np.mean([kernel(X) for kernel in kernels], axis=0)
+    assert_close(named[three](X), mean, factor=1e3)
+
+
+def test_what_may_be_chance_is_not_taken():
+    """Two kernels that are alike but for a thousandth: the one of fewer numbers stays."""
+    X, y = table("noise")
+    some = [TunedKernel(str(k), Gaussian(1.0 + k / 1000), 1.0, k) for k in (1, 2)]
+    _, found = judged(X, y, some, QUICK)
+    assert found.kernel == Gaussian(1.001)
 
 
 def test_columns_that_few_rows_see_nothing_of_are_found_with_more(monkeypatch):

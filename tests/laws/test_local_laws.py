@@ -399,6 +399,24 @@ def test_the_kernel_is_judged_again_among_all_rows():
     assert noted.path == tuple(places.steps)
 
 
+def test_what_a_few_places_say_must_be_more_than_chance():
+    """A gain that one row makes is none, the same gain of each row is one."""
+    X, y = table(600, noise=0.1)
+    rows = X, y.reshape(-1, 1), np.ones(len(X))
+    places = DensePlaces.of(KERNEL, rows, 0, True, "loo", False, float("nan"))
+    found = places.at(KERNEL, 1.0)
+    assert_close(found.squared.mean(), found.error, factor=1e3)
+    gain = 0.1 * found.error
+    lucky = np.where(np.arange(len(found.squared)) < 2, gain * len(found.squared), 0.0)
+    lucky[1] *= -0.5
+    lucky *= gain / lucky.mean()
+    by_one = found._replace(error=found.error - gain, squared=found.squared - lucky)
+    by_all = found._replace(error=found.error - gain, squared=found.squared - gain)
+    assert not by_one.surely_below(found, 0.02)
+    assert by_all.surely_below(found, 0.02)
+    assert not by_all.surely_below(found, 0.2)
+
+
 def test_features_of_very_many_rows_are_twice_as_wide(monkeypatch):
     monkeypatch.setattr("bochner.models.ridge.fit.WIDE_ROWS", 3000)
     X, y = table(3000, noise=0.1)

@@ -39,9 +39,6 @@ Compiled = tuple[str, float]
 #: Step of log s in differences of a profile.
 LOG_STEP = 2e-4
 
-#: Rows whose pairs with all that follow are made together.
-BAND = 512
-
 
 class Stationary(Kernel):
     """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
@@ -357,20 +354,7 @@ def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Ar
     here = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
     if loop is None or not here or distances.overflow(X, Y):
         return distances.by_blocks(block, X, Y)
-    if Y is X and len(X) > BAND:
-        return _symmetric(np.ascontiguousarray(X), loop)
     return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
-
-
-def _symmetric(X: Float[Array, "n d"], loop: Compiled) -> Float[Array, "n n"]:
-    """Return K of rows with themselves: each pair once, to the same bits."""
-    K = np.empty((len(X), len(X)), X.dtype)
-    for start in range(0, len(X), BAND):
-        band = slice(start, start + BAND)
-        pairs = native.radial(X[band], X[start:], *loop)
-        K[band, start:] = pairs
-        K[start + BAND :, band] = pairs[:, BAND:].T
-    return K
 
 
 def _divide(kernel: Stationary, X: Array) -> Array:

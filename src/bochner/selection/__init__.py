@@ -9,13 +9,14 @@ from bochner._core.names import handed_out
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
-    "candidates": "choose_among choose_kernel split_rows",
+    "candidates": "choose_among choose_kernel",
     "chosen": "Chosen FeatureSpec",
     "columns": "CellsOf columns_from",
     "curves": "choose_curves",
     "density": "DensePlaces stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "gridded": "most_waves waves_for",
+    "judges": "Trials TunedKernel split_rows",
     "metric": "average_outer_product learn_metric",
     "numbers": "OnNumbers spectral_peaks tune_numbers",
     "process": "OnProcess ProcessRows SPREAD",

@@ -4,20 +4,17 @@ No one way to choose a kernel is best on every table: the evidence finds columns
 errors miss, a turned metric wins where columns act together, and on some tables nothing beats one
 lengthscale. So all are tried, on the kernel matrices of a few hundred rows, where a fit takes
 milliseconds. Those with the least errors are fitted to more rows, the best of them goes on with
-these, and then sums of two are tried: the best is taken, if it is better than what is simpler.
+these, and the best of all with more again (:mod:`bochner.selection.judges`).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from bochner._core.arrays import dense, is_sparse
-from bochner._core.blas import one_thread
-from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.features.method import Method
@@ -27,9 +24,10 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import Hyperparameters, TimeBudget, descend
+from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
 from bochner.selection.process import EVIDENCE, MatrixSearch, OnProcess, ProcessRows
-from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, rounded, significant
 from bochner.selection.search import (
     COORDINATEWISE,
@@ -38,17 +36,12 @@ from bochner.selection.search import (
     serves_kernel,
 )
 from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
-from bochner.selection.trials import crossed
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_path import Penalties
 from bochner.solvers.ridge.solution import SAME
 
 #: Fewer rows than this tell no kernel from another.
 FEWEST = 64
-
-#: Share of the rows that candidates err on, and so many at most.
-HELD_OUT, MOST_HELD_OUT = 0.25, 2048
 
 #: Columns that each may have a lengthscale of its own, at most.
 MOST_COLUMNS = 1024
@@ -56,18 +49,6 @@ MOST_COLUMNS = 1024
 #: Rows of the search with kernel matrices, factors of the median distance that it starts from, and
 #: its evaluations from the best.
 MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
-
-#: Sparse rows of no more cells than this are made dense for the choice.
-MOST_CELLS = 1 << 22
-
-#: What is simpler is taken unless the error falls by this share of itself, and by this share of the
-#: standard deviation of the difference: with half of one, a lucky candidate costs little and one
-#: that is better is seldom lost.
-WORTH, CHANCE = 0.003, 0.5
-
-#: Kernels are added up if the error of one is within this factor of that of the other; one goes on
-#: with more rows within the other factor of the least error.
-NEAR, CLOSE = 1.3, 1.1
 
 #: Evaluations of a candidate that goes on from another: with one factor for all lengthscales, or
 #: for a turned metric, with one lengthscale a column, from there once more, and with more rows.
@@ -78,36 +59,6 @@ SCALED, TURNED, COLUMNS, AGAIN, MORE = 4, 6, 5, 10, 14
 LONGEST = 4.0
 
 LOO = LeaveOneOutError()
-
-
-@dataclass(frozen=True, eq=False)
-class TunedKernel:
-    """A kernel that was tuned, in the units of the data, and where its penalty is looked for."""
-
-    name: str
-    kernel: Kernel
-    alpha: float
-    numbers: int  # how many were tuned, the penalty aside
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """What a candidate did on the rows held out."""
-
-    candidate: TunedKernel  # with its best penalty
-    squared: Float[Array, " m"]  # relative squared errors, weighted
-    error: float  # their weighted mean: 1 is the error of the mean
-    #: Kernel matrices of the rows of the fit, and of the rows held out with these.
-    matrices: tuple[Array, Array] | None = field(default=None, repr=False)
-
-    def surely_below(self, other: "Judged") -> bool:
-        """Whether the error is worth more numbers, and lower by more than may be chance."""
-        if not (np.isfinite(self.error) and np.isfinite(other.error)):
-            return self.error < other.error
-        unit = self.error / max(float(self.squared.sum()), 1e-300)
-        difference = unit * (other.squared - self.squared)
-        chance = CHANCE * float(difference.std()) * len(difference) ** 0.5
-        return other.error - self.error > max(WORTH * other.error, chance)
 
 
 def choose_kernel(
@@ -203,7 +154,7 @@ def choose_among(
     Notes
     -----
     "medium": about 100 evaluations of O(m³), m ≤ 256, 70 with m ≤ 512 and 14 with m ≤ 1024, and
-    seven fits of 1024 rows: two seconds, whatever n.
+    seven fits each of 1024 and of 2048 rows: three seconds, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
     if len(sample) < FEWEST or not np.any(varies):
@@ -212,19 +163,7 @@ def choose_among(
     train, test = split_rows(sample, seed)
     budget = TimeBudget.of(effort.seconds)
     generator = Candidates(train, seed, effort, centred, share, serves, budget)
-    return _Trials(train, test, effort, centred, share, serves, budget).best(generator)
-
-
-def split_rows(sample: RowSample, seed: int) -> tuple[RowSample, RowSample]:
-    """Return rows to tune on and rows to err on; equal rows stay together."""
-    X = dense(sample.X) if sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS else None
-    n = len(sample)
-    group = np.arange(n) if X is None else np.unique(X, axis=0, return_inverse=True)[1].ravel()
-    held = min(MOST_HELD_OUT, int(HELD_OUT * n))
-    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
-    out = np.argsort(place, kind="stable")[:held]
-    out = np.flatnonzero(place <= place[out[-1]])
-    return sample.take(np.setdiff1d(np.arange(n), out)), sample.take(out)
+    return Trials(train, test, effort, centred, share, serves, budget).best(generator)
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -457,160 +396,3 @@ def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
 def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
     """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
     return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)
-
-
-# --- judging them --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Trials:
-    """Rows to fit and rows to err on."""
-
-    train: RowSample
-    test: RowSample
-    effort: Effort
-    centred: bool
-    share: float | None
-    serves: Callable[[Kernel], bool]
-    budget: TimeBudget
-    steps: list[TuningStep] = field(default_factory=list)
-
-    def best(self, generator: Candidates) -> Tuning:
-        """Return the best candidate or sum of two, and what it was compared with."""
-        few = [self.tried(candidate) for candidate in generator]
-        radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
-        if radial and not self.budget.over:
-            start = min(radial, key=lambda judged: judged.error).candidate
-            few += [self.tried(candidate) for candidate in generator.turned(start)]
-        few = _ranked(few)
-        last = few[: self.effort.finalists]
-        simple = min((j for j in few if j.candidate.numbers <= 1), key=lambda j: j.error)
-        last += [] if any(j is simple for j in last) else [simple]
-        rows = self.train.lowest(self.effort.judged)
-        judged = self._judged([each.candidate for each in last], rows)
-        judged += [self._erring(each, rows) for each in self._with_more_rows(generator, judged)]
-        judged += self._sums(_ranked(judged), rows)
-        return self._compared(judged, few)
-
-    def _with_more_rows(self, generator: Candidates, judged: list[Judged]) -> Iterator[TunedKernel]:
-        """Go on with the best of those that can, if it is about as good as the best of all."""
-        least = min(each.error for each in judged)
-        able = [each for each in judged if generator.takes_more_rows(each.candidate)]
-        best = min(able, key=lambda each: each.error, default=None)
-        if best is not None and best.error < CLOSE * least and not self.budget.over:
-            found = generator.with_more_rows(best.candidate)
-            yield found
-            yield from () if self.budget.over else generator.rougher(found)
-
-    def tried(self, candidate: TunedKernel) -> Judged:
-        """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
-        rows = self.train.lowest(self.effort.tried)
-        return self._erring(candidate, rows, chooses=self.share is None)
-
-    @one_thread()
-    def _erring(
-        self,
-        candidate: TunedKernel,
-        rows: RowSample,
-        chooses: bool = False,
-        matrices: tuple[Array, Array] | None = None,
-    ) -> Judged:
-        if matrices is None:
-            matrices = candidate.kernel(rows.X), candidate.kernel(self.test.X, rows.X)
-        K, across = matrices
-        problem = KernelRows(K, rows.y, rows.w, self.centred)
-        if chooses:
-            alpha = Penalties(problem).best("loo", candidate.alpha)
-            candidate = replace(candidate, alpha=alpha)
-        elif self.share is not None:
-            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
-        try:
-            coef, intercept = problem.coefficients(candidate.alpha)
-        except LinAlgError:
-            return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
-        judged = self._judgement(candidate, across @ coef + intercept)
-        self._note(judged, len(rows))
-        return replace(judged, matrices=None if chooses else matrices)
-
-    def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
-        test, train = self.test, self.train
-        variance = train.w @ (train.y - train.w @ train.y / train.w.sum()) ** 2 / train.w.sum()
-        squared = test.w * ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
-        return Judged(candidate, squared, float(squared.sum() / test.w.sum()))
-
-    def _note(self, judged: Judged, n: int) -> None:
-        stage = f"{n} rows"
-        before = [step.best for step in self.steps if step.stage == stage]
-        candidate, error = judged.candidate, judged.error
-        share = candidate.alpha / n
-        best = min([*before, error])
-        step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
-        self.steps.append(step)
-
-    def _judged(self, candidates: list[TunedKernel], rows: RowSample) -> list[Judged]:
-        """Fit the best to more rows."""
-        found: list[Judged] = []
-        for candidate in candidates:
-            if not (self.budget.over and found):
-                found.append(self._erring(candidate, rows))
-        return found
-
-    def _sums(self, found: list[Judged], rows: RowSample) -> Iterator[Judged]:
-        """Give sums of the first with each of the others that are near."""
-        for other in found[1 : self.effort.finalists]:
-            both = _sum(found[0].candidate, other.candidate)
-            near = other.error < NEAR * found[0].error and not self.budget.over
-            if near and self.serves(both.kernel):
-                yield self._erring(both, rows, matrices=_mean(found[0], other))
-
-    def _compared(self, judged: list[Judged], few: list[Judged]) -> Tuning:
-        """Take the simplest of those with about the least error."""
-        order = sorted(judged, key=lambda j: j.candidate.numbers)
-        best = order[0]
-        for each in order[1:]:
-            best = each if each.surely_below(best) else best
-        compared = [
-            KernelComparison(
-                j.candidate.numbers,
-                j.candidate.kernel,
-                j.error,
-                np.nan if j is order[0] else order[0].error - j.error,
-                WORTH * order[0].error,
-                j is best,
-                name=j.candidate.name,
-            )
-            for j in (
-                *order,
-                *(j for j in few if all(j.candidate.name != o.candidate.name for o in order)),
-            )
-        ]
-        squared = crossed([j.squared for j in order])
-        rows = min(len(self.train), self.effort.judged)
-        weight = float(self.train.lowest(rows).w.sum())
-        return Tuning(
-            best.candidate.kernel,
-            best.candidate.alpha / weight,
-            float(squared.sum() / self.test.w.sum()),
-            "loo",
-            tuple(self.steps),
-            compared=tuple(compared),
-        )
-
-
-def _ranked(judged: list[Judged]) -> list[Judged]:
-    return sorted(judged, key=lambda each: each.error)
-
-
-def _mean(a: Judged, b: Judged) -> tuple[Array, Array] | None:
-    """Return the matrices of the mean of two kernels."""
-    if a.matrices is None or b.matrices is None:
-        return None
-    K, across = (0.5 * (one + two) for one, two in zip(a.matrices, b.matrices, strict=True))
-    return K, across
-
-
-def _sum(a: TunedKernel, b: TunedKernel) -> TunedKernel:
-    """Return the mean of two kernels: a machine of each, with one penalty."""
-    kernel = 0.5 * a.kernel + 0.5 * b.kernel
-    alpha = float(np.sqrt(a.alpha * b.alpha))
-    return TunedKernel(f"{a.name} + {b.name}", kernel, alpha, a.numbers + b.numbers)

@@ -29,8 +29,9 @@ PLACES, PLACE_ROWS = 8, 128
 #: Factor from one scale to the next, and scales that are tried each way, at most.
 STEP, MOST = 2**0.5, 4
 
-#: Share of the mean squared error that another scale must save, and another kernel.
-WORTH, WORTH_KERNEL = 0.005, 0.02
+#: Share of the mean squared error that another scale must save, and another kernel; and standard
+#: errors of the mean difference on the same rows: a few places say little of all others.
+WORTH, WORTH_KERNEL, CHANCE = 0.005, 0.02, 1.0
 
 #: Other kernels that are judged again, at most, and how much larger their error on few rows may be.
 OTHERS, NEAR = 4, 1.5
@@ -63,6 +64,13 @@ class AtDensity(NamedTuple):
     factor: float
     solution: Solution
     error: float
+    squared: Float[Array, " m"]
+
+    def surely_below(self, other: "AtDensity", worth: float) -> bool:
+        """Whether the error is lower by a share that is worth it, and by more than chance."""
+        difference = other.squared - self.squared
+        chance = CHANCE * float(difference.std()) / len(difference) ** 0.5
+        return other.error - self.error > max(worth * other.error, chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +123,7 @@ class DensePlaces:
         best = self.at(found.kernel, 1.0)
         for other in rivals(found):
             judged = self.at(other, 1.0)
-            if judged.error < (1 - WORTH_KERNEL) * best.error:
-                best = judged
+            best = judged if judged.surely_below(best, WORTH_KERNEL) else best
         return self.scaled(best)
 
     def scaled(self, best: AtDensity) -> AtDensity:
@@ -127,7 +134,7 @@ class DensePlaces:
             start = best.factor
             for _ in range(MOST):
                 found = self.at(best.kernel, best.factor * step)
-                if not found.error < (1 - WORTH) * best.error:
+                if not found.surely_below(best, WORTH):
                     break
                 best = found
             if best.factor != start:
@@ -146,7 +153,16 @@ class DensePlaces:
         least = min([value, *(step.best for step in self.steps)])
         seconds = time.monotonic() - self.began
         self.steps.append(TuningStep(STAGE, longer, share, value, least, seconds))
-        return AtDensity(kernel, factor, found, error)
+        return AtDensity(kernel, factor, found, error, self._squared(found, error))
+
+    def _squared(self, found: Solution, error: float) -> Float[Array, " m"]:
+        """Return weighted squared leave-one-out errors, of this mean, in the mean of targets."""
+        if found.slack is None:
+            raise AssertionError("a solution of few rows has slacks")
+        left_out = found.alpha * found.coef / self.w[:, None] / found.slack
+        power = self.y.var(axis=0)
+        squared = self.w * ((left_out**2)[:, power > 0] @ (1 / power[power > 0]))
+        return squared * (error / max(float(squared.mean()), np.finfo(float).tiny))
 
     def noted(self, found: Tuning, best: AtDensity) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""

@@ -165,6 +165,8 @@ class Effort:
         Rows that the best of them are fitted to.
     finalists : int
         So many.
+    last : int
+        Rows that the best of these, and their sums, are fitted to, where there are many more.
     rounds : int
         Of a turned metric.
     families : tuple of Kernel
@@ -182,12 +184,15 @@ class Effort:
     rounds: int
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())
     seconds: float = float("inf")
+    last: int = 2048
 
 
 #: By name; "low" is no choice among candidates, but one lengthscale of one family.
 EFFORTS = {
     "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=2),
-    "high": Effort("high", tuned=1024, more=2048, tried=1024, judged=4096, finalists=5, rounds=4),
+    "high": Effort(
+        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=4, last=4096
+    ),
 }
 
 

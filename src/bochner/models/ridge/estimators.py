@@ -315,7 +315,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
         with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
         several families, with one lengthscale, with one a column (by leave-one-out errors and by
-        evidence), in a metric learned from gradients, and sums of two, are judged by rows that
+        evidence), in a metric learned from gradients, and sums of these, are judged by rows that
         none was tuned on; ``search_`` says what was compared. Numbers of a value that are "auto"
         are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"} or seconds, default "medium"

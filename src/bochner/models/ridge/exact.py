@@ -25,7 +25,7 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, Sum
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided
@@ -55,6 +55,9 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
 from bochner.sums.rows import N_FOLDS, fold_numbers
+
+#: Rows of a band of the matrix of a sum of kernels.
+BAND = 256
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
@@ -335,9 +338,21 @@ def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -
     folds = [np.flatnonzero(numbers == k) for k in range(N_FOLDS)]
     folds = [fold for fold in folds if len(fold)]
     by_folds = spec.alpha == "kfold" and len(folds) > 1
-    K = chosen.kernel(rows.X)
+    K = _matrix(chosen.kernel, rows.X)
     problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
     return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start)
+
+
+def _matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
+    """Return the kernel matrix of rows: of a sum in bands, whose terms take no room beside it."""
+    if not isinstance(kernel, Sum):
+        return kernel(X)
+    first = kernel(X[:BAND], X)
+    K = np.empty((X.shape[0], X.shape[0]), first.dtype)
+    K[:BAND] = first
+    for start in range(BAND, len(K), BAND):
+        K[start : start + BAND] = kernel(X[start : start + BAND], X)
+    return K
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:

@@ -1,0 +1,300 @@
+"""Candidates for a kernel, judged by rows that none has seen: few rows first, the best with more.
+
+What errs least on few rows need not do so on many, so the last word has a fit to so many rows as
+time allows. There sums are tried too. All err on the same rows: what tells one from the other is
+the mean of differences of squared errors, and its standard error.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bochner._core.arrays import dense
+from bochner._core.blas import one_thread
+from bochner._core.random import stream
+from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.stationary import Radial
+from bochner.selection.descent import TimeBudget
+from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.spec import Effort
+from bochner.selection.trials import crossed
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import Penalties
+
+#: Share of the rows that candidates err on, and so many at most.
+HELD_OUT, MOST_HELD_OUT = 0.25, 2048
+
+#: Sparse rows of no more cells than this are made dense for the choice.
+MOST_CELLS = 1 << 22
+
+#: What is simpler is taken unless the error falls by this share of itself, and by this share of the
+#: standard deviation of the difference: with half of one, a lucky candidate costs little and one
+#: that is better is seldom lost.
+WORTH, CHANCE = 0.003, 0.5
+
+#: Kernels go on to more rows, and are added up, if their error is within this factor of the least.
+NEAR = 1.3
+
+#: The best are fitted again where there are so many times as many rows.
+MANY_MORE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class TunedKernel:
+    """A kernel that was tuned, in the units of the data, and where its penalty is looked for."""
+
+    name: str
+    kernel: Kernel
+    alpha: float
+    numbers: int  # how many were tuned, the penalty aside
+
+
+class Generator(Protocol):
+    """Gives candidates, and goes on from those that are good."""
+
+    def __iter__(self) -> Iterator[TunedKernel]:
+        """Give candidates, each tuned on few rows."""
+
+    def turned(self, found: TunedKernel) -> Iterable[TunedKernel]:
+        """Give kernels in metrics learned from the gradients of fits."""
+
+    def takes_more_rows(self, found: TunedKernel) -> bool:
+        """Whether there are more rows to go on with."""
+
+    def with_more_rows(self, found: TunedKernel) -> TunedKernel:
+        """Go on with more rows."""
+
+    def rougher(self, found: TunedKernel) -> Iterable[TunedKernel]:
+        """Give kernels of rougher functions whose scales are those of another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What a candidate did on the rows held out."""
+
+    candidate: TunedKernel  # with its best penalty
+    squared: Float[Array, " m"]  # relative squared errors, weighted
+    error: float  # their weighted mean: 1 is the error of the mean
+    #: Kernel matrices of the rows of the fit, and of the rows held out with these.
+    matrices: tuple[Array, Array] | None = field(default=None, repr=False)
+
+    def surely_below(self, other: "Judged") -> bool:
+        """Whether the error is worth more numbers, and lower by more than may be chance."""
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return self.error < other.error
+        unit = self.error / max(float(self.squared.sum()), 1e-300)
+        difference = unit * (other.squared - self.squared)
+        chance = CHANCE * float(difference.std()) * len(difference) ** 0.5
+        return other.error - self.error > max(WORTH * other.error, chance)
+
+
+def split_rows(sample: RowSample, seed: int) -> tuple[RowSample, RowSample]:
+    """Return rows to tune on and rows to err on; equal rows stay together."""
+    X = dense(sample.X) if sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS else None
+    n = len(sample)
+    group = np.arange(n) if X is None else np.unique(X, axis=0, return_inverse=True)[1].ravel()
+    held = min(MOST_HELD_OUT, int(HELD_OUT * n))
+    place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
+    out = np.argsort(place, kind="stable")[:held]
+    out = np.flatnonzero(place <= place[out[-1]])
+    return sample.take(np.setdiff1d(np.arange(n), out)), sample.take(out)
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Rows to fit and rows to err on."""
+
+    train: RowSample
+    test: RowSample
+    effort: Effort
+    centred: bool
+    share: float | None
+    serves: Callable[[Kernel], bool]
+    budget: TimeBudget
+    steps: list[TuningStep] = field(default_factory=list)
+
+    def best(self, generator: Generator) -> Tuning:
+        """Return the best candidate or sum, and what it was compared with."""
+        few = [self.tried(candidate) for candidate in generator]
+        radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
+        if radial and not self.budget.over:
+            start = min(radial, key=lambda judged: judged.error).candidate
+            few += [self.tried(candidate) for candidate in generator.turned(start)]
+        rows = self.train.lowest(self.effort.judged)
+        judged = self._judged(self._finalists(few), rows)
+        more = self._with_more_rows(generator, judged, few)
+        judged += [self._erring(each, rows) for each in more]
+        last = self.train.lowest(self.effort.last)
+        final, out = judged, few
+        if len(last) >= MANY_MORE * len(rows) and not self.budget.over:
+            final, out = self._judged(self._finalists(judged), last), judged + few
+            rows = last
+        return self._compared([*final, *self._sums(final, rows)], out, rows)
+
+    def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
+        """Return the best that are near the least error, and the simplest."""
+        ranked = _ranked(judged)
+        near = [j for j in ranked if not j.error > NEAR * ranked[0].error]
+        last = near[: self.effort.finalists]
+        simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
+        last += [] if any(j is simple for j in last) else [simple]
+        return [each.candidate for each in last]
+
+    def _with_more_rows(
+        self, generator: Generator, judged: list[Judged], few: list[Judged]
+    ) -> Iterator[TunedKernel]:
+        """Go on with the best of those that can, if it is not far from the best of all.
+
+        Scales that another kernel has taken over count, so what they were found with goes on too.
+        """
+        for stage in (judged, few):
+            able = [each for each in stage if generator.takes_more_rows(each.candidate)]
+            if able:
+                best, least = _ranked(able)[0], _ranked(stage)[0].error
+                if not best.error > NEAR * least and not self.budget.over:
+                    found = generator.with_more_rows(best.candidate)
+                    yield found
+                    yield from () if self.budget.over else generator.rougher(found)
+                return
+
+    def tried(self, candidate: TunedKernel) -> Judged:
+        """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
+        rows = self.train.lowest(self.effort.tried)
+        return self._erring(candidate, rows, chooses=self.share is None)
+
+    @one_thread()
+    def _erring(
+        self,
+        candidate: TunedKernel,
+        rows: RowSample,
+        chooses: bool = False,
+        matrices: tuple[Array, Array] | None = None,
+    ) -> Judged:
+        if matrices is None:
+            matrices = candidate.kernel(rows.X), candidate.kernel(self.test.X, rows.X)
+        K, across = matrices
+        problem = KernelRows(K, rows.y, rows.w, self.centred)
+        if chooses:
+            alpha = Penalties(problem).best("loo", candidate.alpha)
+            candidate = replace(candidate, alpha=alpha)
+        elif self.share is not None:
+            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+        try:
+            coef, intercept = problem.coefficients(candidate.alpha)
+        except LinAlgError:
+            return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
+        judged = self._judgement(candidate, across @ coef + intercept)
+        self._note(judged, len(rows))
+        return replace(judged, matrices=None if chooses else matrices)
+
+    def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
+        test, train = self.test, self.train
+        variance = train.w @ (train.y - train.w @ train.y / train.w.sum()) ** 2 / train.w.sum()
+        squared = test.w * ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
+        return Judged(candidate, squared, float(squared.sum() / test.w.sum()))
+
+    def _note(self, judged: Judged, n: int) -> None:
+        stage = f"{n} rows"
+        before = [step.best for step in self.steps if step.stage == stage]
+        candidate, error = judged.candidate, judged.error
+        share = candidate.alpha / n
+        best = min([*before, error])
+        step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
+        self.steps.append(step)
+
+    def _judged(self, candidates: list[TunedKernel], rows: RowSample) -> list[Judged]:
+        """Fit the best to more rows."""
+        found: list[Judged] = []
+        for candidate in candidates:
+            if not (self.budget.over and found):
+                found.append(self._erring(candidate, rows))
+        return found
+
+    def _sums(self, judged: list[Judged], rows: RowSample) -> Iterator[Judged]:
+        """Give sums of the first with each of the others that are near, and of three."""
+        first, *others = _ranked(judged)[: self.effort.finalists]
+        others = [each for each in others if not each.error > NEAR * first.error]
+        pairs = []
+        for other in others:
+            if (pair := self._sum([first, other], rows)) is not None:
+                pairs.append((pair, other))
+                yield pair
+        if len(pairs) > 1 and (best := min(pairs, key=lambda pair: pair[0].error)):
+            third = next(each for each in others if each is not best[1])
+            three = self._sum([first, best[1], third], rows)
+            yield from () if three is None else (three,)
+
+    def _sum(self, parts: list[Judged], rows: RowSample) -> Judged | None:
+        """Return the mean of kernels: a machine of each, with one penalty; None if not served."""
+        both = _sum([each.candidate for each in parts])
+        if self.budget.over or not self.serves(both.kernel):
+            return None
+        return self._erring(both, rows, matrices=_mean(parts))
+
+    def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
+        """Take the simplest of those with about the least error."""
+        order = sorted(judged, key=lambda j: j.candidate.numbers)
+        best = order[0]
+        for each in order[1:]:
+            best = each if each.surely_below(best) else best
+        first = {each.candidate.name: each for each in reversed([*order, *before])}
+        compared = [
+            KernelComparison(
+                j.candidate.numbers,
+                j.candidate.kernel,
+                j.error,
+                np.nan if j is order[0] else order[0].error - j.error,
+                WORTH * order[0].error,
+                j is best,
+                name=j.candidate.name,
+            )
+            for j in (*order, *before)
+            if j is first[j.candidate.name]
+        ]
+        squared = crossed([j.squared for j in order])
+        return Tuning(
+            best.candidate.kernel,
+            best.candidate.alpha / float(rows.w.sum()),
+            float(squared.sum() / self.test.w.sum()),
+            "loo",
+            tuple(self.steps),
+            compared=tuple(compared),
+        )
+
+
+def _ranked(judged: list[Judged]) -> list[Judged]:
+    return sorted(judged, key=lambda each: each.error)
+
+
+def _mean(parts: list[Judged]) -> tuple[Array, Array] | None:
+    """Return the matrices of the mean of kernels."""
+    held = [each.matrices for each in parts if each.matrices is not None]
+    if len(held) < len(parts):
+        return None
+    K, across = (_averaged(list(each)) for each in zip(*held, strict=True))
+    return K, across
+
+
+def _averaged(matrices: list[Array]) -> Array:
+    """Return the mean of two matrices or more, with room for one."""
+    mean = matrices[0] + matrices[1]
+    for each in matrices[2:]:
+        mean += each
+    mean /= len(matrices)
+    return mean
+
+
+def _sum(parts: list[TunedKernel]) -> TunedKernel:
+    """Return the mean of kernels: a machine of each, with one penalty."""
+    kernels = [(1 / len(parts)) * each.kernel for each in parts]
+    kernel: Kernel = kernels[0]
+    for other in kernels[1:]:
+        kernel = kernel + other
+    alpha = float(np.exp(np.mean(np.log([each.alpha for each in parts]))))
+    name = " + ".join(each.name for each in parts)
+    return TunedKernel(name, kernel, alpha, sum(each.numbers for each in parts))
