@@ -9,7 +9,7 @@ from sklearn.svm import SVC as Exact
 import bochner as bo
 from bochner.errors import InvalidType
 from bochner.kernels import Gaussian
-from bochner.models import Pairs
+from bochner.models import ClassPairs
 from bochner.solvers import (
     Hinge,
     KernelProblem,
@@ -64,7 +64,7 @@ def test_the_pairs_of_libsvm_are_the_columns_one_by_one():
     X, codes = rows(150)
     w = np.random.default_rng(1).integers(0, 3, 150) * 1.0
     for loss in (Hinge(), SquaredHinge()):
-        problem = KernelProblem(Gaussian(1.0)(X), Pairs(K).targets(codes), w, loss, 0.3)
+        problem = KernelProblem(Gaussian(1.0)(X), ClassPairs(K).targets(codes), w, loss, 0.3)
         at_once, apart = (
             hinge_of_pairs(problem, codes, tol=1e-9),
             hinge_on_kernel(problem, tol=1e-9),
@@ -77,7 +77,7 @@ def test_the_pairs_of_libsvm_are_the_columns_one_by_one():
 def test_the_squared_hinge_of_pairs_is_that_by_newton_steps():
     X, codes = rows(150)
     problem = KernelProblem(
-        Gaussian(1.0)(X), Pairs(K).targets(codes), np.ones(150), SquaredHinge(), 0.3
+        Gaussian(1.0)(X), ClassPairs(K).targets(codes), np.ones(150), SquaredHinge(), 0.3
     )
     one = hinge_of_pairs(problem, codes, tol=1e-9)
     two = minimise_on_kernel(problem, tol=1e-12)
@@ -89,7 +89,7 @@ def test_the_squared_hinge_of_pairs_is_that_by_newton_steps():
 def test_classes_without_weight_lose_to_all_others(gone):
     X, codes = rows(80)
     w = np.where(np.isin(codes, gone), 0.0, 1.0)
-    problem = KernelProblem(Gaussian(1.0)(X), Pairs(K).targets(codes), w, Hinge(), 0.3)
+    problem = KernelProblem(Gaussian(1.0)(X), ClassPairs(K).targets(codes), w, Hinge(), 0.3)
     found = hinge_of_pairs(problem, codes, tol=1e-9)
     for place, (k, l) in enumerate(PAIRS):
         if k in gone or l in gone:
@@ -101,7 +101,7 @@ def test_classes_without_weight_lose_to_all_others(gone):
             f = found.at.fitted[:, place]
             np.testing.assert_allclose(f, machine.decision_function(X), atol=1e-6)
     if 0 < len(gone) < K:
-        decided = Pairs(K).values(found.at.fitted).argmax(axis=1)
+        decided = ClassPairs(K).values(found.at.fitted).argmax(axis=1)
         assert not np.isin(decided, gone).any()
 
 
@@ -121,7 +121,7 @@ def test_on_features_a_pair_is_a_machine_of_its_rows():
 def test_the_largest_value_is_of_the_class_that_wins_all_its_pairs():
     """Smoothing takes log(K − 1)/s at most off the least value."""
     f = 3 * np.random.default_rng(0).standard_normal((500, len(PAIRS)))
-    values, wins = Pairs(K).values(f), 0
+    values, wins = ClassPairs(K).values(f), 0
     for row, each in enumerate(f):
         least = np.full(K, np.inf)
         for (k, l), value in zip(PAIRS, each, strict=True):
@@ -133,7 +133,7 @@ def test_the_largest_value_is_of_the_class_that_wins_all_its_pairs():
             assert values[row].argmax() == least.argmax()
     assert wins > 50
     two = np.array([[0.3], [-2.0]])
-    np.testing.assert_allclose(Pairs(2).values(two), np.hstack([two, -two]))
+    np.testing.assert_allclose(ClassPairs(2).values(two), np.hstack([two, -two]))
 
 
 def test_probabilities_of_pairs_agree_with_the_classes_predicted(tmp_path):

@@ -9,7 +9,7 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.html import Part, Shown, Table, Words
+from bochner._core.html import Shown, ShownPart, ShownTable, Words
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -193,13 +193,13 @@ class Choice(Shown):
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence
 
-    def _shown(self) -> Iterator[Part]:
+    def _shown(self) -> Iterator[ShownPart]:
         """Give the reason, and the candidates with what is known of each."""
         yield Words(self.reason)
         if self.candidates:
             rows = [_cells(each) for each in self.candidates]
             marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-            yield Table(HEAD, rows, marked=marked)
+            yield ShownTable(HEAD, rows, marked=marked)
 
     @property
     def penalty(self) -> float | None:

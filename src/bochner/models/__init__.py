@@ -80,7 +80,7 @@ FOR_DEVELOPERS = {
     "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
     "_calibration": "agreeing calibrate",
     "convex.classification": "class_sample",
-    "convex.pairs": "Pairs",
+    "convex.pairs": "ClassPairs",
     "error_law": "Distribution ErrorLaw LeftOutRows TargetLaw interval_score",
     "gaussian_process.adaptation": "left_out",
     "gaussian_process.intervals": "Conformal",

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
-from bochner._core.html import Facts, Part, Shown
+from bochner._core.html import Facts, Shown, ShownPart
 from bochner.data.schema import Inputs
 from bochner.models.kernel_words import kernel_words
 
@@ -23,7 +23,7 @@ class ShownFit(Shown):
 
     inputs: Inputs
 
-    def _shown(self) -> Iterator[Part]:
+    def _shown(self) -> Iterator[ShownPart]:
         """Give the facts, and the pictures."""
         yield Facts((*self._asked(), *self._features(), *self._found()))
         yield from self._pictures()
@@ -48,7 +48,7 @@ class ShownFit(Shown):
         """Give what this kind of fit alone has found."""
         return ()
 
-    def _pictures(self) -> Iterable[Part]:
+    def _pictures(self) -> Iterable[ShownPart]:
         """Give what is drawn below."""
         return ()
 

@@ -16,9 +16,10 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 from sklearn.base import clone
 
+from bochner._core.blas import cho_factor
 from bochner._core.checks import one_of, require_switch
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput

@@ -144,7 +144,7 @@ _LOSSES: dict[str, type] = {
     "squared-epsilon-insensitive-loss": losses.SquaredEpsilonInsensitive,
     "custom-loss": losses.CustomLoss,
     "joint-loss": joint_losses.JointLoss,
-    "shares-loss": joint_losses.Shares,
+    "shares-loss": joint_losses.MultinomialShares,
 }
 _FITTED: dict[str, type] = {
     "probability-calibration": Calibration,

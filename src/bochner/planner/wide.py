@@ -28,7 +28,7 @@ PIECE, LONG = 48 << 20, 6
 
 
 @dataclass(frozen=True)
-class Passes:
+class CountedPasses:
     """What a fit by passes takes.
 
     Attributes
@@ -51,7 +51,7 @@ class Passes:
 
 def counted(
     phi: FeatureMap, sample: RowSample, n_rows: int, seed: int, timer: Callable[[], float]
-) -> Passes:
+) -> CountedPasses:
     """Solve for the sampled rows as a fit to so many does; the penalty by leave-one-out errors."""
     began, within, columns = timer(), list[float](), list[int]()
     D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
@@ -74,7 +74,7 @@ def counted(
     beside = timer() - began - sum(within)
     each = sum(within) / len(within) / len(rest)
     held = float(_held(D, m, sum(columns), sample.y.shape[1]))
-    return Passes(1 + len(within), each, beside, held)
+    return CountedPasses(1 + len(within), each, beside, held)
 
 
 def _held(D: int, m: int, directions: int, t: int) -> int:

@@ -26,10 +26,11 @@ FOR_DEVELOPERS = {
     "convex.kernel": "KernelProblem minimise_on_kernel",
     "convex.libsvm": "hinge_of_pairs hinge_on_kernel",
     "convex.losses": (
-        "Absolute BelowZero CustomLoss EpsilonInsensitive GammaDeviance Huber Loss NAMES "
-        "PoissonDeviance Quantile Squared SquaredEpsilonInsensitive as_levels by_name huber_scale "
+        "Absolute BelowZero CustomLoss EpsilonInsensitive GammaDeviance Huber Loss "
+        "PoissonDeviance Quantile Squared SquaredEpsilonInsensitive as_levels huber_scale "
         "hubers"
     ),
+    "convex.named_losses": "NAMES by_name",
     "convex.optimum": (
         "ActiveRows CommonFactor ConjugateGradients Convergence Dense Libsvm Newton Optimum "
         "Smoothed"

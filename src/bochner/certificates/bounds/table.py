@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
-from bochner._core.html import Part, Shown, Table, Words
+from bochner._core.html import Shown, ShownPart, ShownTable, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -109,9 +109,9 @@ class BoundComparison(Shown):
         table = columns([HEAD, *map(self._cells, self.rows)], words=(0, 1))
         return "\n".join(filter(None, [self._title, table, self._tail]))
 
-    def _shown(self) -> Iterator[Part]:
+    def _shown(self) -> Iterator[ShownPart]:
         """Give the table, and what its marks mean."""
-        yield Table(HEAD, [*map(self._cells, self.rows)], self._title)
+        yield ShownTable(HEAD, [*map(self._cells, self.rows)], self._title)
         if self._tail:
             yield Words(self._tail)
 

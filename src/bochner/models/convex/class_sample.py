@@ -12,7 +12,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block
 from bochner.models._rows import N_FOLDS, row_marks
-from bochner.models.convex.pairs import Pairs
+from bochner.models.convex.pairs import ClassPairs
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
@@ -39,7 +39,7 @@ class Learned(NamedTuple):
     loss: Loss
     n_classes: int
     fit_intercept: bool
-    pairs: Pairs | None = None  # where each class is told from each other
+    pairs: ClassPairs | None = None  # where each class is told from each other
 
     @property
     def columns(self) -> int:

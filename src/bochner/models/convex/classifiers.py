@@ -31,7 +31,7 @@ from bochner.models.convex.exact import (
     rows_on_kernel,
 )
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit
-from bochner.models.convex.pairs import Pairs
+from bochner.models.convex.pairs import ClassPairs
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.class_losses import (
     CrammerSinger,
@@ -106,7 +106,7 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
         """Return the loss; ``rows`` are those of a fit with the kernel itself, 0 on features."""
         raise NotImplementedError
 
-    def _pairs(self, n_classes: int, rows: int) -> Pairs | None:  # noqa: ARG002
+    def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:  # noqa: ARG002
         """Return the pairs of classes, where each is told from each other."""
         return None
 
@@ -272,10 +272,12 @@ class SVC(ConvexClassifier):
             return CrammerSinger(squared)
         return SquaredHinge() if squared else Hinge()
 
-    def _pairs(self, n_classes: int, rows: int) -> Pairs | None:
+    def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
         enough = bool(self.fit_intercept) and rows >= PAIR_ROWS * n_classes
         auto = self.multi_class == "auto" and enough
-        return Pairs(n_classes) if n_classes > 2 and (auto or self.multi_class == "ovo") else None
+        return (
+            ClassPairs(n_classes) if n_classes > 2 and (auto or self.multi_class == "ovo") else None
+        )
 
     @property
     def _calibrates(self) -> bool:

@@ -29,7 +29,7 @@ from bochner.models.convex.class_sample import (
     class_sample,
 )
 from bochner.models.convex.fit import ConvexSpec, found_by_loss, in_units, warned
-from bochner.models.convex.pairs import Pairs
+from bochner.models.convex.pairs import ClassPairs
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -79,7 +79,7 @@ class ExactConvexFit(ShownFit):
     target_shape : tuple of int
     errors : ErrorLaw or None
         Of new rows, where a regressor's were calibrated.
-    pairs : Pairs or None
+    pairs : ClassPairs or None
         Of classes, whose values the columns are, where each is told from each other.
     """
 
@@ -93,7 +93,7 @@ class ExactConvexFit(ShownFit):
     calibration: Calibration | None = None
     target_shape: tuple[int, ...] = ()
     errors: ErrorLaw | None = None
-    pairs: Pairs | None = None
+    pairs: ClassPairs | None = None
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""
@@ -108,7 +108,7 @@ class ExactConvexFit(ShownFit):
         found = self._sum.gradients(blocks)
         return found if self.pairs is None else self._of_classes(self.pairs, found)
 
-    def _of_classes(self, pairs: Pairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
+    def _of_classes(self, pairs: ClassPairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
         machine = self._sum
         for X, G in found:
             f = machine.at(np.ascontiguousarray(to_numpy(X), np.float64))

@@ -26,13 +26,14 @@ from bochner.data.sources import required_targets
 from bochner.models._rows import N_FOLDS, folds_of, row_marks
 from bochner.models.convex.class_sample import CONSTANT, FIRST, NEAREST
 from bochner.models.convex.exact import LAST, ExactConvexFit, choose_exactly
-from bochner.models.convex.fit import ConvexSpec, ScaledRows, scaled, warned
+from bochner.models.convex.fit import ConvexSpec, scaled, warned
 from bochner.models.convex.regression import (
     AUTO_EPSILON,
     NARROW_SPREAD,
     ONE_FOLD,
     epsilon_insensitive,
 )
+from bochner.models.convex.units import ScaledRows
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import Loss

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +18,8 @@ from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._rows import Features
 from bochner.models._shown import Fact, ShownFit, numbers
-from bochner.models.convex.pairs import Pairs
+from bochner.models.convex.pairs import ClassPairs
+from bochner.models.convex.units import ScaledRows
 from bochner.models.error_law import ErrorLaw
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
@@ -58,7 +59,7 @@ class ConvexSpec:
     tol: float
     max_iter: int
     norm: Callable[[float], float] | None = None  # R of ‖β‖, in the place of its square
-    pairs: Pairs | None = None  # where each class is told from each other
+    pairs: ClassPairs | None = None  # where each class is told from each other
 
     @property
     def who(self) -> str:
@@ -85,7 +86,9 @@ class ConvexFit(ShownFit):
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
     dual: Float[Array, "n t"] | None = None
     rows: Any = None
-    pairs: Pairs | None = None  # whose values the columns are, where each is told from each other
+    pairs: ClassPairs | None = (
+        None  # whose values the columns are, where each is told from each other
+    )
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""
@@ -102,7 +105,7 @@ class ConvexFit(ShownFit):
         found = self.chosen.gradients(self.solution.coef, blocks)
         return found if self.pairs is None else self._of_classes(self.pairs, found)
 
-    def _of_classes(self, pairs: Pairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
+    def _of_classes(self, pairs: ClassPairs, found: Iterator[tuple[Array, Array]]) -> Iterator[Any]:
         for X, G in found:
             f = forward(to_numpy(self.chosen.features(X)), self.solution.theta)
             yield X, pairs.gradients(f, G)
@@ -175,50 +178,6 @@ def in_units(blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, float]:
         return blocks, 1.0
     unit, weigh = 2 * unit_of(largest), blocks.weigh
     return blocks.reweighted(lambda y: 1 / unit if weigh is None else weigh(y) / unit), unit
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledRows:
-    """Rows whose weights and targets are in units, powers of two, in which squares are numbers.
-
-    A loss of degree p (``Loss.degree``) is s⁻ᵖ times what it was, and with β in units of s too the
-    penalty is alpha s²⁻ᵖ.
-    """
-
-    blocks: Blocks
-    weight: float  # unit of the weights
-    units: Float[Array, " t"]  # s, of each target
-    spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
-    degree: int
-
-    @property
-    def value(self) -> Float[Array, " t"]:
-        """What one is worth of an objective in these units."""
-        with np.errstate(over="ignore"):
-            return np.minimum(self.weight * self.units**self.degree, np.finfo(np.float64).max)
-
-    def penalty(self, alpha: float) -> Any:
-        """Return a penalty in these units: a number, or one for each target."""
-        return one_or_each(alpha / self.weight * self.units ** (2 - self.degree))
-
-    def original(self, alpha: Any) -> Any:
-        """Return what a penalty in these units is in units of one."""
-        return one_or_each(alpha * self.weight / self.units ** (2 - self.degree))
-
-    def original_path(self, path: HeldOutPath) -> HeldOutPath:
-        """Return a path in units of one, of the first target."""
-        return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
-
-    def repeated(self, times: int) -> "ScaledRows":
-        """Return the same for a target that is so many columns."""
-        units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
-        return replace(self, units=units, spread=spread)
-
-
-def one_or_each(numbers: Any) -> Any:
-    """Return one number where all are equal, else all."""
-    numbers = np.atleast_1d(numbers)
-    return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
 def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:

@@ -14,7 +14,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Bool, Float
 from bochner.errors import InvalidInput
-from bochner.models.convex.fit import ScaledRows
+from bochner.models.convex.units import ScaledRows
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.penalty_path import FACTOR, MOST, PATIENCE, TOL, HeldOutPath
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum

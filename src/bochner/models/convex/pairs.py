@@ -24,7 +24,7 @@ SHARPNESS = 4.0
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ClassPairs:
     """The pairs of so many classes, in the order of :func:`itertools.combinations`."""
 
     n_classes: int

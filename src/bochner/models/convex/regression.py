@@ -16,7 +16,6 @@ from bochner.models._rows import N_FOLDS, FeatureBlock, Kept, folds_of, row_mark
 from bochner.models.convex.fit import (
     ConvexFit,
     ConvexSpec,
-    ScaledRows,
     features_of,
     scaled,
     spread_of,
@@ -30,10 +29,11 @@ from bochner.models.convex.general import (
     joint_path,
     scale_of,
 )
+from bochner.models.convex.units import ScaledRows
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.driver import solve
-from bochner.solvers.convex.joint_losses import Shares, check_shares
+from bochner.solvers.convex.joint_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -312,7 +312,7 @@ def _check_joint(
             "KernelRegressor: early_stopping is for losses of single outputs; got "
             f"{type(loss).__name__}. Leave it out."
         )
-    if isinstance(loss, Shares):
+    if isinstance(loss, MultinomialShares):
         check_shares(y, w)
 
 

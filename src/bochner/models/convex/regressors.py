@@ -25,22 +25,22 @@ from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
     ConvexSpec,
-    one_or_each,
     shaped,
     unit_of,
 )
 from bochner.models.convex.general import MOST_DUAL
 from bochner.models.convex.regression import fit_regressor, fit_svr
+from bochner.models.convex.units import one_or_each
 from bochner.selection.spec import Tolerance
-from bochner.solvers.convex.joint_losses import Shares
+from bochner.solvers.convex.joint_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
     Loss,
     Quantile,
     SquaredEpsilonInsensitive,
-    by_name,
 )
+from bochner.solvers.convex.named_losses import by_name
 from bochner.solvers.convex.problem import best_constant
 from bochner.sums.executor import LOCAL, Executor
 
@@ -338,7 +338,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         if isinstance(self.loss_, LOG_LINK):
             return np.exp(np.minimum(f, 700.0))
-        if isinstance(self.loss_, Shares):
+        if isinstance(self.loss_, MultinomialShares):
             return softmax(f, axis=1)
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
 
@@ -347,7 +347,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
             f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
             if isinstance(self.loss_, LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
-            elif isinstance(self.loss_, Shares):
+            elif isinstance(self.loss_, MultinomialShares):
                 p = self._predicted(f)[:, None, :]
                 yield X, p * (G - (p * G).sum(axis=2, keepdims=True))
             elif _several_levels(self.loss_):

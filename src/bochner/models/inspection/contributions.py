@@ -19,7 +19,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import Part, Table
+from bochner._core.html import ShownPart, ShownTable
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -90,12 +90,14 @@ class ContributionDisplay(Display):
         """Return the table of the first row."""
         return self.table()
 
-    def _shown(self) -> Iterator[Part]:
+    def _shown(self) -> Iterator[ShownPart]:
         """Give the table of the first row; the picture, if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         lines = self._lines(0, 0, SHOWN)
-        yield Table(("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1)
+        yield ShownTable(
+            ("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1
+        )
 
     def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = SHOWN) -> Self:
         """Draw a bar for each of the largest contributions to a row; return the display."""

@@ -20,7 +20,7 @@ OfRows = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Shares(Loss):
+class MultinomialShares(Loss):
     """log Σₖ exp(fₖ) − Σₖ yₖfₖ of shares y ≥ 0 of sum one: the multinomial loss, with softmax."""
 
     joint = True

@@ -1,0 +1,42 @@
+"""Losses of numbers that are asked for by name."""
+
+from typing import Any
+
+from bochner.errors import InvalidInput
+from bochner.solvers.convex.joint_losses import MultinomialShares
+from bochner.solvers.convex.losses import (
+    Absolute,
+    GammaDeviance,
+    Huber,
+    Loss,
+    PoissonDeviance,
+    Quantile,
+    Squared,
+    as_levels,
+)
+
+#: Losses that a name stands for.
+NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma", "multinomial")
+
+
+def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
+    """Return a loss given by name, or as a value; "quantile" has a column for each level."""
+    if isinstance(loss, Loss):
+        if loss.joint and not loss.of_numbers:
+            raise InvalidInput(
+                f"loss must be one of numbers; got {loss!r}, which is of classes. Take a "
+                "classifier."
+            )
+        return loss
+    plain = {"squared": Squared, "absolute": Absolute, "huber": Huber}
+    plain |= {"poisson": PoissonDeviance, "gamma": GammaDeviance}
+    if loss == "quantile":
+        return Quantile(as_levels(quantiles))
+    if loss == "multinomial":
+        return MultinomialShares()
+    if isinstance(loss, str) and loss in plain:
+        return plain[loss]()
+    raise InvalidInput(
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
+        f"CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); got {loss!r}."
+    )
