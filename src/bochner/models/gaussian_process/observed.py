@@ -12,7 +12,7 @@ what conditioning on all at once gives. Kernel, noise and amplitude are those of
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -25,7 +25,6 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
-from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.exact import ExactProcessFit, fit_exact_process
 from bochner.models.gaussian_process.fit import GaussianProcessFit, fit_process
 from bochner.models.gaussian_process.functions import draw_functions
@@ -356,9 +355,6 @@ class FeatureGiven:
         return np.stack(each, axis=2)
 
 
-# --- The estimator's part ------------------------------------------------------------------------
-
-
 def observed(fit: Any, observations: tuple[Any, ...], who: str) -> ObservedProcessFit:
     """Return a fit that was told observations, in the place of those it was told before."""
     base = fit.base if isinstance(fit, ObservedProcessFit) else fit
@@ -383,41 +379,3 @@ def observed(fit: Any, observations: tuple[Any, ...], who: str) -> ObservedProce
     found = ObservedProcessFit(base, observations)
     found.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
     return found
-
-
-class Observing(KernelEstimator):
-    """An estimator of a process that may be told derivatives and averages beside values."""
-
-    def observe(self, *observations: Derivatives | BlockAverages) -> Self:
-        """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
-
-        Parameters
-        ----------
-        *observations : Derivatives or BlockAverages
-            With the columns that features see (``schema_``), all at once: they take the place of
-            those of an earlier call. ``fit``, ``partial_fit`` and ``solve_again`` forget them.
-
-        Returns
-        -------
-        self
-            Means, deviations, covariances, functions and intervals are those of f given the values
-            and the observations; with the kernel itself, what conditioning on all at once gives.
-            Kernel, noise and amplitude stay as the values have chosen them.
-
-        Raises
-        ------
-        InvalidInput
-            If columns or targets are not those of the fit, or it is one on a Fourier grid or on
-            nearest neighbours.
-        UnsupportedKernel
-            If a derivative is given, and the kernel or the features have none in closed form.
-
-        Notes
-        -----
-        Of o observations O(o n²) with the kernel itself, or O(o D²) through features for averages
-        and D times that of φ for derivatives; then O(o³), and O(o (n + o)) for each row predicted.
-        Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
-        systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
-        """
-        self.fit_ = observed(self._fitted, observations, type(self).__name__)
-        return self

@@ -57,11 +57,7 @@ from bochner.models.gaussian_process.neighbours import (
     fit_neighbours,
     with_neighbours_of,
 )
-from bochner.models.gaussian_process.observed import (
-    ObservedFunctions,
-    ObservedProcessFit,
-    Observing,
-)
+from bochner.models.gaussian_process.observing import Observing, of_values
 from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
 from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
@@ -83,9 +79,7 @@ NO_FEATURES = (
 )
 
 #: What a fit is, by the method: features, waves, nearest neighbours, or the kernel itself.
-ProcessFit = (
-    GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit | ObservedProcessFit
-)
+ProcessFit = GaussianProcessFit | GridProcessFit | NeighbourProcessFit | ExactProcessFit
 
 #: Names of what a map of places holds.
 MAPPED = ("mean", "std")
@@ -469,7 +463,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
 
     def sample_functions(
         self, n: int = 1, random_state: Seed = None
-    ) -> Functions | GridFunctions | ExactFunctions | ObservedFunctions:
+    ) -> Functions | GridFunctions | ExactFunctions:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
         Cheap to evaluate and the same everywhere; see :class:`Functions`.
@@ -571,11 +565,6 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y), summed over targets."""
         return float(self.evidence_.log_likelihood.sum())
-
-
-def of_values(fit: ProcessFit) -> Any:
-    """Return the fit to the values, without what it was told beside them."""
-    return fit.base if isinstance(fit, ObservedProcessFit) else fit
 
 
 def fit_by_method(
