@@ -315,7 +315,7 @@ def main() -> int:
     parser.add_argument("--at", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument(
-        "--seconds", type=float, default=40.0, help="of the processor, limit for a mutant"
+        "--seconds", type=float, default=90.0, help="of the processor, limit for a mutant"
     )
     parser.add_argument("--least", type=float, default=0.0, help="least score, in per cent")
     asked = parser.parse_args()

@@ -196,6 +196,18 @@ def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method)
         assert model.fit(X, np.sin(2 * X[:, 0])).score(X, np.sin(2 * X[:, 0])) > 0.9999
 
 
+def test_of_one_column_both_directions_come_equally_often():
+    """Of 7 directions 6 are taken, and no seed changes Z Zᵀ; of two columns all 7."""
+    X, method = np.random.default_rng(0).standard_normal((40, 2)), Gegenbauer(order=5, degree=9)
+    maps = [draw(Gaussian(), method, n_features=35, X=X[:, :1], random_state=s) for s in range(4)]
+    assert [phi.counts.tolist() for phi in maps] == [[6] * 5] * 4
+    assert [phi.directions.sum() for phi in maps] == [0.0] * 4
+    first, *others = (phi(X[:, :1]) @ phi(X[:, :1]).T for phi in maps)
+    for other in others:
+        assert_close(other, first, factor=10)
+    assert draw(Gaussian(), method, n_features=35, X=X, random_state=0).counts.tolist() == [7] * 5
+
+
 @pytest.mark.parametrize("D", [480, 2000])
 @pytest.mark.parametrize("kernel", [Gaussian(), DotExponential(0.5)], ids=repr)
 def test_the_default_order_has_the_least_bias_and_noise(kernel, D):

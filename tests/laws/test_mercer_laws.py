@@ -6,6 +6,7 @@ import pytest
 import torch
 from gallery import MERCER, N_COLUMNS, ROTATION_INVARIANT, rows
 from layouts import STRICTEST, assert_same_in_any_layout, in_library
+from scipy.special import ive
 from tolerance import assert_close
 
 import bochner as bo
@@ -368,3 +369,18 @@ def test_degrees_are_sought_no_further_than_features_can_have_a_place(kernel, sh
     ours, theirs = ([(b.degree, b.each) for b in found[:16]] for found in (blocks, every))
     assert [degree for degree, _ in ours] == [degree for degree, _ in theirs]
     assert_close([each for _, each in ours], [each for _, each in theirs], factor=1e3)
+
+
+def test_degrees_are_sought_until_the_width_is_filled():
+    """A short Gaussian on the sphere: 1,024 features are degrees 0 to 31, whose energy is printed.
+
+    On the unit sphere k = e^(−a) e^(a t), a = 1/ℓ², has (2l + 1) e^(−a) i_l(a) in degree l, i_l the
+    modified spherical Bessel functions.
+    """
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    phi = drawn(Gaussian(0.1), n_features=32**2, X=X)
+    l, a = np.arange(32), 100.0
+    energy = ((2 * l + 1) * np.sqrt(np.pi / (2 * a)) * ive(l + 0.5, a)).sum()
+    assert phi.radial.degrees.max() == 31
+    assert_close((phi(X) ** 2).sum(axis=1), np.full(60, energy), factor=1e4)
