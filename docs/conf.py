@@ -70,9 +70,8 @@ html_title = "bochner"
 html_static_path = ["_static"]
 html_css_files = ["bochner.css"]
 html_show_sourcelink = False
-html_sidebars: dict[str, list[str]] = {
-    name: [] for name in ("index", "choose", "failures", "compare", "how")
-}
+WIDE = ("index", "choose", "failures", "compare", "how")  # Pages without a list of others
+html_sidebars: dict[str, list[str]] = {name: [] for name in WIDE}
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": False,

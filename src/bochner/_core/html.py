@@ -23,7 +23,7 @@ STYLE = (
 )
 
 
-class ShownPart(Protocol):
+class HtmlPart(Protocol):
     """A piece of what is shown."""
 
     def html(self) -> str:
@@ -84,7 +84,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class ShownTable:
+class HtmlTable:
     """Rows of cells under a head: the first cell of a row names it, others are numbers.
 
     ``marked`` is the row that was taken; ``bars`` are lengths, one a row, drawn beside it.
@@ -119,7 +119,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True)
-class ShownCurve:
+class Sparkline:
     """A line through points on logarithmic axes, with a dot at the value that was taken."""
 
     title: str
@@ -212,7 +212,7 @@ def _bar(length: float, longest: float) -> str:
     )
 
 
-def fragment(parts: Iterable[ShownPart]) -> str:
+def fragment(parts: Iterable[HtmlPart]) -> str:
     """Return parts one below the other, with the style that they need and nothing fetched."""
     body = "\n".join(filter(None, (part.html() for part in parts)))
     return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
@@ -226,10 +226,10 @@ def framed(page: str, title: str, height: int = 640) -> str:
     )
 
 
-class Shown:
+class ShownResult:
     """A result that notebooks show as HTML: what it is made of, or the text that is printed."""
 
-    def _shown(self) -> Iterable[ShownPart]:
+    def _shown(self) -> Iterable[HtmlPart]:
         """Give the parts: a sentence, or lines as they are printed."""
         text = str(self)
         return [Printed(text) if "\n" in text else Words(text)]

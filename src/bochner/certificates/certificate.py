@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, one_of, positive, require_room, share
-from bochner._core.html import Interval, Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, Interval, ShownResult, Words
 from bochner._core.random import seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import (
@@ -32,7 +32,7 @@ _LEAST = 8 * GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
-class Certificate(Shown):
+class Certificate(ShownResult):
     """How far the features are from the kernel at the penalty of a fit.
 
     ``print(certificate)`` says it in sentences; ``certificate.to_dict()`` gives the numbers.
@@ -146,12 +146,12 @@ class Certificate(Shown):
         parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
         return " ".join(filter(None, parts))
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give ε on a line, the errors with their intervals, and the sentences."""
         low, high = self.epsilon_interval
         title = "ε and its interval; below 1 it bounds the risk"
         yield Interval(title, low, self.epsilon, high, limit=1.0)
-        yield ShownTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
+        yield HtmlTable(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
         yield Words(str(self))
 
     def __repr__(self) -> str:

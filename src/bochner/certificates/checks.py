@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from bochner._core.arrays import as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
@@ -35,7 +35,7 @@ def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[
 
 
 @dataclass(frozen=True)
-class Flaw(Shown):
+class Flaw(ShownResult):
     """One thing that is wrong with a kernel.
 
     Attributes
@@ -58,7 +58,7 @@ class Flaw(Shown):
 
 
 @dataclass(frozen=True)
-class KernelCheck(Shown):
+class KernelCheck(ShownResult):
     """What :func:`check_kernel` found; ``print(check)`` says it in sentences.
 
     Attributes
@@ -287,7 +287,7 @@ ALARM = 1e-6  # Chance that an unbiased map is called biased
 
 
 @dataclass(frozen=True)
-class FeatureLaw(Shown):
+class FeatureLaw(ShownResult):
     """One law, and what came of it.
 
     Attributes
@@ -315,7 +315,7 @@ class FeatureLaw(Shown):
 
 
 @dataclass(frozen=True)
-class FeatureCheck(Shown):
+class FeatureCheck(ShownResult):
     """What :func:`check_features` found; ``print(check)`` shows every law.
 
     Attributes

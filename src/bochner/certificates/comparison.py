@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -67,7 +67,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison(ShownResult):
     """Methods for one kernel at one width, best first; prints as a table.
 
     Attributes
@@ -95,10 +95,10 @@ class Comparison(Shown):
         """Return the table, and below it who was refused."""
         return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the table, with a bar for each measured error, and who was refused."""
         bars = tuple(row.error for row in self.rows if not row.refused)
-        yield ShownTable(HEAD, self._cells, self._title, bars=bars)
+        yield HtmlTable(HEAD, self._cells, self._title, bars=bars)
         if self._tail:
             yield Words(self._tail)
 

@@ -10,7 +10,7 @@ from scipy.linalg import cho_solve
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
@@ -173,7 +173,7 @@ ROUNDING = 1e-12  # ‖K_A − K_B‖² below this share of ‖K_A‖² is round
 
 
 @dataclass(frozen=True)
-class SplitHalf(Shown):
+class SplitHalf(ShownResult):
     """The error of two independent maps, from their difference; ``print`` says it in a sentence.
 
     Attributes
@@ -312,7 +312,7 @@ def _grams(first: FeatureMap, second: FeatureMap, X: Array) -> tuple[Array, Arra
 
 
 @dataclass(frozen=True, eq=False)
-class ApproximationResidual(Shown):
+class ApproximationResidual(ShownResult):
     """How much of each row a map has; ``print`` says it in sentences.
 
     Attributes

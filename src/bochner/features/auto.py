@@ -9,7 +9,7 @@ from scipy.special import hyp1f1
 
 from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.html import Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -185,7 +185,7 @@ def _cells(c: Candidate) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice(Shown):
+class Choice(ShownResult):
     """What was picked, from what, and why."""
 
     map: FeatureMap
@@ -193,13 +193,13 @@ class Choice(Shown):
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the reason, and the candidates with what is known of each."""
         yield Words(self.reason)
         if self.candidates:
             rows = [_cells(each) for each in self.candidates]
             marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-            yield ShownTable(HEAD, rows, marked=marked)
+            yield HtmlTable(HEAD, rows, marked=marked)
 
     @property
     def penalty(self) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
-from bochner._core.html import Facts, Shown, ShownPart
+from bochner._core.html import Facts, HtmlPart, ShownResult
 from bochner.data.schema import Inputs
 from bochner.models.kernel_words import kernel_words
 
@@ -18,12 +18,12 @@ Fact = tuple[str, str]
 MOST_LABELS = 12  # Classes that are named
 
 
-class ShownFit(Shown):
+class ShownFit(ShownResult):
     """A fitted value that notebooks show: what it was fitted to, what was chosen and found."""
 
     inputs: Inputs
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the facts, and the pictures."""
         yield Facts((*self._asked(), *self._features(), *self._found()))
         yield from self._pictures()
@@ -48,7 +48,7 @@ class ShownFit(Shown):
         """Give what this kind of fit alone has found."""
         return ()
 
-    def _pictures(self) -> Iterable[ShownPart]:
+    def _pictures(self) -> Iterable[HtmlPart]:
         """Give what is drawn below."""
         return ()
 
@@ -61,7 +61,7 @@ class InDiagram:
     they are first read.
     """
 
-    fit: Shown
+    fit: ShownResult
 
     def __len__(self) -> int:
         return 1

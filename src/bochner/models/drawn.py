@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Self
 
-from bochner._core.html import Image, Shown, ShownPart, Words
+from bochner._core.html import HtmlPart, Image, ShownResult, Words
 from bochner._core.text import axes_for
 
 
-class Display(Shown):
+class Display(ShownResult):
     """Numbers that can be drawn: ``plot`` returns the display, with ``ax_`` and ``figure_``."""
 
     def plot(self, ax: Any = None) -> Self:
@@ -41,7 +41,7 @@ class Display(Shown):
         """The figure of these axes, as in scikit-learn."""
         return self.ax_.figure
 
-    def _picture(self) -> Iterator[ShownPart]:
+    def _picture(self) -> Iterator[HtmlPart]:
         """Give the picture on axes of its own; who gave the axes shows the figure."""
         if find_spec("matplotlib") is None:
             yield Words(f"{type(self).__name__}: drawn by matplotlib, which is not installed here.")
@@ -50,7 +50,7 @@ class Display(Shown):
         else:
             yield Words(f"{type(self).__name__}, drawn on the axes that were given.")
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the picture."""
         return self._picture()
 

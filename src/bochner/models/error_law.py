@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
@@ -232,7 +232,7 @@ class TargetLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorLaw(Shown):
+class ErrorLaw(ShownResult):
     """The laws of the errors of all targets, and where they come from.
 
     Attributes

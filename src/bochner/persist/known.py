@@ -29,7 +29,7 @@ from bochner.models.convex import classifiers, regressors
 from bochner.models.convex.exact import ExactConvexFit
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.convex.one_class import OneClassSVM
-from bochner.models.convex.pairs import Pairs
+from bochner.models.convex.pairs import ClassPairs
 from bochner.models.gaussian_process import exact as exact_process
 from bochner.models.gaussian_process import fit as process
 from bochner.models.gaussian_process import grid as grid_process
@@ -157,7 +157,7 @@ _FITTED: dict[str, type] = {
     "local-fit": local.LocalFit,
     "row-tree": tree.RowTree,
     "exact-convex-fit": ExactConvexFit,
-    "pairs-of-classes": Pairs,
+    "pairs-of-classes": ClassPairs,
     "ridge-fit": fit.RidgeFit,
     "ridge-spec": fit.RidgeSpec,
     "gaussian-process-fit": process.GaussianProcessFit,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.sizes import WIDE
 from bochner.certificates.bounds.pairwise import LARGEST
 from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
@@ -24,7 +24,7 @@ DISTANCE = 0.5  # ε that theorems are asked for: of fits, twice the risk of the
 
 
 @dataclass(frozen=True)
-class Budget(Shown):
+class Budget(ShownResult):
     """What a fit may take.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.checks import integer
-from bochner._core.html import Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -46,7 +46,7 @@ SEARCHED = 512  # Width that a lengthscale is chosen at
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(Shown):
+class Plan(ShownResult):
     """Fits side by side, the one to take, and why; prints as a table.
 
     Attributes
@@ -159,12 +159,12 @@ class Plan(Shown):
         table = columns(fits_table(self.fits, self.choice, self.budget), words=WORDS)
         return "\n".join([self._title, table, f"> {self.reason}", *self._notes])
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the fits, the chosen one marked, the reason, and what the numbers are."""
         head, *rows = (line[1:] for line in fits_table(self.fits, self.choice, self.budget))
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
         errors = tuple(fit.error for fit in self.fits)
-        yield ShownTable(head, rows, self._title, marked, errors)
+        yield HtmlTable(head, rows, self._title, marked, errors)
         yield from map(Words, [self.reason, *self._notes])
 
     @property

@@ -37,7 +37,7 @@ MEASURES = {
 }
 
 
-class ShownFigure(NamedTuple):
+class Shown(NamedTuple):
     """A picture and the table of its numbers."""
 
     title: str
@@ -124,9 +124,7 @@ def _widths(found: WidthDisplay) -> dict[str, Any]:
     return {
         "judged": judged,
         "tail": _gain(found.errors, found.exact) if judged else _gain(found.kernel_errors, None),
-        "shown": ShownFigure(
-            "Error against width", drawn, [*columns], rows, caption, len(rows) - 1
-        ),
+        "shown": Shown("Error against width", drawn, [*columns], rows, caption, len(rows) - 1),
     }
 
 
@@ -146,7 +144,7 @@ def _gain(errors: Any, exact: float | None) -> str:
     return f"{words}; the exact kernel would reduce it by another {number(left, 2)} %."
 
 
-def _path(found: PathDisplay) -> ShownFigure:
+def _path(found: PathDisplay) -> Shown:
     """Return the criteria along the path, ten rows or so of it in the table, with the one taken."""
     near = np.abs(np.log(found.alphas) - np.log(max(found.alpha[0], 1e-300)))
     at, step = int(np.argmin(near)), max(1, len(found.alphas) // 9)
@@ -157,10 +155,10 @@ def _path(found: PathDisplay) -> ShownFigure:
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
     drawn = picture(f"{found.unit} against the penalty", found.plot)
     caption = found.unit[:1].upper() + found.unit[1:]
-    return ShownFigure("Error of each penalty", drawn, [*columns], rows, caption, chosen.index(at))
+    return Shown("Error of each penalty", drawn, [*columns], rows, caption, chosen.index(at))
 
 
-def _spectrum(found: SpectrumDisplay) -> ShownFigure:
+def _spectrum(found: SpectrumDisplay) -> Shown:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
     values = found.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
@@ -171,15 +169,15 @@ def _spectrum(found: SpectrumDisplay) -> ShownFigure:
     ]
     head = ["number", "eigenvalue", "of the trace beyond"]
     drawn = picture("Eigenvalues of G against their number", found.plot)
-    return ShownFigure("Spectrum of the features", drawn, head, rows, f"Of {found.n_rows:,} rows")
+    return Shown("Spectrum of the features", drawn, head, rows, f"Of {found.n_rows:,} rows")
 
 
-def _importance(found: ImportanceDisplay) -> ShownFigure:
+def _importance(found: ImportanceDisplay) -> Shown:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = found.table()
     caption = f"Measured on {found.n_rows:,} rows" + (f"; {tail}" if tail else "")
     drawn = picture("Importance of columns", found.plot)
-    return ShownFigure("Importance of columns", drawn, head, rows, caption)
+    return Shown("Importance of columns", drawn, head, rows, caption)
 
 
 def _dependence(found: PartialDependenceDisplay) -> dict[str, Any]:
@@ -208,7 +206,7 @@ def _residuals(found: ResidualDisplay) -> dict[str, Any]:
             lambda ax: few.plot(ax, kind="actual_vs_predicted"),
         ),
         "against": picture(f"Residuals against predicted {name}", few.plot),
-        "histogram": ShownFigure(
+        "histogram": Shown(
             "Residuals",
             picture("Histogram of the residuals", lambda ax: found.plot(ax, kind="histogram")),
             ["of the rows below", f"residual, {name}"],
@@ -229,16 +227,14 @@ CALIBRATION_NOTES = {
 }
 
 
-def _calibration(found: CalibrationDisplay) -> ShownFigure:
+def _calibration(found: CalibrationDisplay) -> Shown:
     across, up = CALIBRATIONS[found.kind]
     columns = zip(found.expected, found.observed, found.spread, found.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Off by {number(found.error, 2)} on average, row by row"
     drawn = picture(f"{up} against {across}", found.plot)
     head = [across, up, "by chance", "rows"]
-    return ShownFigure(
-        "Calibration", drawn, head, rows, caption, note=CALIBRATION_NOTES[found.kind]
-    )
+    return Shown("Calibration", drawn, head, rows, caption, note=CALIBRATION_NOTES[found.kind])
 
 
 def _confusion(found: Array, labels: tuple[str, ...], left_out: bool) -> dict[str, Any]:

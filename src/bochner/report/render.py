@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bochner import __version__
-from bochner._core.html import ShownTable
+from bochner._core.html import HtmlTable
 from bochner._core.text import rounded
 from bochner.errors import MissingDependency
 
@@ -66,7 +66,7 @@ def table(
     """Return a table that scrolls for itself where it is wider than the page."""
     from markupsafe import Markup  # noqa: PLC0415
 
-    return Markup(f'<div class="wide">{ShownTable(head, rows, caption, marked).html()}</div>')
+    return Markup(f'<div class="wide">{HtmlTable(head, rows, caption, marked).html()}</div>')
 
 
 # --- Words ---------------------------------------------------------------------------------------

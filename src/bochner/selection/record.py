@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import Shown, ShownCurve, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner.kernels.kernel import Kernel
@@ -47,7 +47,7 @@ class TuningStep:
 
 
 @dataclass(frozen=True)
-class KernelComparison(Shown):
+class KernelComparison(ShownResult):
     """What was compared with what is simpler, by the same measure.
 
     Attributes
@@ -98,7 +98,7 @@ class KernelComparison(Shown):
 
 
 @dataclass(frozen=True)
-class Tuning(Shown):
+class Tuning(ShownResult):
     """The kernel of a fit, and how it was found.
 
     Attributes
@@ -171,7 +171,7 @@ class Tuning(Shown):
         compared = "".join(f"{comparison}\n" for comparison in self.compared)
         return f"{columns(lines)}\n{compared}{in_words(self.kernel)}, alpha = {self.share:.2g} n"
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the candidates with a bar for each error, the errors tried, and the kernel."""
         from bochner.kernels.words import in_words  # noqa: PLC0415  asked for when shown
 
@@ -181,10 +181,10 @@ class Tuning(Shown):
             taken = next((i for i, c in enumerate(self.compared) if c.taken and c.name), -1)
             bars = tuple(c.error for c in self.compared)
             head = ("candidate", self.compared[0].measure, "")
-            yield ShownTable(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
+            yield HtmlTable(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
         tried = [step.best for step in self.path]
         caption = f"{LABELS[self.criterion]} against evaluations"
-        yield ShownCurve("Best so far", range(1, len(tried) + 1), tried, caption)
+        yield Sparkline("Best so far", range(1, len(tried) + 1), tried, caption)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw each evaluation and the best so far over the seconds; return the axes.
@@ -234,7 +234,7 @@ class MetricRound:
 
 
 @dataclass(frozen=True)
-class LearnedMetric(Shown):
+class LearnedMetric(ShownResult):
     """The metric of the best round: the start, unless another is surely better on rows held out.
 
     Attributes

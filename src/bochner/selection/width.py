@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import positive
-from bochner._core.html import Shown, ShownCurve, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pencil import distance
@@ -58,7 +58,7 @@ class Tried(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Width(Shown):
+class Width(ShownResult):
     """A map of the width that was found, and how.
 
     Attributes
@@ -99,15 +99,15 @@ class Width(Shown):
         """ε of the map, as the sample shows it."""
         return self.found.epsilon
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the sentence, the widths that were tried, and ε against them."""
         yield Words(str(self))
         tried = sorted(self.tried, key=lambda t: t.n_features)
         rows = [(f"{t.n_features:,}", f"{t.epsilon:.3g}", f"{t.seconds:.2g}") for t in tried]
         marked = [t.n_features for t in tried].index(self.n_features)
-        yield ShownTable(("features D", "ε", "seconds"), rows, marked=marked)
+        yield HtmlTable(("features D", "ε", "seconds"), rows, marked=marked)
         widths, errors = [t.n_features for t in tried], [t.epsilon for t in tried]
-        yield ShownCurve(
+        yield Sparkline(
             "ε against features", widths, errors, "ε against features D", self.n_features
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
-from bochner._core.html import Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -84,7 +84,7 @@ HEAD = ("bound", "error of", "promised", "found", "features asked", "times too m
 
 
 @dataclass(frozen=True)
-class BoundComparison(Shown):
+class BoundComparison(ShownResult):
     """Bounds for one kernel and rows at one width; prints as a table.
 
     Attributes
@@ -109,9 +109,9 @@ class BoundComparison(Shown):
         table = columns([HEAD, *map(self._cells, self.rows)], words=(0, 1))
         return "\n".join(filter(None, [self._title, table, self._tail]))
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the table, and what its marks mean."""
-        yield ShownTable(HEAD, [*map(self._cells, self.rows)], self._title)
+        yield HtmlTable(HEAD, [*map(self._cells, self.rows)], self._title)
         if self._tail:
             yield Words(self._tail)
 

@@ -17,7 +17,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
@@ -37,7 +37,7 @@ GUARANTEES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Conformal(Shown):
+class Conformal(ShownResult):
     """Scores of rows, sorted.
 
     Attributes
@@ -191,7 +191,7 @@ class FittedFold:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossConformal(Shown):
+class CrossConformal(ShownResult):
     """What CV+ intervals are made of.
 
     Attributes

@@ -19,7 +19,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import ShownPart, ShownTable
+from bochner._core.html import HtmlPart, HtmlTable
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -90,12 +90,12 @@ class ContributionDisplay(Display):
         """Return the table of the first row."""
         return self.table()
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the table of the first row; the picture, if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         lines = self._lines(0, 0, SHOWN)
-        yield ShownTable(
+        yield HtmlTable(
             ("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1
         )
 

@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from bochner._core.checks import one_of
-from bochner._core.html import ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
@@ -129,13 +129,13 @@ class ImportanceDisplay(Display):
         head, lines, tail = self.table()
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the ranked table, with a bar for each share; the picture, if it was drawn."""
         if self._asked_for:
             yield from self._picture()
         head, lines, tail = self.table()
         bars = tuple(float(self.share[j]) for j in self.order[:SHOWN])
-        yield ShownTable(head, lines, f"Measured on {self.n_rows:,} rows", bars=bars)
+        yield HtmlTable(head, lines, f"Measured on {self.n_rows:,} rows", bars=bars)
         if tail:
             yield Words(tail)
 

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
-from bochner._core.html import Shown, ShownCurve, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Sparkline, Words
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
@@ -34,7 +34,7 @@ TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True, eq=False)
-class DoubleDescent(Shown):
+class DoubleDescent(ShownResult):
     """Errors and norms of ridge regression on D random features; prints as a table.
 
     Attributes
@@ -78,13 +78,13 @@ class DoubleDescent(Shown):
         tables = [f"{name}\n{columns(lines, words=())}" for name, lines in self._tables]
         return "\n\n".join([self._title, *tables])
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the test error against the width, and the table, of each penalty."""
         yield Words(self._title)
         for (name, (head, *rows)), errors in zip(self._tables, self.test_error, strict=True):
             title = f"Test error against D, {name}"
-            yield ShownCurve(title, self.widths, errors, title, float(self.peak))
-            yield ShownTable(head, rows, name)
+            yield Sparkline(title, self.widths, errors, title, float(self.peak))
+            yield HtmlTable(head, rows, name)
 
     @property
     def _title(self) -> str:

@@ -23,7 +23,7 @@ from bochner._core.checks import (
     positive,
     require_switch,
 )
-from bochner._core.html import Shown, ShownPart, ShownTable, Words
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
 from bochner.errors import InvalidInput
@@ -120,7 +120,7 @@ class StrategyCost:
 
 
 @dataclass(frozen=True)
-class StrategyPlan(Shown):
+class StrategyPlan(ShownResult):
     """The six strategies for one kernel and table of data; prints as a table.
 
     Attributes
@@ -154,11 +154,11 @@ class StrategyPlan(Shown):
         """Return the table, and below it why some cannot be run."""
         return "\n".join([self._title, columns(self._lines), *self._refused])
 
-    def _shown(self) -> Iterator[ShownPart]:
+    def _shown(self) -> Iterator[HtmlPart]:
         """Give the table, the fastest that fits marked, and why some cannot be run."""
         head, *rows = self._lines
         marked = [row.name for row in self.rows].index(self.best)
-        yield ShownTable(head, rows, self._title, marked, tuple(row.seconds for row in self.rows))
+        yield HtmlTable(head, rows, self._title, marked, tuple(row.seconds for row in self.rows))
         yield from map(Words, self._refused)
 
     @property

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import Shown
+from bochner._core.html import ShownResult
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.sample import row_sums, sample
@@ -24,7 +24,7 @@ COMPARED_ROWS = 2048
 
 
 @dataclass(frozen=True)
-class KernelCost(Shown):
+class KernelCost(ShownResult):
     """The cost of a clustering in features, and where its cost in the kernel lies.
 
     The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
@@ -117,7 +117,7 @@ def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tu
 
 
 @dataclass(frozen=True)
-class Elbow(Shown):
+class Elbow(ShownResult):
     """Costs of clusterings into different numbers of clusters; ``print(elbow)`` is the table.
 
     Attributes
