@@ -161,13 +161,13 @@ from bochner.kernels import Gaussian
 
 def piece(start, n):
     X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
-    return X, np.sin(X @ np.arange(1, 9) / 4)
+    return X, np.sin(X @ np.arange(1, 9) / 12)
 
 n = {rows}
 pieces = lambda: (piece(i, min(10_000, n - i)) for i in range(0, n, 10_000))
 blocks = bo.Blocks.from_iterable(pieces)
 began = time.process_time()
-model = bo.KernelRidge(Gaussian(3.0), method="fourier", n_features=512, random_state=0)
+model = bo.KernelRidge(Gaussian(4.0), method="fourier", n_features=512, random_state=0)
 model.fit_blocks(blocks)
 took = time.process_time() - began
 X, y = piece(n + 1, 5000)

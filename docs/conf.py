@@ -70,8 +70,8 @@ html_title = "bochner"
 html_static_path = ["_static"]
 html_css_files = ["bochner.css"]
 html_show_sourcelink = False
-WIDE = ("index", "choose", "failures", "compare", "how")  # Pages without a list of others
-html_sidebars: dict[str, list[str]] = {name: [] for name in WIDE}
+WHOLE_WIDTH = ("index", "choose", "failures", "compare", "how")  # pages without others beside them
+html_sidebars: dict[str, list[str]] = {name: [] for name in WHOLE_WIDTH}
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": False,
