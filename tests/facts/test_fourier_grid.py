@@ -421,14 +421,14 @@ def test_the_descent_ends_where_the_evidence_is_largest(given):
     """Beside a scan of lengthscales, each with its best noise and amplitude."""
     rng = np.random.default_rng(4)
     X = np.append(rng.uniform(0, 1, 998), [0.0, 1.0])[:, None]
-    phi = equispaced_map(Matern(1.5, 0.1), np.zeros(1), np.ones(1), 1e-4)
+    phi = equispaced_map(Matern(1.5, 0.1), np.zeros(1), np.ones(1), 1e-3)
     y = phi(X) @ rng.standard_normal(phi.n_features) + 0.3 * rng.standard_normal(1000)
-    start, method = Matern(1.5, 0.1), bo.FourierGrid(1e-4)
+    start, method = Matern(1.5, 0.1), bo.FourierGrid(1e-3)
     process = lambda kernel: bo.GaussianProcessRegressor(kernel, method=method, **given).fit(X, y)
     scanned = {s: process(start.replace(lengthscale=s)) for s in np.geomspace(0.066, 0.15, 10)}
     most = max(fit.log_marginal_likelihood_value_ for fit in scanned.values())
     first = next(iter(scanned.values())).fit_.summed
-    wide = equispaced_map(Matern(1.5, 0.06), np.zeros(1), np.ones(1), 1e-4)
+    wide = equispaced_map(Matern(1.5, 0.06), np.zeros(1), np.ones(1), 1e-3)
     blocks = bo.Blocks.from_arrays(X, y)
     summed = first.again(
         replace(first.chosen, choice=replace(first.chosen.choice, map=wide)), blocks, LOCAL

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from sklearn.base import clone
 
-from bochner._core.blas import cho_factor
+from bochner._core.blas import cholesky, eigvalsh
 from bochner._core.checks import one_of, require_switch
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
@@ -74,7 +74,7 @@ class TrendColumns:
 
 
 def _dependent(B: Float[Array, "n p"]) -> bool:
-    return bool(np.linalg.eigvalsh(B.T @ B / len(B))[0] < DEPENDENT)
+    return bool(eigvalsh(B.T @ B / len(B))[0] < DEPENDENT)
 
 
 def _columns(trend: str | Trend, X: Array, centre: Array, unit: Array) -> Float[Array, "n p"]:
@@ -207,7 +207,7 @@ def universal_kriging(
     noise = float(both.noise_variance_[0])
     left = (B - found[:, 1:]) / noise
     S = B.T @ left
-    factor = cho_factor((S + S.T) / 2)
+    factor = cholesky((S + S.T) / 2, lower=True), True
     coef = cho_solve(factor, B.T @ (y - found[:, 0]) / noise)
     return TrendedProcess(both, columns, coef, cho_solve(factor, np.eye(len(S))))
 

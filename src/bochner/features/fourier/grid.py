@@ -58,8 +58,8 @@ MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
 FEW_WAVES = 10**6
 
 #: Predictions err by up to ten times as much as the kernel, so that waves are taken of a hundredth
-#: or a tenth of the tolerance where these are few or, for each column, up to this factor more.
-FINER, FEW, CHEAP = (100, 10), 1023, 1.35
+#: or a tenth of the tolerance where these are so few, or, for each column, up to a factor more.
+FINER, CHEAP = ((100, 1023), (10, 4095)), 1.35
 
 #: Images of the kernel on either side that its samples along an axis take in, and that are added
 #: up for the margin.
@@ -275,10 +275,10 @@ def grid_of(
     _require_serves(kernel, len(lower))
     _require_size(lower, upper)
     asked = _within(kernel, lower, upper, tolerance)
-    most = max(FEW, int(CHEAP ** len(lower) * asked.waves))
-    for times in FINER:
+    cheap = int(CHEAP ** len(lower) * asked.waves)
+    for times, few in FINER:
         found = _within(kernel, lower, upper, tolerance / times)
-        if found.waves <= most:
+        if found.waves <= max(few, cheap):
             return found
     return asked
 

@@ -49,9 +49,9 @@ class SphericalHarmonics(WaveMethod):
     summed once as waves of colatitude and longitude, by non-uniform FFT, and each step of conjugate
     gradients takes two FFTs and O(L³) operations. Time O(n + L² log L) for the sums of n rows,
     memory 250 L² bytes of sums and 2 L³ of tables (2 MB at degree 100, 250 MB at 500).
-    ``n_features`` plays no part. What the degree cuts off is noise of the fit, in
-    ``noise_variance_``. Needs finufft (``pip install "bochner[grid]"``): NumPy does the same in
-    O(n L²).
+    ``n_features`` plays no part. What the degree cuts off is noise of the fit, and part of the
+    deviations of f. Needs finufft (``pip install "bochner[grid]"``): NumPy does the same in O(n
+    L²).
 
     For all other learners it is a feature map like others, of the degrees that ``n_features``
     hold whole.

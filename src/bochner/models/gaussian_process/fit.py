@@ -107,6 +107,10 @@ class GaussianProcessFit(ShownProcess):
         Z = self.chosen.double(X)
         return self.law.posterior.mean(Z), self.law.variance(X, Z)
 
+    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of f at rows."""
+        return self.moments(X)
+
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of the mean there."""
         return self.chosen.gradients(self.law.posterior.coef, blocks)

@@ -124,18 +124,40 @@ class GridProcessFit(FeaturelessFit):
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""
+        return self.mean(X), self.variance(X) + self.left_out_variance
+
+    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of what waves draw of f at rows."""
         return self.mean(X), self.variance(X)
 
+    @property
+    def left_out_variance(self) -> Float[Array, " t"]:
+        """Prior variance of what the waves leave out of f: so rough that rows tell little of it.
+
+        Where noise was open it was found as noise, and is taken off that: a new y has the same law.
+        """
+        origin = np.zeros((1, self.summed.map.n_inputs))
+        whole = float(self.chosen.kernel.diag(origin)[0])
+        share = max(whole - self.summed.problem.gram.size, 0.0)
+        lost = self.evidence.amplitude * share
+        return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
+
+    @property
+    def noise(self) -> Float[Array, " t"]:
+        """σ², without what the waves leave out of f."""
+        given = self.spec.noise is not None
+        return self.evidence.noise - (0.0 if given else self.left_out_variance)
+
     def variance(self, X: Array) -> Float[Array, "b t"]:
-        """Return Var f(x): by solutions for few rows, else by :meth:`spread`."""
+        """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
         if len(X) <= FEW_ROWS and self.summed.map.n_features > MOST_EXACT:
-            return np.einsum("iit->it", self.covariance(X))
-        found = [self._spread(i)(X)[:, 0] for i in range(len(self.noise))]
+            return np.einsum("iit->it", self._covariance(X))
+        found = [self._spread(i)(X)[:, 0] for i in range(len(self.evidence.noise))]
         return np.maximum(np.stack(found, axis=1), 0.0) + self._of_intercept
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
-        return self.noise / self.summed.sums.weight * self.summed.fit_intercept
+        return self.evidence.noise / self.summed.sums.weight * self.summed.fit_intercept
 
     def _spread(self, i: int) -> Callable[[Array], Float[Array, "b 1"]]:
         """Return X ↦ Var of f about its mean, of one target; its waves are found once, and kept."""
@@ -172,7 +194,14 @@ class GridProcessFit(FeaturelessFit):
         return draws(low, z, steps + MORE_STEPS)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows: a solution for each row."""
+        """Return the covariance of f at all pairs of rows: a solution for each row.
+
+        What the waves leave out of f is taken as different at each place.
+        """
+        apart = np.eye(len(X))[:, :, None] * self.left_out_variance
+        return self._covariance(X) + apart
+
+    def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         gram = self.summed.problem.gram
         phi = self._centred_rows(X)
         found = []
@@ -210,11 +239,11 @@ class GridProcessFit(FeaturelessFit):
         With h_i = w_i Var f(x_i)/σ² the leverage of a row, its error is (y_i − f(x_i))/(1 − h_i),
         and its variance Var f(x_i)/(1 − h_i).
         """
-        mean, variance = self.moments(sample.X)
-        noise = np.maximum(self.noise, np.finfo(np.float64).tiny)
+        mean, variance = self.resolved_moments(sample.X)
+        noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
         slack = np.clip(1 - sample.w[:, None] * variance / noise, SMALL_SLACK, 1.0)
         errors = (sample.y - mean) / slack
-        return errors, np.sqrt(variance / slack + self.noise)
+        return errors, np.sqrt(variance / slack + self.noise + self.left_out_variance)
 
     @property
     def loo_log_density(self) -> float:

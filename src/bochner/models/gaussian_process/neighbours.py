@@ -145,8 +145,8 @@ class FirstFit(Protocol):
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
 
-    def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
-        """Return the mean and variance of f at rows."""
+    def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
+        """Return the mean and variance of what the fit draws of f at rows."""
 
 
 #: Makes the first fit.
@@ -236,7 +236,7 @@ class NeighbourProcessFit(FeaturelessFit):
         variance = law.variance[:, None] * self.evidence.amplitude
         if self.first is None:
             return law.mean, variance
-        mean, before = self.first.moments(rows)
+        mean, before = self.first.resolved_moments(rows)
         return law.mean + mean, variance + before
 
     @property
@@ -251,7 +251,7 @@ class NeighbourProcessFit(FeaturelessFit):
         law = around.law(around.X[own], around.near_without(own), self._share)
         variance = law.variance[:, None] * self.evidence.amplitude + self.noise
         if self.first is not None:
-            variance += self.first.moments(around.X[own])[1]
+            variance += self.first.resolved_moments(around.X[own])[1]
         return around.y[own] - law.mean, np.sqrt(variance)
 
     def calibration(self) -> Conformal:
