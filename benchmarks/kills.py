@@ -3,7 +3,8 @@
 ``python -m benchmarks.kills checkpoint 100``: a process that records, killed and begun again.
 ``python -m benchmarks.kills dask 50``: one of two workers of a Dask cluster on this machine.
 ``python -m benchmarks.kills ray 50``, ``spark 50``: one of the Python processes of these.
-``python -m benchmarks.kills overhead``: seconds of a fit, plain, recorded, and by two workers.
+``python -m benchmarks.kills overhead 1024 400000 3``: seconds of fits of so many features and rows,
+plain, recorded, and by two workers of Dask, by turns.
 """
 
 import json
@@ -29,9 +30,6 @@ N, D = 140_000, 16
 
 #: Rows of a fit whose process is killed: one of some seconds, with many records.
 KILLED = 3_000_000
-
-#: Widths that overhead is measured at, and their rows.
-WIDTHS = {512: 200_000, 2048: 200_000}
 
 
 def data(n: int = N) -> bo.Blocks:
@@ -61,6 +59,7 @@ def killed_processes(times: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp())
     kills = same = fits = 0
     while kills < times:
+        sys.stderr.write(f"{kills} kills, {fits} fits, {same} with the same bits\n")
         code, deaths = _fit_until_done(blocks, folder, seconds, moments)
         kills, fits = kills + deaths, fits + 1
         same += code == 0 and np.array_equal(np.load(folder / "coef.npy"), whole)
@@ -128,25 +127,27 @@ def killed_of_dask(times: int) -> dict[str, Any]:
         stack.callback(lambda: [worker.kill() for worker in workers.values()])
 
         def pids() -> Any:
-            dead = [pid for pid, worker in workers.items() if worker.poll() is not None]
-            for pid in dead:
-                del workers[pid]
-            while len(workers) < 2:
-                worker = subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL)
-                workers[worker.pid] = worker
-            while {*client.run(os.getpid, on_error="ignore").values()} != {*workers}:
+            while True:
+                for pid in [pid for pid, worker in workers.items() if worker.poll() is not None]:
+                    del workers[pid]
+                while len(workers) < 2:
+                    worker = subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL)
+                    workers[worker.pid] = worker
+                if {*client.run(os.getpid, on_error="ignore").values()} == {*workers}:
+                    return workers
                 time.sleep(0.5)
-            return workers
 
         pids()
         return killed_workers(times, bo.engines.Dask(client, timeout=120), pids)
 
 
 def killed_of_ray(times: int) -> dict[str, Any]:
-    """Kill workers of Ray, busy or not."""
+    """Kill workers of Ray, busy or not; a machine that others use answers late, and is not dead."""
     import ray  # noqa: PLC0415
 
-    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    patient = {"health_check_timeout_ms": 120_000, "health_check_failure_threshold": 20}
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
+    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, _system_config=patient)
     return killed_workers(times, bo.engines.Ray(), lambda: _children("ray::"))
 
 
@@ -164,14 +165,18 @@ def killed_of_spark(times: int) -> dict[str, Any]:
 
 
 def _children(*words: str) -> list[int]:
-    """Return the processes below this one whose command has a word, and which have none below."""
+    """Return the processes below this one whose command has a word, and which have none below.
+
+    Agents of Ray are none of them: a node ends with its agents.
+    """
     import psutil  # noqa: PLC0415  of distributed and ray
 
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             command = " ".join(process.cmdline())
-            if any(word in command for word in words) and not process.children():
+            named = any(word in command for word in words) and "Agent" not in command
+            if named and not process.children():
                 found.append(process.pid)
     return found
 
@@ -183,22 +188,32 @@ def _two_workers() -> Any:
     return distributed.Client(cluster)
 
 
-def overhead() -> dict[str, Any]:
-    """Return seconds of a fit, the least of three: plain, recorded, by two workers."""
-    found = {}
-    for width, n in WIDTHS.items():
-        blocks = data(n)
-        with tempfile.TemporaryDirectory() as folder, _two_workers() as client:
-            places = {
-                "plain": bo.engines.Local(),
-                "recorded": bo.engines.Local(Path(folder) / "run.ckpt", every=2),
-                "two workers": bo.engines.Dask(client),
-            }
-            found[width] = {
-                name: min(seconds_of(blocks, where, width) for _ in range(3))
-                for name, where in places.items()
-            }
-    return found
+def overhead(width: int = 1024, n: int = 400_000, rounds: int = 3) -> dict[str, Any]:
+    """Return seconds of fits by turns, the least: of the clock, and of processors altogether.
+
+    On a machine that others use, those of processors alone tell what an engine costs.
+    """
+    blocks, found = data(n), {}
+    with tempfile.TemporaryDirectory() as folder, _two_workers() as client:
+        places = {
+            "plain": bo.engines.Local(memory=0),
+            "recorded": bo.engines.Local(Path(folder) / "run.ckpt", every=2, memory=0),
+            "two workers": bo.engines.Dask(client),
+        }
+        for _ in range(rounds):
+            for name, where in places.items():
+                began = _processors(client)
+                seconds = seconds_of(blocks, where, width)
+                found.setdefault(name, []).append((seconds, _processors(client) - began))
+    return {
+        name: dict(zip(("clock", "processors"), map(min, zip(*each, strict=True)), strict=True))
+        for name, each in found.items()
+    }
+
+
+def _processors(client: Any) -> float:
+    """Return the processor seconds of this process and of all workers so far."""
+    return time.process_time() + sum(client.run(time.process_time).values())
 
 
 if __name__ == "__main__":

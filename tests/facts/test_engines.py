@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -233,6 +234,83 @@ def test_tasks_have_names_rows_are_counted_and_passes_are_logged(dask_client, ca
     assert names == {"bochner-share", "bochner-rows", "bochner-merge"}
 
 
+def _sent(dask_worker):
+    """Bytes that a worker gave to others so far, by key."""
+    log = dask_worker.transfer_outgoing_log
+    return [(key, size) for entry in log for key, size in entry["keys"].items()]
+
+
+def test_a_map_and_sums_of_parts_travel_and_no_rows(dask_client, tmp_path, monkeypatch):
+    """Files are read by workers: one map comes in, for each part one sum goes out, 8 D² bytes."""
+    pl = pytest.importorskip("polars")
+    pickle = pytest.importorskip("cloudpickle")
+    wide, parts = 128, 3
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
+    submit, handed, before = dask_client.submit, [], dask_client.run(_sent)
+
+    def noted(function, *args, key, **options):
+        own = [a for a in args if type(a).__name__ != "Future"]
+        handed.append((key.split("-")[1], len(pickle.dumps((function, own)))))
+        return submit(function, *args, key=key, **options)
+
+    monkeypatch.setattr(dask_client, "submit", noted)
+    model = bo.KernelRidge(Gaussian(1.0), **(OPTIONS | dict(n_features=wide, alpha=0.1)))
+    model.fit_blocks(
+        bo.Blocks.from_files(tmp_path / "rows.parquet", target="y"),
+        where=bo.engines.Dask(dask_client),
+    )
+    maps, rows, merges = (
+        [n for k, n in handed if k == name] for name in ("share", "rows", "merge")
+    )
+    one_sum, one_map = 8 * wide**2, 8 * wide  # of wide / 2 frequencies in two columns
+    assert sum(size > one_map for size in maps) >= 1
+    assert max(rows) < 20_000  # where rows are, whatever D
+    passes, rest = divmod(len(merges), parts - 1)
+    assert rest == 0
+    assert max(merges) < 20_000
+    after = dask_client.run(_sent)
+    sent = [one for worker in after for one in after[worker][len(before.get(worker, ())) :]]
+    sums = [size for key, size in sent if "-share-" not in key]
+    assert len(sums) <= passes * (2 * parts - 1)  # a sum goes to one worker or here, once
+    assert max(sums) < 1.1 * one_sum + 10_000
+    assert len([key for key, _ in sent if "-share-" in key]) <= 2 * len(maps)
+
+
+INTERRUPTED = """
+import sys
+import numpy as np
+import bochner as bo
+from bochner.kernels import Gaussian
+
+X = np.random.default_rng(0).standard_normal((1_000_000, 2))
+said = []
+
+def say(rows):
+    if not said:
+        said.append(rows)
+        print("reading", flush=True)
+
+blocks = bo.Blocks.from_arrays(X, X[:, 0]).watch(say)
+model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=256, random_state=0)
+model.fit_blocks(blocks, where=bo.engines.Dask(sys.argv[1]))
+"""
+
+
+def test_ctrl_c_ends_a_fit_by_workers_and_leaves_them_nothing_to_do(dask_client):
+    command = [sys.executable, "-c", INTERRUPTED, dask_client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while process.stdout.readline() != b"reading\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    left = lambda dask_scheduler: [k for k in dask_scheduler.tasks if k.startswith("bochner-rows")]
+    for _ in range(50):
+        if not dask_client.run_on_scheduler(left):
+            return
+        time.sleep(0.1)
+    raise AssertionError("tasks of a fit that was ended are still to be done")
+
+
 # ---- refusals
 
 
@@ -308,8 +386,31 @@ def test_an_engine_that_is_not_installed_says_how(monkeypatch, make, package, ex
 
 def test_what_is_no_session_is_refused():
     pytest.importorskip("pyspark")
-    with pytest.raises(InvalidType, match=r"session must be a pyspark.sql.SparkSession; got str"):
-        bo.engines.Spark("local[2]")
+    with pytest.raises(
+        InvalidType, match=r"session must be a pyspark.sql.SparkSession or the add.*got int"
+    ):
+        bo.engines.Spark(2)
+
+
+def test_a_session_of_spark_that_is_active_is_taken_and_one_begun_at_an_address(spark_session):
+    coefs = [
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=where).coef_
+        for where in (HERE, bo.engines.Spark(), bo.engines.Spark("local[2]"))
+    ]
+    np.testing.assert_array_equal(coefs[1], coefs[0])
+    np.testing.assert_array_equal(coefs[2], coefs[0])
+
+
+def test_a_session_of_spark_that_cannot_begin_is_told(monkeypatch):
+    sql = pytest.importorskip("pyspark.sql")
+
+    def fails(builder):
+        raise RuntimeError("Java gateway process exited")
+
+    monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", fails)
+    where = bo.engines.Spark("spark://127.0.0.1:1")
+    with pytest.raises(EngineError, match=r"session at spark://127.0.0.1:1 must begin.*Java 17"):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=where)
 
 
 def test_an_unknown_engine_is_refused():

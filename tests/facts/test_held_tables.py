@@ -165,6 +165,16 @@ def test_partitions_with_other_columns_are_named():
         list(blocks)
 
 
+def test_a_partition_of_another_type_is_named():
+    dd = pytest.importorskip("dask.dataframe")
+    parts = [TABLE.iloc[:100], TABLE.iloc[100:200].assign(b="many")]
+    odd = dd.from_map(lambda i: parts[i], [0, 1], meta=TABLE.iloc[:0], enforce_metadata=False)
+    with pytest.raises(
+        InvalidInput, match=r"column 'b' .*got 'many'.* row 0 of partition 1 of the dask DataFrame"
+    ):
+        bo.KernelRidge(**OPTIONS).fit_blocks(bo.Blocks.from_table(odd[["a", "b"]], target="a"))
+
+
 def test_rows_that_change_between_passes_are_refused(tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     rows = TABLE[["a", "fare"]]
@@ -228,6 +238,25 @@ def test_the_command_predicts_by_workers_into_a_folder(files, dask_client):
     assert len([*(files / "parts").iterdir()]) == 3
     found, whole = (pd.read_parquet(files / name) for name in ("parts", "whole.parquet"))
     pd.testing.assert_frame_equal(found, whole)
+
+
+@pytest.mark.parametrize("name", ["dask", "ray", "spark"])
+def test_the_command_fits_and_predicts_by_workers_of_any_engine(files, request, name):
+    where = ["--engine", name, "--quiet"]
+    if name == "dask":
+        address = request.getfixturevalue("dask_client").scheduler.address
+        where += ["--scheduler", address]
+    else:
+        request.getfixturevalue({"ray": "ray_here", "spark": "spark_session"}[name])
+    rows, fit = files / "rows.parquet", ["--target", "fare", "--kernel", "gaussian"]
+    fit += ["--lengthscale", "1", "--features", "8"]
+    for out, options in (("there", where), ("here", ["--quiet"])):
+        assert command("fit", rows, *fit, "--out", files / f"{out}.bochner", *options) == 0
+    here, there = (bo.load(files / f"{out}.bochner") for out in ("here", "there"))
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    assert command("predict", files / "there.bochner", rows, "--out", files / "parts", *where) == 0
+    found = pd.read_parquet(files / "parts")
+    np.testing.assert_array_equal(found.iloc[:, 0], here.predict(TABLE[["a", "b"]]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A killed fit goes on from its checkpoint, with the bits of one that was never killed."""
 
+import errno
+import io
 import logging
 import os
 import re
@@ -14,7 +16,7 @@ import pytest
 import bochner as bo
 from bochner.cli import main
 from bochner.engines.checkpoint import packed, unpacked  # inside: sums as files hold them
-from bochner.errors import DataFileError, InvalidInput, InvalidType
+from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 from bochner.sums import Accumulator
 
@@ -224,6 +226,69 @@ def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
     assert not (tmp_path / "run.ckpt" / "now.safetensors").exists()
 
 
+STOPPED = """
+import sys
+import numpy as np
+import bochner as bo
+from bochner.kernels import Gaussian
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((1_000_000, 2))
+said = []
+
+def say(rows):
+    if not said:
+        said.append(rows)
+        print("reading", flush=True)
+
+blocks = bo.Blocks.from_arrays(X, X[:, 0]).watch(say)
+model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=64, random_state=0)
+model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=1e9))
+"""
+
+
+def test_ctrl_c_ends_a_process_at_once_and_leaves_a_checkpoint(tmp_path):
+    """On a machine that does nothing else in less than a second; here it may wait for its turn."""
+    folder = tmp_path / "run.ckpt"
+    command = [sys.executable, "-c", STOPPED, folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"reading\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in process.communicate()[1]
+        assert time.monotonic() - began < 30
+    assert {path.name for path in folder.iterdir()} == {"fit.json", "now.safetensors"}
+
+
+# ---- a full disk
+
+
+def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(tmp_path, monkeypatch):
+    """The fifth record is the last that finds room; the next fit goes on from it."""
+    where = bo.engines.Local(tmp_path / "run.ckpt", every=1e-9)
+    written, sync = [], os.fsync
+
+    def full(file):
+        written.append(file)
+        if len(written) > 10:  # of a file and its folder each
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    whole = ridge(alpha=0.1).fit_blocks(blocks())
+    with pytest.warns(BochnerWarning, match=r"the disk is full.*The fit goes on, and writes"):
+        model = ridge(alpha=0.1).fit_blocks(blocks(), where=where)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    written.clear()
+    with pytest.warns(BochnerWarning, match="the disk is full"), pytest.raises(Killed):
+        model.fit_blocks(dying(blocks(), 20), where=where)
+    monkeypatch.setattr(os, "fsync", sync)
+    read = []
+    again = ridge(alpha=0.1).fit_blocks(blocks().watch(read.append), where=where)
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    assert read[0] == 16 * 4  # rows of four records, after the one that says what is fitted
+
+
 # ---- refusals
 
 
@@ -383,15 +448,55 @@ def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
             yield block
 
     monkeypatch.setattr(bo.Blocks, "walk", die)
-    monkeypatch.setattr(bo.engines.Local, "every", 1e-9, raising=False)
+    monkeypatch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
     recorded = [*fit, "--out", "again.bochner", "--quiet", "--checkpoint", "run.ckpt"]
     assert ended(recorded) == 130
     assert "Stopped; the same command goes on from 'run.ckpt'." in capsys.readouterr().err
     monkeypatch.setattr(bo.Blocks, "walk", walk)
+    recorded.remove("--quiet")
     assert ended(recorded) == 0
+    assert "Going on from 'run.ckpt'" in capsys.readouterr().err
     whole, again = (bo.load(tmp_path / f"{name}.bochner") for name in ("whole", "again"))
     np.testing.assert_array_equal(again.coef_, whole.coef_)
     assert not (tmp_path / "run.ckpt").exists()
+
+
+@pytest.mark.parametrize(("answer", "anew"), [("y", False), ("", False), ("n", True)])
+def test_who_is_there_is_asked_whether_to_go_on(
+    tmp_path, monkeypatch, capsys, caplog, answer, anew
+):
+    pl = pytest.importorskip("polars")
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
+    monkeypatch.chdir(tmp_path)
+    fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
+    fit += ["--lengthscale", "1", "--out", "m.bochner", "--checkpoint", "run.ckpt"]
+    walk, seen = bo.Blocks.walk, []
+
+    def die(self, first=0):
+        for block in walk(self, first):
+            seen.append(1)
+            if len(seen) == 20:
+                raise KeyboardInterrupt
+            yield block
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bo.Blocks, "walk", die)
+        patch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
+        assert ended([*fit, "--quiet"]) == 130
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", Answering(answer + "\n"))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with caplog.at_level(logging.INFO, logger="bochner.engines"):
+        assert ended(fit) == 0
+    assert "holds a fit that was not finished. Go on from it? [Y/n]" in capsys.readouterr().err
+    assert ("pass 1 from row 0 on" in caplog.text) == anew
+
+
+class Answering(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self):
+        return True
 
 
 @pytest.mark.parametrize(

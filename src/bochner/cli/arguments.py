@@ -33,7 +33,7 @@ METHODS = (
 # fmt: on
 
 #: Who reads the rows of ``bochner fit``.
-ENGINES = ("local", "dask", "ray")
+ENGINES = ("local", "dask", "ray", "spark")
 
 #: The learners of ``bochner fit``, and their classes.
 LEARNERS = {

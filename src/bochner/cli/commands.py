@@ -97,7 +97,8 @@ _engine = click.option(
 _scheduler = click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Of the cluster, as tcp://127.0.0.1:8786; one is started here if not given.",
+    help="Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; one is started here if not "
+    "given.",
 )
 
 

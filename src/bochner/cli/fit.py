@@ -67,6 +67,7 @@ def run_fit(
             dtypes=types,
             separator=separator,
         )
+    _offer(terminal, checkpoint)
     with terminal.reading("fit", blocks) as watched, _resumable(checkpoint):
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
@@ -105,6 +106,20 @@ def run_fit(
 def _has_error(model: KernelEstimator) -> bool:
     """Whether the fit itself has the errors of rows that were left out."""
     return isinstance(model, KernelRidge) and error_of(model.fit_)[0] is not None
+
+
+def _offer(terminal: Terminal, checkpoint: str | None) -> None:
+    """Offer to go on from a fit that was not finished, or to begin it again."""
+    from bochner.engines.checkpoint import FIRST, Checkpoint  # noqa: PLC0415  as Local
+
+    if checkpoint is None or not (Path(checkpoint) / FIRST).exists():
+        return
+    if not terminal.asks:
+        terminal.note(f"Going on from '{checkpoint}'; delete it to begin again.")
+    elif not click.confirm(
+        f"'{checkpoint}' holds a fit that was not finished. Go on from it?", default=True, err=True
+    ):
+        Checkpoint(Path(checkpoint), "", 0).clear()
 
 
 @contextmanager

@@ -13,14 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
 from bochner.cli.arguments import found_files, refuse_overwriting
-from bochner.cli.engines import cluster_of, refuse_scheduler
+from bochner.cli.engines import Cluster, cluster_of, refuse_scheduler
 from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sources import Block
 from bochner.data.writers import Chunk, write_table
-from bochner.engines.dask import Dask
-from bochner.engines.ray import Ray
 from bochner.errors import ModelFileError
 from bochner.models._base import KernelEstimator
 from bochner.models.inspection.importance import ImportanceDisplay
@@ -81,7 +79,7 @@ def _predicted(columns: Output, block: Block) -> Chunk:
 
 
 def _elsewhere(
-    engine: Dask | Ray, call: Callable[[Block], Chunk], blocks: Blocks
+    engine: Cluster, call: Callable[[Block], Chunk], blocks: Blocks
 ) -> Iterator[list[Chunk]]:
     """Give the predictions of one part of the rows after the other, made by workers."""
     with engine.passes("", blocks) as executor:

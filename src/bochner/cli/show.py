@@ -58,6 +58,16 @@ class Terminal:
     def _watched(self) -> bool:
         return not self.quiet and sys.stderr.isatty()
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody is there to answer."""
+        return self._watched and not self.as_json and sys.stdin.isatty()
+
+    def note(self, text: str) -> None:
+        """Write a line for people to stderr, where results are not."""
+        if not self.as_json and not self.quiet:
+            click.echo(text, err=True)
+
     def say(self, text: str) -> None:
         """Print text for people."""
         if not self.as_json and not self.quiet:

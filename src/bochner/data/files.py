@@ -188,8 +188,9 @@ def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
     part = next((part for file in tables for part in file.parts[:-1] if "=" in part), None)
     if part is not None:
         raise InvalidInput(
-            f"{WHO}: folders named like columns ('{part}') are not read as columns. "
-            "List the files, e.g. with a glob, to read them without that column."
+            f"{WHO}: folders named like columns ('{part}') are not read as columns. Pass "
+            "pyarrow.dataset.dataset(folder, partitioning='hive') to Blocks.from_table, or list "
+            "the files, e.g. with a glob, to read them without that column."
         )
     return tables
 

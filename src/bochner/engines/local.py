@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bochner._core.checks import free_bytes, integer, positive
+from bochner._core.checks import free_bytes, integer, positive, warn_user
 from bochner.data.blocks import Blocks, has_weight
 from bochner.engines.checkpoint import NOW, Checkpoint
 from bochner.engines.digest import digest_of
-from bochner.errors import InvalidInput
+from bochner.errors import BochnerWarning, DataFileError, InvalidInput
 from bochner.sums.executor import Executor, InProcess
 from bochner.sums.tree import RunningSum, Summand
 
@@ -49,16 +49,17 @@ class Local:
         ``every`` is not above zero, ``memory`` is negative, or a fit with a checkpoint has no
         integer as its ``random_state``: it could not be made again.
     DataFileError
-        The checkpoint is of another fit, of data that have changed or by another version; or it
-        cannot be written.
+        The checkpoint is of another fit, of data that have changed or by another version; or its
+        folder cannot be made.
 
     Notes
     -----
     What is recorded: the sum of each pass that was finished, and of the pass that goes on the sum
     of the blocks so far and their number. A fit that goes on has the same bits as one that was
     never killed, and loses what was done since the last record. Learners that keep features in
-    memory pass over these unrecorded. Ctrl-C ends a pass after the block that it came in, and that
-    is recorded. A record takes the memory of a sum once more on the disk: 8
+    memory pass over these unrecorded. Where a record cannot be written, as on a full disk, the fit
+    goes on with a warning, and the record before it stays. Ctrl-C ends a pass after the block that
+    it came in, and that is recorded. A record takes the memory of a sum once more on the disk: 8
     D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
     """
 
@@ -200,8 +201,24 @@ class RecordedPasses:
             self.write(now)
 
     def write(self, now: dict[str, Any]) -> None:
-        """Record the passes done since the last time, and what the one that goes on has."""
+        """Record the passes done since the last time, and what the one that goes on has.
+
+        A record that cannot be written is no reason to lose the fit.
+        """
         began = time.monotonic()
+        try:
+            self._write(now)
+        except DataFileError as error:
+            warn_user(
+                "Local: a record must be written for a fit that is killed to go on from it; "
+                f"{error} The fit goes on, and writes again in {self._every:g} seconds.",
+                BochnerWarning,
+            )
+        end = time.monotonic()
+        LOG.debug("%r: recorded in %.2f s", self, end - began)
+        self._next = end + max(self._every, (end - began) / SHARE)
+
+    def _write(self, now: dict[str, Any]) -> None:
         for name, record in self._finished.items():
             self._checkpoint.write(name, record)
         self._finished = {}
@@ -209,9 +226,6 @@ class RecordedPasses:
             self._checkpoint.write(NOW, now)
         else:
             self._checkpoint.remove(NOW)
-        end = time.monotonic()
-        LOG.debug("%r: recorded in %.2f s", self, end - began)
-        self._next = end + max(self._every, (end - began) / SHARE)
 
 
 class _OnePass:

@@ -24,12 +24,15 @@ class Spark:
 
     Parameters
     ----------
-    session : pyspark.sql.SparkSession
+    session : pyspark.sql.SparkSession or str, optional
+        A session, or the address of a master, as "spark://host:7077" or "local[2]", to begin one
+        with. Default: the session that is active, else one with a process for each processor of
+        this machine. A session that is begun stays.
 
     Raises
     ------
     EngineError
-        A part failed four times, or the session is gone.
+        A session cannot be begun, a part failed four times, or the session is gone.
     MissingDependency
         pyspark is not installed.
 
@@ -40,20 +43,21 @@ class Spark:
     the other engines. The feature map is broadcast once in a fit.
     """
 
-    session: Any
+    session: Any = None
 
     def __post_init__(self) -> None:
         _require_spark()
-        if not hasattr(self.session, "sparkContext"):
+        known = self.session is None or isinstance(self.session, str)
+        if not known and not hasattr(self.session, "sparkContext"):
             raise InvalidType(
-                f"Spark: session must be a pyspark.sql.SparkSession; got "
-                f"{type(self.session).__name__}."
+                "Spark: session must be a pyspark.sql.SparkSession or the address of a master, as "
+                f"'spark://host:7077'; got {type(self.session).__name__}."
             )
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
-        context = self.session.sparkContext
+        context = self._begun().sparkContext
         workers = max(1, int(context.defaultParallelism))
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
             own = _SparkWorkers(context, threads, merging, workers)
@@ -62,6 +66,23 @@ class Spark:
             except BaseException:  # Ctrl-C too: nobody waits for what is still to be done
                 own.stop()
                 raise
+
+    def _begun(self) -> Any:
+        """Return the session, begun if it is not there."""
+        if self.session is not None and not isinstance(self.session, str):
+            return self.session
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        master = self.session or "local[*]"
+        active = SparkSession.getActiveSession() if self.session is None else None
+        try:
+            return active or SparkSession.builder.master(master).getOrCreate()
+        except Exception as error:
+            raise EngineError(
+                f"Spark: a session at {master} must begin; it did not "
+                f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
+                "the master, or name another address."
+            ) from error
 
 
 def _require_spark() -> None:
@@ -72,6 +93,18 @@ def _require_spark() -> None:
             "Spark needs the package pyspark, which is not installed; install it with: pip "
             "install 'bochner[spark]' (and Java 17)"
         ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """A value that is broadcast: what arrives is the value, functions of scripts among it too."""
+
+    value: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from pyspark import cloudpickle  # noqa: PLC0415
+
+        return cloudpickle.loads, (cloudpickle.dumps(self.value),)
 
 
 class _SparkWorkers(Workers):
@@ -97,7 +130,7 @@ class _SparkWorkers(Workers):
         return self._count
 
     def share(self, value: Any) -> Handle:
-        return self._context.broadcast(value)
+        return self._context.broadcast(_Shared(value))
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         if function is merged:
@@ -151,10 +184,7 @@ def _in_one(held: list[Any]) -> bool:
 
 def here() -> Engine:
     """Return the engine of the session that is active."""
-    _require_spark()
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
-    return Spark(SparkSession.getActiveSession())
+    return Spark()
 
 
 def _merged_here(summand: Any, a: "Future[PartialSum]", b: "Future[PartialSum]") -> PartialSum:
