@@ -34,7 +34,7 @@ class CountedPasses:
     Attributes
     ----------
     count : int
-        Passes over the rows.
+        CountedPasses over the rows.
     row_seconds : float
         Of one row in a pass.
     beside_seconds : float
