@@ -79,3 +79,19 @@ def test_constant_and_equal_rows():
     assert np.allclose(bo.SVR(KERNEL).fit(X, np.full(120, 7.0)).predict(NEW), 7, atol=1e-6)
     one = bo.SVR(KERNEL).fit(np.zeros((5, 2)), np.arange(5.0))
     assert one.path_ is None
+
+
+@pytest.mark.parametrize("given", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
+def test_the_kernel_is_chosen_among_candidates_in_any_unit(given):
+    """Of ten columns one matters: lengthscales of its own find it, one for all does not."""
+    rng = np.random.default_rng(4)
+    A = rng.uniform(-2, 2, (700, 10))
+    y = np.sin(3 * A[:, 0]) + 0.1 * rng.standard_normal(700)
+    auto = bo.SVR(random_state=0, **given).fit(A[:300], y[:300])
+    one = bo.SVR("gaussian", random_state=0, **given).fit(A[:300], y[:300])
+    errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
+    assert errors[0] < 0.5 * errors[1]
+    assert sum(each.taken for each in auto.search_.compared) == 1 < len(auto.search_.compared)
+    large = bo.SVR(random_state=0, **given).fit(A[:300], 1024 * y[:300])
+    assert large.kernel_ == auto.kernel_
+    np.testing.assert_allclose(large.predict(A), 1024 * auto.predict(A), rtol=1e-6, atol=1e-3)

@@ -86,9 +86,7 @@ class ConvexFit(ShownFit):
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
     dual: Float[Array, "n t"] | None = None
     rows: Any = None
-    pairs: ClassPairs | None = (
-        None  # whose values the columns are, where each is told from each other
-    )
+    pairs: ClassPairs | None = None  # whose values the columns are, where there are any
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""

@@ -84,7 +84,8 @@ class SVR(ConvexRegressor):
 
     Parameters
     ----------
-    %(kernel)s
+    %(kernel or auto)s
+    %(effort)s
     %(method or kernel)s
     %(n_features or exact)s
     %(metric)s
@@ -134,8 +135,9 @@ class SVR(ConvexRegressor):
     holds them, and recomputed in every step otherwise.
     """
 
-    kernel: Kernel | str = "gaussian"
+    kernel: Kernel | str = "auto"
     _: KW_ONLY
+    effort: str | float = "medium"
     method: Method | str | None = None
     n_features: int | str | Tolerance | None = None
     metric: str | None = None
