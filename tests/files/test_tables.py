@@ -1,6 +1,7 @@
 """Tables in memory that cannot be used: each ends in one sentence that names the column."""
 
 import datetime as dt
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -339,15 +340,21 @@ def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_us
     np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
 
 
-def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name():
-    """A column that is not used would fail if it were computed."""
+def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name(monkeypatch):
     duckdb = pytest.importorskip("duckdb")
     relation = duckdb.connect().sql(
-        'select i::double "a.b", i * 2.0 "y""", error(\'computed\')::double other '
-        "from range(1000) t(i)"
+        'select i::double "a.b", i * 2.0 "y""", 1 other from range(1000) t(i)'
     )
+    frames = sys.modules["bochner.data.frames"]
+    read, batches = set(), frames.batches_of
+
+    def noted(table, names):
+        for batch in batches(table, names):
+            read.update(batch.schema.names)
+            yield batch
+
+    monkeypatch.setattr(frames, "batches_of", noted)
     blocks = Blocks.from_table(relation, target='y"', columns=["a.b"])
     model = KernelRidge("gaussian", n_features=16, random_state=0).fit_blocks(blocks)
+    assert read == {"a.b", 'y"'}
     assert model.predict(relation).shape == (1000,)
-    with pytest.raises(duckdb.Error, match="computed"):
-        relation.select("other").fetchall()
