@@ -50,7 +50,7 @@ def test_few_columns_and_many_rows_have_a_grid():
     waves = f"{found.map.n_features:,} waves"
     assert found.reason.startswith("FourierGrid(tolerance=0.001): 100,000 rows of 2 columns are")
     assert waves in found.reason
-    assert "up to 32,768 take the place of features." in found.reason
+    assert "up to 2,047 take the place of features." in found.reason
     one = waves_for(KERNEL, X[:, :1], 100_000)
     assert "rows of 1 column are summed" in one.reason
     assert found.map.error == pytest.approx(np.abs(found.map.matrix(X, 1e-9) - KERNEL(X)).max(), 2)
@@ -59,7 +59,7 @@ def test_few_columns_and_many_rows_have_a_grid():
 def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none():
     X, _ = table(500)
     lengths = np.geomspace(0.5, 0.005, 12)
-    for n in (10_000, 10**6):
+    for n in (200_000, 10**6):
         found = [waves_for(Matern(1.5, length), X, n) for length in lengths]
         tolerances = [c and c.method.tolerance for c in found]
         fine = tolerances.count(1e-3)
@@ -71,12 +71,13 @@ def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none():
 
 
 def test_waves_that_are_few_enough_grow_with_the_rows():
-    assert [most_waves(n) for n in (10**4, 2**17, 2**18, 10**9)] == [2**15, 2**15, 2**16, 2**18]
+    found = [most_waves(n) for n in (10**4, 2**17 - 1, 2**17, 2**18, 10**9)]
+    assert found == [2047, 2047, 2**15, 2**16, 2**18]
 
 
 def test_kernels_of_the_globe_have_harmonics():
     X, _ = globe()
-    found = waves_for(OnSphere("matern32", 20.0), X, 100_000)
+    found = waves_for(OnSphere("matern32", 20.0), X, 200_000)
     assert isinstance(found.method, bo.SphericalHarmonics)
     assert found.map.error <= 1e-3
     coarser = bo.SphericalHarmonics(found.method.degree - 1)
@@ -116,11 +117,12 @@ def test_ridge_regression_is_that_of_the_kernel_itself(few, d):
     new, _ = table(60, d, 1)
     model = bo.KernelRidge(KERNEL, alpha=0.3, random_state=0).fit(X, y)
     assert sums_waves(model)
-    assert model.choice_.method == bo.FourierGrid(1e-3)
+    assert model.choice_.method == bo.FourierGrid(1e-3 if d < 3 else 1e-2)
     K = np.block([[KERNEL(X) + 0.3 * np.eye(400), np.ones((400, 1))], [np.ones(400), 0]])
     solved = np.linalg.solve(K, np.append(y, 0))
     by_hand = KERNEL(new, X) @ solved[:-1] + solved[-1]
-    assert np.linalg.norm(model.predict(new) - by_hand) < 3e-3 * np.linalg.norm(by_hand)
+    within = 3 * model.choice_.method.tolerance
+    assert np.linalg.norm(model.predict(new) - by_hand) < within * np.linalg.norm(by_hand)
     given = bo.KernelRidge(KERNEL, method=model.choice_.method, alpha=0.3, random_state=0)
     np.testing.assert_allclose(model.predict(new), given.fit(X, y).predict(new), rtol=1e-12)
 

@@ -8,6 +8,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks
+from bochner.errors import DataWarning
 from bochner.kernels import Gaussian
 from bochner.report import judge_held_out
 
@@ -109,7 +110,8 @@ def test_categories_of_noise_gain_nothing(given):
 def test_every_label_is_kept_for_the_fit(rows):
     X, y = rows
     labels = np.where(np.arange(N) == 7, 2.0, (y > 0).astype(float))
-    model = bo.LogisticRegression(**COMMON).fit(X, labels)
+    with pytest.warns(DataWarning, match="1 class has fewer than 5"):
+        model = bo.LogisticRegression(**COMMON).fit(X, labels)
     found, why = judge_held_out(model, Blocks.from_arrays(X, labels))
     assert why == ""
     assert 0.15 * N < found.n_test < 0.21 * N

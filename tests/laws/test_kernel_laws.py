@@ -20,16 +20,20 @@ import bochner.kernels
 from bochner.kernels import (
     Additive,
     Basis,
+    Box,
     Cauchy,
     Coefficients,
     Columns,
     Constant,
     CoordinateWise,
+    Disc,
+    Domain,
     DotProductKernel,
     Fixed,
     Free,
     Gaussian,
     GaussianMixture,
+    GreenFunction,
     Homogeneous,
     InverseChi2,
     Kernel,
@@ -58,6 +62,7 @@ def test_the_gallery_has_every_kernel():
     kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProductKernel, Homogeneous}
     kinds |= {PowerSeries, Coefficients, LogDerivatives, Monomials, Free}  # parts of kernels
     kinds |= {OnSphere}  # of latitude and longitude: tests/facts/test_sphere.py
+    kinds |= {Domain, Box, Disc, GreenFunction}  # of a domain: tests/laws/test_green_laws.py
     public = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__} - kinds
     kinds |= {Additive, Basis}
     assert public - kinds == set().union(*(kinds_within(k) for k in KERNELS))

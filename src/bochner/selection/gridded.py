@@ -1,8 +1,8 @@
 """Waves that "auto" takes in the place of features: of few columns or the globe, and many rows.
 
-A fit that sums waves is that of the kernel itself, within a tolerance, and makes no feature; its
-time hardly grows with the number of waves, up to some ten thousand. So waves are taken wherever the
-kernel has them and the rows do not ask for too many.
+A fit that sums waves is that of the kernel itself, within a tolerance, and makes no feature. Some
+two thousand are solved for at once. More take as many steps as the rows ask for, each of the same
+time: of very many rows they cost less than features do, of fewer rows they may cost far more.
 """
 
 from contextlib import suppress
@@ -31,8 +31,10 @@ FEWEST_ROWS = 8193
 #: Errors of the kernel as shares of k(x, x): the first whose waves are few enough.
 TOLERANCES = (1e-3, 1e-2)
 
-#: Waves that are few enough: so many of up to so many rows, then in proportion, and at most the
-#: last. 25,000 waves take 30,000 rows 2 s of one core, 1,024 features 4 s.
+#: Waves that are few enough of fewer rows than are very many: those of a Cholesky factorisation.
+WHOLE_WAVES = 2047
+
+#: Waves that are few enough of so many rows; of more in proportion, and at most the last.
 FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
 
 
@@ -49,7 +51,7 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     Notes
     -----
     None where there are up to 8,192 rows, more than three columns (or two, of kernels of the
-    globe), no spectral density, more waves than 2¹⁵ (of 131,072 rows and more, a quarter of their
+    globe), no spectral density, more waves than 2047 (of 131,072 rows and more, a quarter of their
     number, up to 2¹⁸), or no finufft: NumPy takes as long for each wave as for a feature.
     """
     d = X.shape[1]
@@ -64,7 +66,9 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 
 def most_waves(n_rows: int) -> int:
     """Return how many waves are few enough."""
-    return min(MOST_WAVES, FEW_WAVES * max(n_rows, FEW_ROWS) // FEW_ROWS)
+    if n_rows < FEW_ROWS:
+        return WHOLE_WAVES
+    return min(MOST_WAVES, FEW_WAVES * n_rows // FEW_ROWS)
 
 
 def _grid(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:

@@ -85,7 +85,7 @@ class ConvexFit(ShownFit):
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
     dual: Float[Array, "n t"] | None = None
-    rows: Any = None
+    X: Any = None
     pairs: ClassPairs | None = None  # whose values the columns are, where there are any
 
     def _found(self) -> Iterator[Fact]:

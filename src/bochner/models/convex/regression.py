@@ -140,7 +140,7 @@ def _fit(
             shape,
             stopping_errors=ended.errors,
             dual=None if ended.X is None else dual_of(problem, state, rows),
-            rows=ended.X,
+            X=ended.X,
         )
     )
 

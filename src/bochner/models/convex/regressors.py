@@ -396,7 +396,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     def X_fit_(self) -> Any:
         """The rows that ``dual_coef_`` are of."""
         self._dual()
-        return self._fitted.rows
+        return self._fitted.X
 
     def _dual(self) -> Float[Array, "n t"]:
         if self._fitted.dual is None:

@@ -329,8 +329,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
         it took and why; of up to three columns, or a kernel of the globe, where the width is left
         open: the waves of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` that
-        stand for the kernel itself, if 32,768 suffice, or a quarter of the rows. "exact": no
-        features but the kernel itself, directly or by conjugate gradients
+        stand for the kernel itself, if 2047 suffice, or of 131,072 rows and more a quarter of
+        their number. "exact": no features but the kernel itself, directly or by conjugate gradients
         (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
