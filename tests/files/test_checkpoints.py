@@ -228,6 +228,7 @@ def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
 
 STOPPED = """
 import sys
+import time
 import numpy as np
 import bochner as bo
 from bochner.kernels import Gaussian
@@ -240,6 +241,7 @@ def say(rows):
     if not said:
         said.append(rows)
         print("reading", flush=True)
+    time.sleep(0.3)  # the pass must go on when it is stopped
 
 blocks = bo.Blocks.from_arrays(X, X[:, 0]).watch(say)
 model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=64, random_state=0)
