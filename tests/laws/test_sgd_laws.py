@@ -160,8 +160,9 @@ def test_it_comes_to_the_minimum(rows):
     X, y, _, number = rows
     n, alpha, options = len(y), 0.05, {"batch_size": len(y), "tol": None, "max_iter": 3000}
     ours = KernelSGDClassifier(
-        Linear(), loss="log_loss", alpha=alpha, learning_rate="constant", **options
-    ).fit(X, y)
+        Linear(), loss="log_loss", strategy="exact_cached", alpha=alpha, learning_rate="constant",
+        **options,
+    ).fit(X, y)  # fmt: skip
     newton = LogisticRegression(C=1 / (alpha * n), tol=1e-10).fit(X, y)
     np.testing.assert_allclose(ours.coef_, newton.coef_, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours.predict_proba(X), newton.predict_proba(X), atol=1e-5)

@@ -12,6 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "first_change.md").read_text(encoding="utf-8")
+#: An editable installation finds its own source before any path.
+AS_COPIED = """
+import sys
+
+sys.meta_path = [f for f in sys.meta_path if not type(f).__name__.startswith("ScikitBuild")]
+"""
 STEPS = re.compile(r"^```(py|diff)\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -38,6 +44,7 @@ def copy(tmp_path_factory):
     for name in ("src", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "src" / "sitecustomize.py").write_text(AS_COPIED, encoding="utf-8")
     for kind, path, text in STEPS.findall(PAGE):
         file = folder / path
         if kind == "py":
