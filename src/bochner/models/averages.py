@@ -12,6 +12,7 @@ from bochner._core.checks import integer, require_switch
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.kernels.sphere import is_on_sphere
+from bochner.models.gaussian_process.observations import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 
 #: Rows whose predictions are made together.
@@ -112,12 +113,9 @@ def _nodes(
     corners: Float[Array, "2 m d"], count: int, globe: bool
 ) -> tuple[Float[Array, "m q d"], Float[Array, "m q"]]:
     """Return places of each cell, and their weights, which add up to one."""
-    x, w = np.polynomial.legendre.leggauss(count)
-    d = corners.shape[2]
-    grid = np.stack(np.meshgrid(*[x] * d, indexing="ij"), axis=-1).reshape(-1, d)
-    shares = np.prod(np.stack(np.meshgrid(*[w] * d, indexing="ij"), axis=-1), axis=-1).ravel()
-    middle, half = corners.mean(axis=0), np.diff(corners, axis=0)[0] / 2
-    places = middle[:, None] + half[:, None] * grid
+    unit, shares = quadrature(count, corners.shape[2])
+    lower, upper = corners
+    places = lower[:, None] + unit * (upper - lower)[:, None]
     weights = np.broadcast_to(shares, places.shape[:2])
     if globe:
         weights = weights * np.cos(np.deg2rad(places[:, :, 0]))

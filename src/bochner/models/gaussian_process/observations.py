@@ -99,10 +99,11 @@ class BlockAverages:
                 f"upper; got shapes {self.lower.shape} and {self.upper.shape}."
             )
         _check_values(self, len(self.lower))
-        if len(self.lower) * len(self._weights) > MOST_PLACES:
+        places = self.points ** len(self._extended)
+        if len(self.lower) * places > MOST_PLACES:
             raise InvalidInput(
                 f"BlockAverages: boxes must have {MOST_PLACES:,} places of quadrature in all at "
-                f"most; got {len(self.lower)} boxes of {len(self._weights):,}. Pass fewer points, "
+                f"most; got {len(self.lower)} boxes of {places:,}. Pass fewer points, "
                 "or lower equal to upper in columns that do not matter."
             )
 
@@ -116,33 +117,32 @@ class BlockAverages:
         return np.flatnonzero(np.any(self.upper > self.lower, axis=0))
 
     @cached_property
-    def _weights(self) -> Float[np.ndarray, " q"]:
-        """Of the places of one box; of sum one."""
-        total = np.ones(1)
-        for _ in self._extended:
-            total = np.outer(total, np.polynomial.legendre.leggauss(self.points)[1] / 2).ravel()
-            if len(total) > MOST_PLACES:
-                break
-        return total
+    def _rule(self) -> tuple[Float[np.ndarray, "q e"], Float[np.ndarray, " q"]]:
+        return quadrature(self.points, len(self._extended))
 
     @cached_property
     def places(self) -> Float[np.ndarray, "p d"]:
         """Places of all boxes, those of the first one first."""
-        nodes = (np.polynomial.legendre.leggauss(self.points)[0] + 1) / 2
-        grid = np.meshgrid(*[nodes] * len(self._extended), indexing="ij")
-        unit = np.full((len(self._weights), self.n_columns), 0.5)
-        for j, along in zip(self._extended, grid, strict=True):
-            unit[:, j] = along.ravel()
+        nodes, weights = self._rule
+        unit = np.full((len(weights), self.n_columns), 0.5)
+        unit[:, self._extended] = nodes
         found = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
         return found.reshape(-1, self.n_columns)
 
     def averaged(self, values: Array) -> Array:
         """Return the averages of values at all places."""
         each = values.reshape(len(self.lower), -1, *values.shape[1:])
-        return np.einsum("q,mq...->m...", self._weights, each)
+        return np.einsum("q,mq...->m...", self._rule[1], each)
 
 
 Observation = Derivatives | BlockAverages
+
+
+def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
+    """Return Gauss-Legendre nodes in the unit cube, ``points`` a column, and weights of sum one."""
+    x, w = np.polynomial.legendre.leggauss(points)
+    each = np.indices((points,) * d).reshape(d, points**d).T
+    return ((x + 1) / 2)[each], (w / 2)[each].prod(axis=1)
 
 
 def _check_values(given: Any, m: int) -> None:
