@@ -436,22 +436,28 @@ def ended(arguments):
     return end.value.code or 0
 
 
+def stopped_at_block(number):
+    """A walk over blocks that Ctrl-C stops at the block of this number, of all passes together."""
+    walk, seen = bo.Blocks.walk, []
+
+    def die(self, first=0):
+        for block in walk(self, first):
+            seen.append(1)
+            if len(seen) == number:
+                raise KeyboardInterrupt
+            yield block
+
+    return die
+
+
 def test_the_command_goes_on_from_its_checkpoint(tmp_path, monkeypatch, capsys):
     pl = pytest.importorskip("polars")
     pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
     monkeypatch.chdir(tmp_path)
     fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
     assert ended([*fit, "--out", "whole.bochner", "--quiet"]) == 0
-    walk, seen = bo.Blocks.walk, []
-
-    def die(self, first=0):
-        for block in walk(self, first):
-            seen.append(1)
-            if len(seen) == 20:
-                raise KeyboardInterrupt
-            yield block
-
-    monkeypatch.setattr(bo.Blocks, "walk", die)
+    walk = bo.Blocks.walk
+    monkeypatch.setattr(bo.Blocks, "walk", stopped_at_block(20))
     monkeypatch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
     recorded = [*fit, "--out", "again.bochner", "--quiet", "--checkpoint", "run.ckpt"]
     assert ended(recorded) == 130
@@ -474,17 +480,8 @@ def test_who_is_there_is_asked_whether_to_go_on(
     monkeypatch.chdir(tmp_path)
     fit = ["fit", "rows.parquet", "--target", "y", "--kernel", "gaussian", "--features", "8"]
     fit += ["--lengthscale", "1", "--out", "m.bochner", "--checkpoint", "run.ckpt"]
-    walk, seen = bo.Blocks.walk, []
-
-    def die(self, first=0):
-        for block in walk(self, first):
-            seen.append(1)
-            if len(seen) == 20:
-                raise KeyboardInterrupt
-            yield block
-
     with monkeypatch.context() as patch:
-        patch.setattr(bo.Blocks, "walk", die)
+        patch.setattr(bo.Blocks, "walk", stopped_at_block(20))
         patch.setattr("bochner.engines.local.RecordedPasses.is_due", lambda _: True)
         assert ended([*fit, "--quiet"]) == 130
     capsys.readouterr()
