@@ -31,7 +31,6 @@ def model(kernel="gaussian", **changes):
 
 
 REFUSED = {
-    "NaN": (put(X, np.nan), Y, r"Input X contains NaN"),
     "infinity": (put(X, np.inf), Y, r"Input X contains infinity"),
     "no rows": (X[:0], Y[:0], r"0 sample\(s\).*minimum of 1 is required by KernelRidge"),
     "no columns": (X[:, :0], Y, r"0 feature\(s\).*minimum of 1 is required by KernelRidge"),
@@ -121,7 +120,7 @@ def test_bad_arguments_are_refused_in_a_sentence(name):
 
 
 PREDICTED = {
-    "NaN": (put(X, np.nan), r"Input X contains NaN"),
+    "NaN": (put(X, np.nan), r"the rows of the fit had none; got NaN in row 3, column 0"),
     "columns": (X[:, :2], r"X has 2 features, but KernelRidge is expecting 3 features"),
     "no rows": (X[:0], r"0 sample\(s\).*minimum of 1 is required"),
     "one row without brackets": (X[0], r"Expected 2D array, got 1D array"),

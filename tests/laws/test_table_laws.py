@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.model_selection import cross_val_score
 
 import bochner as bo
@@ -365,3 +366,91 @@ def test_numbers_without_gaps_stay_as_they_are():
     np.testing.assert_allclose(
         model.predict(frame), bo.KernelRidge(**FAST).fit(frame, frame.a).predict(frame), atol=1e-9
     )
+
+
+# ---- arrays with gaps
+
+
+def with_gaps(n=N, seed=1):
+    """An array of four columns, a tenth of its cells missing, and a target."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    y = np.sin(X[:, 0]) + X[:, 1] ** 2
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X), y
+
+
+LEARNERS = [
+    bo.KernelRidge,
+    bo.GaussianProcessRegressor,
+    bo.SVR,
+    bo.KernelRegressor,
+    bo.SVC,
+    bo.LogisticRegression,
+    bo.KernelRidgeClassifier,
+    bo.OneClassSVM,
+    bo.KernelKMeans,
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_arrays_with_gaps_fit_as_their_tables_do(learner):
+    X, y = with_gaps()
+    y = y > 1 if hasattr(learner, "predict_proba") or learner is bo.SVC else y
+    table = pd.DataFrame(X, columns=[*"abcd"])
+    fit = learner(kernel="gaussian", **FAST).fit(X, y)
+    same = learner(kernel="gaussian", **FAST).fit(table, y)
+    np.testing.assert_array_equal(fit.predict(X[:50]), same.predict(table[:50]))
+    assert fit.n_features_in_ == 4
+    assert not hasattr(fit, "feature_names_in_")
+
+
+def test_gaps_of_an_array_are_medians_with_an_indicator():
+    X, y = with_gaps()
+    gaps = np.isnan(X)
+    filled = np.where(gaps, np.nanmedian(X, axis=0), X)
+    wide = np.column_stack([c for j in range(4) for c in (filled[:, j], gaps[:, j])])
+    fit = bo.KernelRidge(bo.kernels.Gaussian(2.0), method=bo.Fourier(bo.IID()), **FAST).fit(X, y)
+    by_hand = bo.KernelRidge(bo.kernels.Gaussian(2.0), method=bo.Fourier(bo.IID()), **FAST).fit(
+        wide, y
+    )
+    np.testing.assert_array_equal(fit.predict(X), by_hand.predict(wide))
+
+
+def test_a_fit_of_an_array_with_gaps_goes_on(tmp_path):
+    X, y = with_gaps()
+    model = bo.KernelRidge("gaussian", **FAST).fit(X[:200], y[:200])
+    model.partial_fit(np.nan_to_num(X[200:]), y[200:])
+    bo.save(model, tmp_path / "m.bochner")
+    again = bo.load(tmp_path / "m.bochner").predict(X.tolist())
+    np.testing.assert_array_equal(again, model.predict(X))
+    assert cross_val_score(bo.KernelRidge("gaussian", **FAST), X, y, cv=3).min() > 0.2
+
+
+def test_gaps_that_a_fit_cannot_fill_are_refused():
+    X, y = with_gaps()
+    whole = bo.KernelRidge("gaussian", **FAST).fit(np.nan_to_num(X), y)
+    row, column = np.argwhere(np.isnan(X))[0]
+    place = rf"the fit had none; got NaN in row {row}, column {column} \(counted from 0\). Fill"
+    with pytest.raises(InvalidInput, match=place):
+        whole.predict(X)
+    with pytest.raises(InvalidInput, match=place):
+        whole.partial_fit(X, y)
+    with pytest.raises(InvalidInput, match="a sparse X must have no missing values; got NaN in"):
+        bo.KernelRidge("gaussian", **FAST).fit(csr_array(X), y)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        bo.KernelRidge("gaussian", **FAST).fit(np.where(np.isnan(X), np.inf, X), y)
+
+
+@pytest.mark.parametrize(
+    "learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRegressor]
+)
+@pytest.mark.parametrize("offset", [1e6, -1e9])
+def test_a_large_offset_of_the_target_changes_nothing(learner, offset):
+    """Times and counts are such targets; 1e9 leaves 1e-7 to the last digit, solves some more."""
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    y = np.sin(X[:, 0])
+    still = learner(random_state=0).fit(X, y).predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        moved = learner(random_state=0).fit(X, y + offset).predict(X) - offset
+    np.testing.assert_allclose(moved, still, atol=1e-3)

@@ -71,9 +71,13 @@ from bochner.models._tables import (
     as_fitted,
     encoded,
     encoded_beside,
+    has_gaps,
+    is_learned_of_arrays,
     is_pandas,
     is_table,
     needs_schema,
+    numbered,
+    require_no_gaps,
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
@@ -309,10 +313,10 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     ) -> tuple[Blocks, Inputs]:
         """Return checked training data as blocks, and what they are.
 
-        Tables with columns of text or times, or with missing cells, are encoded by a schema; other
-        arrays of the array API standard stay in their library; all else passes scikit-learn's
-        checks. Unless it is the ``first`` call, rows must be like those of the fit. ``n_classes``
-        above 0: y holds codes of classes.
+        Tables with columns of text or times, or with missing cells, and arrays with NaN are encoded
+        by a schema; other arrays of the array API standard stay in their library; all else passes
+        scikit-learn's checks. Unless it is the ``first`` call, rows must be like those of the fit.
+        ``n_classes`` above 0: y holds codes of classes.
         """
         who, known = type(self).__name__, None if first else self._inputs
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
@@ -328,6 +332,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         dense = isinstance(X, np.ndarray) or not accepts_sparse(self.kernel)
         sparse = False if dense else "csr"
         options = {"accept_sparse": sparse, "dtype": ["float64", "float32"]}
+        options["ensure_all_finite"] = "allow-nan"
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
         if known is not None:
             found = validate_data(self, X, reset=False, **targets, **options)
@@ -338,6 +343,11 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             width = (found if y is None else found[0]).shape[1]
             inputs = Inputs(width, None if names is None else tuple(names.tolist()))
         X, y = (found, None) if y is None else found
+        if is_learned_of_arrays(known) or (known is None and has_gaps(X)):
+            table = numbered(who, X)
+            blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)
+            return blocks, replace(inputs, names=None)
+        require_no_gaps(who, X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         return Blocks.from_arrays(X, y, sample_weight), inputs
@@ -415,6 +425,9 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             return X
         refuse_masked(X, who)
         kind = kind_of(X, who)
+        if is_learned_of_arrays(known):
+            table = numbered(who, self._checked_rows(X))
+            return Blocks.from_table(table, schema=schema.features_only())
         if schema is not None and is_table(X):
             return Blocks.from_table(X, schema=schema.features_only())
         if schema is not None and (schema.categories or schema.encoders):
@@ -426,9 +439,15 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             blocks = Blocks.from_arrays(X)
             self._inputs_of(blocks, first=False)
             return blocks
-        refuse_dates(X, who)
-        X = validate_data(self, X, accept_sparse="csr", dtype=["float64", "float32"], reset=False)
+        X = self._checked_rows(X)
+        require_no_gaps(who, X)
         return Blocks.from_arrays(X)
+
+    def _checked_rows(self, X: Any) -> Any:
+        """Return rows through scikit-learn's checks: like those of the fit, NaN where missing."""
+        refuse_dates(X, type(self).__name__)
+        options: Any = {"dtype": ["float64", "float32"], "ensure_all_finite": "allow-nan"}
+        return validate_data(self, X, accept_sparse="csr", reset=False, **options)
 
     # --- labels ----------------------------------------------------------------------------------
 
@@ -520,6 +539,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = accepts_sparse(self.kernel)
+        tags.input_tags.allow_nan = True
         return tags
 
 

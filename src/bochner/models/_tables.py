@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from bochner._core.arrays import is_numpy
+from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import reasons
-from bochner.data.schema import Schema, listed
+from bochner.data.optional import needed
+from bochner.data.schema import Inputs, Schema, listed
 from bochner.data.sources import Block
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput
@@ -52,6 +53,39 @@ def _has_text(X: Any) -> bool:
     if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
     return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
+
+
+def has_gaps(X: Any) -> bool:
+    """Whether an array of numbers has NaN: a missing value."""
+    return isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+
+
+def require_no_gaps(who: str, X: Any) -> None:
+    """Refuse NaN in rows of a fit that has learned nothing to fill them with."""
+    values = X.data if is_sparse(X) else X
+    if not np.isnan(values).any():
+        return
+    if is_sparse(X):
+        raise InvalidInput(
+            f"{who}: a sparse X must have no missing values; got NaN in "
+            f"{np.isnan(values).sum()} of its cells. Fill them, or pass a dense array."
+        )
+    row, column = np.argwhere(np.isnan(X))[0]
+    raise InvalidInput(
+        f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
+        f"row {row}, column {column} (counted from 0). Fill such cells, or fit to rows with gaps."
+    )
+
+
+def numbered(who: str, X: Any) -> Any:
+    """Return an array as a table whose columns have their numbers for names."""
+    pyarrow = needed("pyarrow", f"{who}: filling missing values of an array")
+    return pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
+
+
+def is_learned_of_arrays(inputs: Inputs | None) -> bool:
+    """Whether a fit has learned what the columns of an array without names become."""
+    return inputs is not None and inputs.is_encoded and inputs.names is None
 
 
 def encoded(

@@ -225,12 +225,14 @@ class _OnRows:
         K, y, w = self.K, self.rows.y, self.rows.w
         if seen is not None:
             K, y, w = np.ascontiguousarray(K[np.ix_(seen, seen)]), y[seen], w[seen]
+        middle = self.spec.fit_intercept * np.median(y, axis=0)
+        y = y - middle  # the rounding of a large offset would be fitted
         each = np.broadcast_to(alpha, y.shape[1])
         ends = [self._column(K, y[:, i], w, i, float(a), tol) for i, a in enumerate(each)]
         order = (Convergence.MOST_STEPS, Convergence.ROUNDED, Convergence.CONVERGED)
         return Optimum(
             np.hstack([end.coef for end in ends]),
-            np.concatenate([end.intercept for end in ends]),
+            middle + np.concatenate([end.intercept for end in ends]),
             float(each[0]) if np.all(each == each[0]) else each,
             sum(end.objective for end in ends),
             sum(end.gap for end in ends),

@@ -74,10 +74,22 @@ class KernelRows:
         return max(float(np.trace(self.weighted)), TINY)
 
     @cached_property
+    def mean(self) -> Float[Array, " t"]:
+        """ȳ of each target; without an intercept zero.
+
+        Targets are taken about it, since rounding of a large mean would be solved for.
+        """
+        return self.centred * (self.w @ self.y) / self.w.sum()
+
+    @cached_property
+    def about(self) -> Float[Array, "n t"]:
+        """Y − ȳ."""
+        return self.y - self.mean
+
+    @cached_property
     def power(self) -> Float[Array, " t"]:
         """Σ w (y − ȳ)² of each target; without an intercept about zero."""
-        mean = self.w @ self.y / self.w.sum() if self.centred else 0.0
-        return self.w @ (self.y - mean) ** 2
+        return self.w @ self.about**2
 
     def take(self, some: Array) -> "KernelRows":
         """Return these rows; folds are not kept."""
@@ -112,7 +124,9 @@ class KernelRows:
         slack = np.empty((last, self.y.shape[1]))
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
-            u, spare = self._refined(float(value), np.hstack([root * self.y[:, own], root]), last)
+            u, spare = self._refined(
+                float(value), np.hstack([root * self.about[:, own], root]), last
+            )
             u, p = u[:, :-1], u[:, -1:]
             if self.centred:
                 share = self.root @ p
@@ -120,7 +134,7 @@ class KernelRows:
                 u, spare = u - p * intercept[own], spare - p[tail, 0] ** 2 / share
             coef[:, own] = root * u
             slack[:, own] = slack_of(value * spare, self.w[tail])[:, None]
-        return coef, intercept, slack
+        return coef, intercept + self.mean, slack
 
     @one_thread()
     def _refined(
@@ -173,7 +187,7 @@ class KernelRows:
         """
         A = self._shifted(alpha, np.float64)
         inverse, log_det = inverse_of(A, self.root if self.centred else None)
-        return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.y), log_det)
+        return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.about), log_det)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,9 +226,9 @@ class Dual:
         """b: what is left of the mean."""
         rows = self.rows
         if not rows.centred:
-            return np.zeros(rows.y.shape[1])
+            return rows.mean
         left = rows.root @ (rows.weighted @ self.u)
-        return (rows.w @ (rows.y - self.residuals) - left) / rows.w.sum()
+        return rows.mean + (rows.w @ (rows.about - self.residuals) - left) / rows.w.sum()
 
     @cached_property
     def slack(self) -> Float[Array, " n"]:
@@ -260,10 +274,12 @@ class Dual:
         """
         freedom = max(self.rows.count - self.rows.centred, 1.0)
         n = len(self.rows.w) - self.rows.centred
-        q = np.maximum((self.rows.root[:, None] * self.rows.y * self.u).sum(axis=0), TINY)
+        least = self.alpha * (self.u**2).sum(axis=0)  # of q = uᵀ(K + αI)u, whatever is rounded
+        q = (self.rows.root[:, None] * self.rows.about * self.u).sum(axis=0)
+        q = np.maximum(np.maximum(q, least), TINY)
         log_det = self.log_det + (freedom - n) * np.log(self.alpha)
         value = freedom * (1 + np.log(2 * np.pi * q / freedom)) + log_det
-        by_q = -self.alpha * (self.u**2).sum(axis=0) * freedom / q
+        by_q = -least * freedom / q
         slope = by_q + self.alpha * float(np.trace(self.inverse)) + freedom - n
         return value / freedom, slope / freedom
 

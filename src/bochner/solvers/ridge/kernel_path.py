@@ -100,13 +100,13 @@ class AtPenalty:
             criteria["kfold"] = dual.kfold()
         each = pooled(dual.left_out**2, rows.power / rows.w.sum())
         mean = float(rows.w @ each / rows.w.sum())
-        spread = float(rows.w @ (each - mean) ** 2 / rows.w.sum())
+        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.w.sum())
         return AtPenalty(
             dual.coef,
             dual.intercept,
             rows.w @ dual.residuals**2 / rows.w.sum(),
             rows.count - rows.centred - dual.freedom,
-            np.sqrt(spread / rows.count),
+            mean * np.sqrt(spread / rows.count),
             dual.slack,
             criteria,
         )

@@ -102,7 +102,8 @@ class KernelPosterior:
 
         With ``rows``, those of the factor, what a factor of float32 gives is refined to float64.
         """
-        right = np.hstack([self.root[:, None] * y, self.root[:, None]])
+        mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
+        right = np.hstack([self.root[:, None] * (y - mean), self.root[:, None]])
         u = self.inverse(right)
         for _ in range(REFINEMENTS if rows and self.factor.dtype == np.float32 else 0):
             u += self.inverse(right - rows.weighted @ u - self.alpha * u)  # type: ignore[union-attr]
@@ -111,7 +112,7 @@ class KernelPosterior:
         if self.centred:
             intercept = self.root @ u / (self.root @ p)
             u = u - p * intercept
-        return self.root[:, None] * u, intercept
+        return self.root[:, None] * u, mean + intercept
 
     @property
     def log_det(self) -> float:
@@ -281,7 +282,7 @@ def _by_evidence(
 ) -> tuple[float, float]:
     """Return minus the log evidence a row, and its slope in log λ."""
     held = {"centred": rows.centred, "noise": noise, "amplitude": amplitude}
-    score = kernel_evidence(rows.K, rows.y[:, i : i + 1], rows.w, alpha, **held)  # type: ignore[arg-type]
+    score = kernel_evidence(rows.K, rows.about[:, i : i + 1], rows.w, alpha, **held)  # type: ignore[arg-type]
     return score.value / rows.count, score.by_log_alpha / rows.count
 
 
@@ -311,7 +312,7 @@ def evidence_at(
 ) -> tuple[float, float]:
     """Return a² as it is given or of the largest evidence of all rows, and the log evidence."""
     freedom = max(rows.count - rows.centred, 1.0)
-    q = max(float(rows.y[:, i] @ coef), TINY)
+    q = max(float(rows.about[:, i] @ coef), TINY)
     scale = q / freedom if a2 is None else max(a2, TINY)
     left = freedom - (len(rows.w) - rows.centred)
     log_det = posterior.log_det + left * np.log(posterior.alpha)
