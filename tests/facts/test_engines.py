@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -365,6 +366,43 @@ def test_a_scheduler_that_does_not_answer_is_told_in_time():
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: bo.engines.Ray("127.0.0.1:1", timeout=5), "Ray: the cluster at 127.0.0.1:1"),
+        (lambda: bo.engines.Ray("ray://127.0.0.1:1", timeout=5), "Ray: the cluster at ray://127"),
+        (lambda: bo.engines.Spark("spark://127.0.0.1:1", 5), "Spark: the cluster at spark://127"),
+    ],
+    ids=["ray", "ray client", "spark"],
+)
+def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, make, sentence):
+    package = pytest.importorskip("ray" if sentence.startswith("Ray") else "pyspark")
+    if sentence.startswith("Ray"):
+        monkeypatch.setattr(package, "is_initialized", lambda: False)
+    began = time.monotonic()
+    with pytest.raises(
+        EngineError, match=rf"{sentence}.* must answer within 5 seconds; it did not"
+    ):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=make())
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("name", ["Dask", "Ray", "Spark"])
+@pytest.mark.parametrize("timeout", [0, -1.0, np.inf, "soon"])
+def test_a_timeout_that_cannot_be_is_refused(name, timeout):
+    with pytest.raises((InvalidInput, InvalidType), match=f"{name}: timeout must be"):
+        getattr(bo.engines, name)(None, timeout)
+
+
+def test_a_session_of_spark_that_was_stopped_is_told():
+    pytest.importorskip("pyspark")
+    stopped = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))  # as stop leaves it
+    with pytest.raises(EngineError, match=r"Spark: the session must be there .* it was stopped"):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(
+            blocks(), where=bo.engines.Spark(stopped)
+        )
+
+
 def test_what_is_no_client_is_refused():
     with pytest.raises(InvalidType, match=r"client must be a distributed.Client or.*got int"):
         bo.engines.Dask(3)
@@ -408,8 +446,8 @@ def test_a_session_of_spark_that_cannot_begin_is_told(monkeypatch):
         raise RuntimeError("Java gateway process exited")
 
     monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", fails)
-    where = bo.engines.Spark("spark://127.0.0.1:1")
-    with pytest.raises(EngineError, match=r"session at spark://127.0.0.1:1 must begin.*Java 17"):
+    where = bo.engines.Spark("local[2]")
+    with pytest.raises(EngineError, match=r"session at local\[2\] must begin.*Java 17"):
         bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=where)
 
 

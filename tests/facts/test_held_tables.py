@@ -9,7 +9,7 @@ import pytest
 
 import bochner as bo
 from bochner.cli import main
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import DataFileError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
 rng = np.random.default_rng(0)
@@ -173,6 +173,95 @@ def test_a_partition_of_another_type_is_named():
         InvalidInput, match=r"column 'b' .*got 'many'.* row 0 of partition 1 of the dask DataFrame"
     ):
         bo.KernelRidge(**OPTIONS).fit_blocks(bo.Blocks.from_table(odd[["a", "b"]], target="a"))
+
+
+OTHER_TYPES = {
+    "times": (1.0, pd.Timestamp("2020-01-01"), "'b' must hold numbers, .* holds Datetime"),
+    "lists": (
+        1.0,
+        pd.Series([[1]] * 100, TABLE.index[100:200]),
+        "'b' must hold numbers, .* Object",
+    ),
+    "too long": (
+        1.0,
+        pd.array([2**60 + 1] * 100, "int64[pyarrow]"),
+        "'b' must hold numbers.* Int64 .In",
+    ),
+    "numbers": (pd.Timestamp("2020-01-01"), 1.0, "'b' must hold times, .* on it holds Float64"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_TYPES)
+def test_a_partition_whose_column_is_of_another_kind_is_named(kind):
+    dd = pytest.importorskip("dask.dataframe")
+    before, after, match = OTHER_TYPES[kind]
+    first = TABLE.iloc[:100][["a", "fare"]]
+    parts = [first.assign(b=before), TABLE.iloc[100:200][["a", "fare"]].assign(b=after)]
+    odd = dd.from_map(lambda i: parts[i], [0, 1], meta=parts[0].iloc[:0], enforce_metadata=False)
+    with pytest.raises(InvalidInput, match=rf"column {match}") as caught:
+        bo.KernelRidge(**OPTIONS).fit(odd, "fare")
+    assert "from row 0 of partition 1 of the dask DataFrame" in str(caught.value)
+
+
+def with_disk(folder):
+    """A table whose second partition can be computed while there is a file in a folder."""
+    dd = pytest.importorskip("dask.dataframe")
+    parts = [TABLE.iloc[i : i + 100][["a", "fare"]] for i in (0, 100, 200)]
+
+    def make(i):
+        if i == 1 and not any(folder.iterdir()):
+            raise OSError("the disk is gone")
+        return parts[i]
+
+    return dd.from_map(make, [0, 1, 2], meta=parts[0].iloc[:0])
+
+
+def test_a_partition_that_cannot_be_computed_is_named(tmp_path):
+    with pytest.raises(
+        DataFileError, match=r"^Blocks: partition 1 of the dask DataFrame must be .*disk is gone\)"
+    ):
+        bo.Blocks.from_table(with_disk(tmp_path), target="fare")
+
+
+@pytest.mark.parametrize("on_workers", [False, True], ids=["here", "on workers"])
+def test_a_partition_that_is_lost_between_passes_is_named(dask_client, tmp_path, on_workers):
+    (tmp_path / "disk").touch()
+    blocks = bo.Blocks.from_table(with_disk(tmp_path), target="fare")
+    (tmp_path / "disk").unlink()
+    model = bo.KernelRidge(**OPTIONS)
+    where = bo.engines.Dask(dask_client) if on_workers else HERE
+    with pytest.raises(DataFileError, match=r"^Blocks: partition 1 of the dask .*disk is gone\)"):
+        model.fit_blocks(blocks, where=where)
+    assert not hasattr(model, "fit_")
+
+
+def test_a_chunk_that_cannot_be_computed_is_named(cluster):
+    da, delayed = pytest.importorskip("dask.array"), pytest.importorskip("dask").delayed
+    bad = delayed(lambda: 1 / 0)()
+    X = da.concatenate(
+        [da.from_array(ROWS[["a", "b"]].to_numpy()[:100]), da.from_delayed(bad, (100, 2), float)]
+    )
+    with pytest.raises(DataFileError, match=r"chunk 1 of the dask Array .*ZeroDivisionError"):
+        bo.KernelRidge(**OPTIONS).fit(X, X[:, 0])
+
+
+def broken(batches):
+    raise OSError("the disk is gone")
+
+
+def test_a_ray_dataset_that_cannot_be_computed_is_told(dataset):
+    with pytest.raises(DataFileError, match=r"the ray Dataset must be .*OSError: the disk is gone"):
+        bo.KernelRidge(**OPTIONS).fit(dataset.map_batches(broken), "fare")
+
+
+def test_a_spark_table_that_cannot_be_computed_or_has_no_rows_is_told(spark_frame):
+    lost = spark_frame.mapInArrow(broken, spark_frame.schema)
+    with pytest.raises(
+        DataFileError, match=r"the pyspark DataFrame must .*OSError: the disk is go"
+    ):
+        bo.KernelRidge(**OPTIONS).fit(lost, "fare")
+    with pytest.raises(InvalidInput, match=r"at least one row; the pyspark DataFrame has none"):
+        bo.KernelRidge(**OPTIONS).fit(spark_frame.filter("a > 100"), "fare")
 
 
 def test_rows_that_change_between_passes_are_refused(tmp_path):

@@ -2,6 +2,9 @@
 
 import gzip
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import fsspec
 import numpy as np
@@ -11,7 +14,7 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from bochner import Blocks
+from bochner import Blocks, KernelRidge
 from bochner.data import find_files
 from bochner.errors import DataFileError, InvalidInput, MissingDependency
 
@@ -93,7 +96,11 @@ def test_a_file_behind_a_url_that_changes_is_noticed(memory):
     ("url", "error", "match"),
     [
         ("memory://no.csv", DataFileError, "there is no file or folder 'memory://no.csv'. Check"),
-        ("memory://q*.csv", DataFileError, "the glob 'memory://.*' must match at least one file"),
+        (
+            "memory://q*.csv",
+            DataFileError,
+            "^Blocks.from_files: the glob 'memory://.*' must match .* got none. Check the URL.$",
+        ),
         ("nowhere://x.csv", InvalidInput, "of a kind that fsspec knows, .*; Protocol not known"),
     ],
 )
@@ -119,6 +126,124 @@ def test_bad_cells_behind_urls_are_named_with_column_and_line(memory):
         file.write(b"a,b\n" + b"1,2\n" * 50 + b"1,?\n")
     with pytest.raises(InvalidInput, match=r"column 'b' .* first '\?' in line 52 of 'memory://"):
         Blocks.from_files("memory://t.csv")
+
+
+# ---- storages behind a server
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """A server of S3 on this machine, a file system that talks to it, and an empty bucket."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    pytest.importorskip("s3fs")
+    server.start()
+    host, port = server.get_host_and_port()
+    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "any")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (keys | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}).items():
+            patch.setenv(name, value)
+        system = fsspec.filesystem("s3", skip_instance_cache=True)
+        fsspec.filesystem("s3").clear_instance_cache()
+        system.mkdir("bucket")
+        yield system
+    fsspec.filesystem("s3").clear_instance_cache()
+    server.stop()
+
+
+def test_a_fit_of_tables_on_s3_is_that_of_the_rows(s3):
+    for number in range(3):
+        put(s3, f"bucket/trips/{number}.parquet", TABLE.slice(300 * number, 300))
+    put(s3, "bucket/trips/more.csv", TABLE.slice(900))
+    asked = {"kernel": "gaussian", "n_features": 32, "random_state": 0}
+    for url, rows_there in (("s3://bucket/trips/*.parquet", 900), ("s3://bucket/trips", N)):
+        there = Blocks.from_files(url, target="b.c")
+        here = Blocks.from_table(TABLE.slice(0, rows_there), "b.c")
+        fits = [KernelRidge(**asked).fit_blocks(blocks) for blocks in (there, here)]
+        np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_a_table_on_s3_that_changes_is_noticed(s3):
+    put(s3, "bucket/t.parquet")
+    blocks = Blocks.from_files("s3://bucket/t.parquet", "b.c")
+    put(s3, "bucket/t.parquet", TABLE.slice(1))
+    with pytest.raises(DataFileError, match=r"'s3://bucket/t.parquet' must stay as it is"):
+        list(blocks)
+
+
+@pytest.mark.parametrize("name", ["none.csv", "none/*.parquet"])
+def test_what_is_not_on_s3_is_named(s3, name):
+    with pytest.raises(DataFileError, match=rf"^Blocks.from_files: .*'s3://bucket/{name[:4]}.*URL"):
+        Blocks.from_files(f"s3://bucket/{name}")
+
+
+class _Refuses(fsspec.AbstractFileSystem):
+    """A storage whose package has errors of its own."""
+
+    protocol = "refuses"
+
+    def info(self, *_, **__):
+        raise self.error
+
+    def ls(self, *_, **__):
+        raise self.error
+
+
+class NoKeys(Exception):
+    """As botocore's NoCredentialsError, no OSError."""
+
+
+@pytest.mark.parametrize("url", ["refuses://b/t.csv", "refuses://b/*.csv"])
+def test_what_a_storage_says_is_told_in_a_sentence(monkeypatch, url):
+    fsspec.register_implementation("refuses", _Refuses, clobber=True)
+    monkeypatch.setattr(_Refuses, "error", NoKeys("Unable to locate credentials"), raising=False)
+    with pytest.raises(
+        DataFileError,
+        match=r"^Blocks: 'refuses://.*' cannot be read: unable to locate credentials. Check the U",
+    ):
+        Blocks.from_files(url)
+
+
+def test_a_storage_that_is_lost_between_passes_is_told_in_a_sentence(memory, monkeypatch):
+    blocks = Blocks.from_files(put(memory, "/t.parquet"), "b.c")
+
+    def lost(*_, **__):
+        raise NoKeys("Could not connect to the endpoint.")
+
+    monkeypatch.setattr(type(memory), "info", lost)
+    with pytest.raises(DataFileError, match=r"'memory://.*' cannot be read: could not connect to"):
+        list(blocks)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A folder, and the URL of a server that gives its files whole."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = partial(Quiet, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield tmp_path, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_tables_on_the_web_are_read(web):
+    pytest.importorskip("aiohttp")
+    folder, url = web
+    with (folder / "t.csv").open("wb") as file:
+        pc.write_csv(TABLE, file)
+    blocks = Blocks.from_files(f"{url}/t.csv", "b.c")
+    np.testing.assert_array_equal(rows(blocks), rows(Blocks.from_table(TABLE, "b.c")))
+    pf.write_feather(TABLE, folder / "t.feather")
+    with pytest.raises(DataFileError, match=r"must be on a server that gives parts .*take CSV"):
+        Blocks.from_files(f"{url}/t.feather")
+    with pytest.raises(DataFileError, match=r"there is no file or folder 'http.*/no.csv'"):
+        Blocks.from_files(f"{url}/no.csv")
+
+
+# ---- damaged files
 
 
 @pytest.mark.parametrize("cut", [0.5, 0.99])

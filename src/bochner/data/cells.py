@@ -1,6 +1,7 @@
 """The cells of a column as numbers: what encoders read, with NaN where they are missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from bochner._core.shapes import Float
 from bochner.data.encoders import UNSEEN, DroppedColumn, Encoder, NumberColumn, TimeColumn
 from bochner.data.schema import listed, parsed, shown
 from bochner.data.times import form_of, parsed_times, seconds_in
-from bochner.errors import InvalidInput
+from bochner.errors import BochnerError, InvalidInput
 
 Where = Callable[[int], str]
 
@@ -54,14 +55,34 @@ def _numbers(series: Any, where: Where, comma: bool) -> Float[np.ndarray, " n"]:
         return parsed(series.name, values, np.dtype(np.float64), where)
     if series.dtype == nw.Duration:
         return seconds_in(series)
-    if type(series.to_native()).__module__.startswith("pyarrow"):
-        return np.asarray(series.to_native().cast("double").to_numpy(), np.float64)
-    return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+    with cast_as("numbers", series, where):
+        if type(series.to_native()).__module__.startswith("pyarrow"):
+            return np.asarray(series.to_native().cast("double").to_numpy(), np.float64)
+        return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+
+
+@contextmanager
+def cast_as(what: str, series: Any, where: Where) -> Iterator[None]:
+    """Refuse a column of another type than it had in the first rows, as another partition may."""
+    kind = series.dtype
+    try:
+        if kind.is_nested() or (kind.is_temporal() if what == "numbers" else kind.is_numeric()):
+            raise TypeError
+        yield
+    except BochnerError:
+        raise
+    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+        reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
+        raise InvalidInput(
+            f"Blocks: column {series.name!r} must hold {what}, as it does in the first rows; from "
+            f"{where(0)} on it holds {kind}{reason}. Make all partitions or files alike."
+        ) from error
 
 
 def _times(encoder: TimeColumn, series: Any, where: Where) -> Float[np.ndarray, " n"]:
     if not _is_text(series):
-        return seconds_in(series)
+        with cast_as("times", series, where):
+            return seconds_in(series)
     missing = series.is_null().to_list()
     pairs = zip(series.to_list(), missing, strict=True)
     values = [None if gone else str(value) for value, gone in pairs]

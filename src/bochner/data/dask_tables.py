@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner.data.frames import column_of, order_of
 from bochner.data.optional import needed
-from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of
+from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
 from bochner.data.tables import Column
 from bochner.errors import InvalidInput, InvalidType
@@ -20,17 +20,27 @@ class DaskPartition(Partition):
     """A partition as a task that is not done."""
 
     task: Any  # dask.delayed.Delayed
+    label: str
 
     def fetch(self) -> Any:
         """Compute it, on dask's scheduler."""
-        return self.task.compute()
+        with uncomputed(self.label):
+            return self.task.compute()
 
 
 def readers(table: Any) -> list[PartitionReader]:
     """Return a reader of each partition; their rows are counted now."""
-    rows = [int(n) for n in table.map_partitions(len).compute()]
-    tasks = table.to_delayed()
-    held = [(DaskPartition(task), n, str(task.key)) for task, n in zip(tasks, rows, strict=True)]
+    label = f"the dask {type(table).__name__}"
+    parts = [
+        DaskPartition(t, f"partition {i} of {label}") for i, t in enumerate(table.to_delayed())
+    ]
+    try:
+        rows = [int(n) for n in table.map_partitions(len).compute()]
+    except Exception:
+        for partition in parts:
+            partition.fetch()  # says which it is
+        raise
+    held = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
     return readers_of(held, _columns(table._meta), table)
 
 
@@ -58,7 +68,9 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     delayed = needed("dask", "Blocks.from_arrays").delayed
     tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
     held = tuple(
-        Chunk(DaskPartition(task), n, n) for task, n in zip(tasks, X.chunks[0], strict=True) if n
+        Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
+        for i, (task, n) in enumerate(zip(tasks, X.chunks[0], strict=True))
+        if n
     )
     n = sum(X.chunks[0])
     if n == 0:

@@ -9,7 +9,13 @@ from typing import IO, Any, NamedTuple
 
 from bochner.data.optional import needed
 from bochner.data.schema import did_you_mean
-from bochner.errors import DataFileError, InvalidInput, InvalidType, MissingDependency
+from bochner.errors import (
+    BochnerError,
+    DataFileError,
+    InvalidInput,
+    InvalidType,
+    MissingDependency,
+)
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -54,14 +60,32 @@ class Stamp(NamedTuple):
 
 def stamp_of(file: File) -> Stamp:
     """Return the stamp of a file, or say why it cannot be read."""
-    try:
+    with readable(file):
         if isinstance(file, Remote):
             file.system.invalidate_cache()
             return Stamp(int(file.system.size(file.path) or 0), file.system.ukey(file.path))
         status = file.stat()
-    except OSError as error:
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def readable(file: object) -> Iterator[None]:
+    """Say of which file it is that the system, or a storage, refuses to read it.
+
+    Packages of storages raise errors of their own: nobody answers, no key is given.
+    """
+    try:
+        yield
+    except (BochnerError, ImportError, ValueError):
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and not _of_storage(file):
+            raise
         raise unreadable(file, error) from error
-    return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _of_storage(file: object) -> bool:
+    return isinstance(file, Remote) or (isinstance(file, str) and "://" in file)
 
 
 @contextmanager
@@ -72,7 +96,8 @@ def unchanged(file: File, stamp: Stamp) -> Iterator[None]:
     """
     _compare(file, stamp)
     try:
-        yield
+        with readable(file):
+            yield
     except Exception:
         _compare(file, stamp)
         raise
@@ -89,16 +114,20 @@ def _compare(file: File, stamp: Stamp) -> None:
         )
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Return what the system says, in the middle of a sentence."""
-    return (error.strerror or str(error)).lower()
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return said[:1].lower() + said[1:].rstrip(".")
 
 
-def unreadable(file: object, error: OSError) -> DataFileError:
+def unreadable(file: object, error: Exception) -> DataFileError:
     """Say which file the system refuses to read, and why."""
-    return DataFileError(
-        f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check the path and its permissions."
+    what = (
+        "the URL, its server and the keys to it"
+        if _of_storage(file)
+        else "the path and its permissions"
     )
+    return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
 
 
 # --- Which files a path means --------------------------------------------------------------------
@@ -147,19 +176,20 @@ def _remote(url: str) -> list[Remote]:
     """Return the files behind a URL such as s3://bucket/folder or memory://table.csv."""
     fsspec = needed("fsspec", f"{WHO}: reading '{url}'")
     try:
-        system, root = fsspec.core.url_to_fs(url)
-        if _is_glob(root):
-            found = sorted(p for p in system.glob(root) if system.isfile(p))
-            return [Remote(system, p) for p in found or _nothing(url, "Check the URL.")]
-        if system.isdir(root):
-            files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
-            return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
-        if system.isfile(root):
-            return [Remote(system, root)]
+        with readable(url):
+            system, root = fsspec.core.url_to_fs(url)
+            if _is_glob(root):
+                found = sorted(p for p in system.glob(root) if system.isfile(p))
+                return [Remote(system, p) for p in found or _nothing(url, "Check the URL.")]
+            if system.isdir(root):
+                files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
+                return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
+            if system.isfile(root):
+                return [Remote(system, root)]
+    except BochnerError:
+        raise
     except ImportError as error:
         raise MissingDependency(f"{WHO}: '{url}' cannot be read: {error}.") from error
-    except OSError as error:
-        raise unreadable(url, error) from error
     except ValueError as error:
         raise InvalidInput(
             f"{WHO}: '{url}' must be of a kind that fsspec knows, as s3://, gs://, https://; "
@@ -225,11 +255,8 @@ def _nothing(pattern: object, more: str) -> Any:
 
 def first_bytes(file: File, count: int) -> bytes:
     """Return how a file begins; refuse one that cannot be read or is empty."""
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(count)
-    except OSError as error:
-        raise unreadable(file, error) from error
+    with readable(file), file.open("rb") as opened:
+        head = opened.read(count)
     if not head:
         raise empty_file(file)
     return head

@@ -115,6 +115,11 @@ def _explained(file: File, said: Callable[[Exception], BochnerError]) -> Iterato
 
 
 def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
+    if "range requests" in str(error):  # as fsspec says it, of servers on the web
+        return DataFileError(
+            f"Blocks: '{file}' must be on a server that gives parts of files (range requests), to "
+            f"be read as {kind}; its server gives whole ones. Copy it to a disk, or take CSV."
+        )
     return DataFileError(
         f"Blocks: '{file}' must be a whole {kind} file; it is cut short, damaged or something "
         f"else ({str(error).splitlines()[0]}). Write or copy it again."

@@ -1,7 +1,9 @@
 """Tables and arrays in partitions that an engine holds: read where they are, one at a time."""
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +13,12 @@ from bochner.data.objects import tidied
 from bochner.data.optional import needed
 from bochner.data.sources import Partition, Piece, Source, checked, part
 from bochner.data.tables import Column, Reader
-from bochner.errors import InvalidInput
+from bochner.errors import BochnerError, DataFileError, InvalidInput
 
 _WHO = "Blocks"
+
+#: How Python ends a traceback.
+_RAISED = re.compile(r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)")
 
 #: Classes of tables and arrays in partitions, by the package of their engine.
 HELD = {
@@ -159,11 +164,33 @@ def readers_of(
         PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, held, library)
         for i, (held, rows, key) in enumerate(partitions)
     ]
-    return [reader for reader in readers if reader.n_rows] or readers[:1]
+    none = PartitionReader(label, columns, 0, 0, "", library=library)
+    return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
 
 
 def _fetched(partition: Partition | None) -> Any:
     return None if partition is None else partition.fetch()
+
+
+@contextmanager
+def uncomputed(what: str) -> Iterator[None]:
+    """Say what it is that the engine cannot compute, and why."""
+    try:
+        yield
+    except BochnerError:
+        raise
+    except Exception as error:
+        raise DataFileError(
+            f"Blocks: {what} must be computed to be read; it could not be ({_said(error)}). Mend "
+            "what makes it, and fit again."
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, of an engine's error the last line of its worker's traceback."""
+    first, *more = str(error).splitlines() or [""]
+    last = next((line for line in reversed(more) if _RAISED.match(line)), "")
+    return last[:200] or f"{type(error).__name__}: {first[:200]}"
 
 
 def by_name(values: Any, name: str) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.partitions import PartitionReader, by_name, readers_of
+from bochner.data.partitions import PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
 
 
@@ -24,9 +24,10 @@ class RayPartition(Partition):
 def readers(table: Any) -> list[PartitionReader]:
     """Return a reader of each block of the dataset, which is executed now."""
     ray = needed("ray", "Blocks.from_table")
-    references = table.materialize().to_arrow_refs()
-    form = ray.remote(_form)
-    found = ray.get([form.remote(reference) for reference in references])
+    with uncomputed("the ray Dataset"):
+        references = table.materialize().to_arrow_refs()
+        form = ray.remote(_form)
+        found = ray.get([form.remote(reference) for reference in references])
     held = [
         (RayPartition(reference), rows, reference.hex())
         for reference, (rows, _) in zip(references, found, strict=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.partitions import PartitionReader, by_name, readers_of
+from bochner.data.partitions import PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
 from bochner.errors import DataWarning
 
@@ -30,9 +30,10 @@ class SparkPartition(Partition):
 def readers(table: Any) -> list[PartitionReader]:
     """Return a reader of each partition, which are computed and persisted now."""
     storage = needed("pyspark", _WHO).StorageLevel
-    streams = table.mapInArrow(_streams, "rows binary").rdd.map(_bytes_of)
-    streams.persist(storage.MEMORY_AND_DISK)
-    rows = streams.mapPartitions(_count).collect()
+    with uncomputed("the pyspark DataFrame"):
+        streams = table.mapInArrow(_streams, "rows binary").rdd.map(_bytes_of)
+        streams.persist(storage.MEMORY_AND_DISK)
+        rows = streams.mapPartitions(_count).collect()
     key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
     held = [
         (SparkPartition(streams, number), count, f"{key}, {number}")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.cells import cells_of, unseen_texts
+from bochner.data.cells import cast_as, cells_of, unseen_texts
 from bochner.data.encoders import (
     UNSEEN,
     DroppedColumn,
@@ -418,15 +418,14 @@ def _numeric(series: Any, dtype: np.dtype, where: Where) -> np.ndarray:
     import narwhals as nw  # noqa: PLC0415
 
     native = series.to_native()
-    if is_arrow(native):
-        if series.dtype == nw.Duration:
-            return seconds_in(series).astype(dtype)
-        return _from_arrow(series.name, native, dtype, where)
-    if series.dtype in (nw.String, nw.Categorical, nw.Enum):
-        return parsed(series.name, series.to_list(), dtype, where)
     if series.dtype == nw.Duration:
         return seconds_in(series).astype(dtype)
-    return series.cast(getattr(nw, _dtype_names(dtype))).to_numpy()
+    if series.dtype in (nw.String, nw.Categorical, nw.Enum) and not is_arrow(native):
+        return parsed(series.name, series.to_list(), dtype, where)
+    with cast_as("numbers", series, where):
+        if is_arrow(native):
+            return _from_arrow(series.name, native, dtype, where)
+        return series.cast(getattr(nw, _dtype_names(dtype))).to_numpy()
 
 
 def _from_arrow(name: str, column: Any, dtype: np.dtype, where: Where) -> np.ndarray:

@@ -121,6 +121,7 @@ class _DaskWorkers(Workers):
 
     def __init__(self, client: Any, timeout: float) -> None:
         self._client = client
+        self._held: dict[str, list[DaskPartition]] = {}
         with _answering(client.scheduler.address if client.scheduler else "?", timeout):
             client.wait_for_workers(1, timeout=timeout)
 
@@ -137,6 +138,8 @@ class _DaskWorkers(Workers):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             key = f"bochner-{name}-{uuid4().hex[:12]}"
+            if held := [a for a in args if isinstance(a, DaskPartition)]:
+                self._held[key] = held
             args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
             return self._client.submit(function, *args, key=key, pure=False)
 
@@ -147,11 +150,12 @@ class _DaskWorkers(Workers):
         return partition.fetch()
 
     def wait(self, handle: Handle) -> None:
-        with _explained():
-            handle.exception()
+        with _explained(handle, self._held.pop(handle.key, [])):
+            if handle.exception() is not None:
+                handle.result()
 
     def result(self, handle: Handle) -> Any:
-        with _explained():
+        with _explained(handle, []):
             return handle.result()
 
 
@@ -160,23 +164,37 @@ def _same(value: Any) -> Any:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Say in a sentence what went wrong in the cluster; BochnerErrors of workers are raised."""
+def _explained(handle: Handle, held: list[DaskPartition]) -> Iterator[None]:
+    """Say in a sentence what went wrong with rows that these partitions hold.
+
+    BochnerErrors of workers are raised.
+    """
     distributed = _distributed()
     try:
         yield
     except BochnerError:
         raise
     except distributed.KilledWorker as error:
-        rows = re.search(r"rows-(\d+)-(\d+)", str(error.task))
-        what = f"rows {rows[1]} to {rows[2]}" if rows else "a merge of sums"
         raise EngineError(
-            f"Dask: workers must outlive the sum of {what}; {error.allowed_failures + 1} died over "
-            "it, most likely for want of memory. Give workers more memory, or ask for fewer "
-            "features."
+            f"Dask: workers must outlive the sum of {_rows_of(error.task)}; "
+            f"{error.allowed_failures + 1} died over it, most likely for want of memory. Give "
+            "workers more memory, or ask for fewer features."
         ) from error
     except Exception as error:
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        if handle.status == "error":
+            for partition in held:
+                partition.fetch()  # says which it is
+            raise EngineError(
+                f"Dask: workers must be able to add up {_rows_of(handle.key)}; one could not "
+                f"({said}). Install on workers what is installed here, and give them the memory."
+            ) from error
         raise EngineError(
             f"Dask: the cluster must stay until the fit is made; it was lost "
-            f"({type(error).__name__}: {str(error)[:200]}). Start it again, and fit again."
+            f"({said}). Start it again, and fit again."
         ) from error
+
+
+def _rows_of(task: Any) -> str:
+    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
+    return f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"

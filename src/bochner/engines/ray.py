@@ -6,10 +6,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
 from bochner.data.ray_tables import RayPartition
 from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, Workers
+from bochner.engines.workers import ClusterPasses, Handle, Workers, require_answer
 from bochner.errors import BochnerError, EngineError, MissingDependency
 from bochner.sums.executor import Engine
 
@@ -26,12 +27,14 @@ class Ray:
     address : str, optional
         Of the cluster, as ``ray.init`` takes it; default: the one that this process is connected
         to, else one that is started on this machine.
+    timeout : float, default 30
+        Seconds to wait for an answer at the address.
 
     Raises
     ------
     EngineError
-        The cluster cannot be reached, or nine workers die over the same rows; a worker cannot read
-        its rows.
+        The cluster does not answer within the timeout, or nine workers die over the same rows; a
+        worker cannot read its rows.
     MissingDependency
         ray is not installed.
 
@@ -41,15 +44,21 @@ class Ray:
     """
 
     address: str | None = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        positive(self.timeout, "Ray", "timeout")
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
         ray = _ray()
         if not ray.is_initialized():
+            if self.address is not None:
+                require_answer("Ray", self.address, self.timeout)
             try:
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (ConnectionError, ValueError, RuntimeError, SystemExit) as error:
                 raise EngineError(
                     f"Ray: the cluster at {self.address or 'this machine'} must answer; it did not "
                     f"({str(error)[:200]}). Start it, or name another address."

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Partition
 from bochner.data.spark_tables import SparkPartition, table_of
-from bochner.engines.workers import ClusterPasses, Handle, PartialSum, Workers, merged
+from bochner.engines.workers import (
+    ClusterPasses,
+    Handle,
+    PartialSum,
+    Workers,
+    merged,
+    require_answer,
+)
 from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
 from bochner.sums.executor import Engine
 
@@ -28,11 +36,14 @@ class Spark:
         A session, or the address of a master, as "spark://host:7077" or "local[2]", to begin one
         with. Default: the session that is active, else one with a process for each processor of
         this machine. A session that is begun stays.
+    timeout : float, default 30
+        Seconds to wait for an answer at the address.
 
     Raises
     ------
     EngineError
-        A session cannot be begun, a part failed four times, or the session is gone.
+        Nobody answers at the address within the timeout, a session cannot be begun, a part failed
+        four times, or the session is gone.
     MissingDependency
         pyspark is not installed.
 
@@ -44,9 +55,11 @@ class Spark:
     """
 
     session: Any = None
+    timeout: float = 30.0
 
     def __post_init__(self) -> None:
         _require_spark()
+        positive(self.timeout, "Spark", "timeout")
         known = self.session is None or isinstance(self.session, str)
         if not known and not hasattr(self.session, "sparkContext"):
             raise InvalidType(
@@ -58,7 +71,13 @@ class Spark:
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:  # noqa: ARG002
         """Give the executor of one fit."""
         context = self._begun().sparkContext
-        workers = max(1, int(context.defaultParallelism))
+        try:
+            workers = max(1, int(context.defaultParallelism))
+        except Exception as error:
+            raise EngineError(
+                "Spark: the session must be there until the fit is made; it was stopped. Start it "
+                "again, and fit again."
+            ) from error
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
             own = _SparkWorkers(context, threads, merging, workers)
             try:
@@ -75,6 +94,8 @@ class Spark:
 
         master = self.session or "local[*]"
         active = SparkSession.getActiveSession() if self.session is None else None
+        if self.session is not None:
+            require_answer("Spark", self.session, self.timeout)
         try:
             return active or SparkSession.builder.master(master).getOrCreate()
         except Exception as error:

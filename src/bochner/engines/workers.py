@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from socket import create_connection
 from typing import Any
+from urllib.parse import urlsplit
 
 from bochner._core.arrays import as_floating
 from bochner.data.blocks import Blocks, Stretch, has_weight
@@ -78,6 +80,25 @@ class Workers(ABC):
     @abstractmethod
     def result(self, handle: Handle) -> Any:
         """Return the value, here; what went wrong is raised as a BochnerError."""
+
+
+def require_answer(who: str, address: str, timeout: float) -> None:
+    """Refuse an address, host:port behind any scheme, where nobody answers in time."""
+    try:
+        url = urlsplit(address if "://" in address else f"//{address}")
+        host, port = url.hostname, url.port
+    except ValueError:
+        return  # several, or local[2]: whoever connects knows what it means
+    if not host or port is None:
+        return
+    try:
+        create_connection((host, port), timeout).close()
+    except OSError as error:
+        raise EngineError(
+            f"{who}: the cluster at {address} must answer within {timeout:g} seconds; it did not "
+            f"({str(error) or type(error).__name__}). Start it, name another address, or wait "
+            "longer with timeout=."
+        ) from error
 
 
 class ClusterPasses:
