@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.special import log_softmax
 from tolerance import assert_close
 
 import bochner as bo
@@ -20,6 +21,7 @@ from bochner.selection import (
     as_effort,
     choose_among,
     choose_kernel,
+    relative_losses,
     split_rows,
 )
 
@@ -170,7 +172,7 @@ def test_sums_of_matrices_at_hand_are_the_matrices_of_sums(monkeypatch):
     X, y = table("all alike")
     shared = {each.name: each.error for each in chosen(X, y).compared}
     assert any(" + " in name for name in shared)
-    monkeypatch.setattr("bochner.selection.judges._mean", lambda parts: None)
+    monkeypatch.setattr("bochner.selection.judges._mean", lambda *_: None)
     for each in chosen(X, y).compared:
         assert_close(shared[each.name], each.error, factor=1e6)
 
@@ -262,3 +264,67 @@ def test_the_best_goes_on_with_more_rows_and_lends_its_scales_to_rougher_kernels
     assert any(name.endswith(", more rows") for name in names)
     assert any(name.startswith("Exponential, scales as ") for name in names)
     assert any(name.startswith("Laplace, scales as ") and "more rows" in name for name in names)
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+def signs(codes, n_classes):
+    return 2.0 * (codes[:, None] == np.arange(n_classes)) - 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_classes_lose_the_log_loss_at_the_best_temperature_whatever_the_scale_of_values(n_classes):
+    """The obvious route: the softmax of classes, at each of a thousand temperatures."""
+    rng = np.random.default_rng(0)
+    codes, w = rng.integers(0, n_classes, 200), rng.uniform(0.5, 2.0, 200)
+    F = signs(codes, n_classes) + rng.standard_normal((200, n_classes))
+    y, f = (signs(codes, n_classes), F) if n_classes > 2 else (signs(codes, 2)[:, 1:], F[:, 1:])
+    rows = sample_of(np.zeros((200, 1)), y, w)
+    own = F if n_classes > 2 else np.column_stack([-f / 2, f / 2])
+    losses = [
+        -(w @ log_softmax(a * own, axis=1)[np.arange(200), codes])
+        for a in np.geomspace(0.1, 9, 999)
+    ]
+    shares = np.bincount(codes, w) / w.sum()
+    best = min(losses) / -(shares @ np.log(shares))
+    for scale in (1.0, 7.0):
+        found = relative_losses(rows, rows, scale * f, True).sum()
+        assert found == pytest.approx(best, rel=1e-4)
+    constant = relative_losses(rows, rows, np.zeros_like(f), True).sum() / w.sum()
+    assert constant >= 1  # equal shares lose more than those of the classes
+
+
+def test_numbers_lose_their_squared_errors():
+    rng = np.random.default_rng(0)
+    y, w = rng.standard_normal((50, 2)), rng.uniform(0.5, 2.0, 50)
+    rows, mean = sample_of(np.zeros((50, 1)), y, w), w @ y / w.sum()
+    found = relative_losses(rows, rows, np.tile(mean, (50, 1)), False)
+    assert found.sum() == pytest.approx(w.sum(), rel=1e-12)
+
+
+def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
+    """Of six waves and six columns of two values 600 rows tell no product of columns."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, (800, 6)), rng.uniform(-2, 2, (800, 6))])
+    f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
+    y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
+    found = chosen(X, y, of_classes=True)
+    taken = next(c for c in found.compared if c.taken)
+    assert "sum over columns" in taken.name
+    assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.tuned <= 1)
+    assert "Linear, a metric with lengthscales along" in str(found)
+    assert len(str(found).splitlines()[-1]) < 2000
+
+
+def test_penalties_of_classes_are_judged_again_with_more_rows():
+    X, y = table("one column", 600)
+    train, test = split_rows(sample_of(X, np.sign(y)), 0)
+    asked = {"share": None, "serves": lambda kernel: True}
+    found = {}
+    for of_classes in (False, True):
+        trials = Trials(train, test, QUICK, True, *asked.values(), TimeBudget.of(None), of_classes)
+        wide = TunedKernel("much too large a penalty", Gaussian((1.0, 9.0, 45.0, 1.8)), 1e4, 1)
+        found[of_classes] = trials._judged([wide], train)[0].candidate.alpha
+    assert found[False] == 1e4
+    assert found[True] < 1e3

@@ -7,6 +7,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
 from bochner.kernels.algebra import Columns, Mahalanobis
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Product, Scaled, Sum
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
@@ -75,9 +76,11 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
 
 def _along_columns(kernel: Mahalanobis) -> Float[Array, " d"] | None:
     """Return the lengthscale along each column, ℓ/√A_jj; None of kernels that have none."""
-    if not isinstance(kernel.kernel, Stationary):
+    if not isinstance(kernel.kernel, Stationary | Linear):
         return None
-    inner = kernel.kernel.get_params().get("lengthscale")
+    inner = (
+        1.0 if isinstance(kernel.kernel, Linear) else kernel.kernel.get_params().get("lengthscale")
+    )
     if not isinstance(inner, float):
         return None
     weight = np.sqrt(np.diag(np.asarray(kernel.matrix)))

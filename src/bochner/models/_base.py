@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import (
@@ -107,6 +107,7 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
 class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
+    _of_classes: ClassVar[bool] = False
     kernel: Any
     fit_: Any
 
@@ -285,7 +286,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Check what is asked of features."""
         asked = self.get_params(deep=False)
-        return FeatureSpec.of(
+        spec = FeatureSpec.of(
             type(self).__name__,
             asked["kernel"],
             method,
@@ -296,6 +297,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             asked.get("columns", "as_given"),
             asked.get("effort"),
         )
+        return replace(spec, of_classes=self._of_classes)
 
     def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:
         """Give where the passes of a fit to these blocks are made."""
@@ -603,6 +605,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     """A classifier: its fit sees codes of classes."""
 
     classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
+
+    _of_classes: ClassVar[bool] = True
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
         return self._class_blocks_of(*rows, **classes)

@@ -16,6 +16,7 @@ FOR_DEVELOPERS = {
     "density": "DensePlaces stretched",
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "gridded": "most_waves waves_for",
+    "held_out": "relative_losses",
     "judges": "Trials TunedKernel split_rows",
     "metric": "average_outer_product learn_metric",
     "numbers": "OnNumbers spectral_peaks tune_numbers",

@@ -7,9 +7,10 @@ milliseconds. Those with the least errors are fitted to more rows, the best of t
 these, and the best of all with more again (:mod:`bochner.selection.judges`).
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bochner._core.arrays import dense, is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.features.method import Method
-from bochner.kernels.algebra import Mahalanobis
+from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
@@ -58,6 +59,9 @@ SCALED, TURNED, COLUMNS, AGAIN, MORE = 4, 6, 5, 10, 14
 #: few rows see nothing of a column that more rows need, and beyond these its slope is zero.
 LONGEST = 4.0
 
+#: Columns that are curves of a sum over columns, at most, and shares in it that are none.
+MOST_CURVES, LEAST_SHARE = 16, 1e-3
+
 LOO = LeaveOneOutError()
 
 
@@ -72,18 +76,21 @@ def choose_kernel(
     *,
     exact: bool = False,
     centred: bool = True,
+    of_classes: bool = False,
 ) -> Tuning:
     """Return the kernel of a name: of "auto" the best of candidates, as far as ``effort`` goes.
 
     With "low" it is a Gaussian kernel, as it is of few rows. ``exact``: for fits with the kernel
-    itself, whose lengthscales are those of a kernel matrix and not of features.
+    itself, whose lengthscales are those of a kernel matrix and not of features. ``of_classes``:
+    targets are the ±1 of classes.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if name == "auto" and asked is not None:
         serves = partial(_served, is_sparse(sample.X), None if exact else method, sample.X, seed)
         if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:
             sample = replace(sample, X=dense(sample.X))
-        found = choose_among(sample, seed, asked, centred=centred, share=share, serves=serves)
+        options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
+        found = choose_among(sample, seed, asked, serves=serves, **options)
         if found is not None:
             return found
     name = "gaussian" if name == "auto" else name
@@ -130,6 +137,7 @@ def choose_among(
     centred: bool = True,
     share: float | None = None,
     serves: Callable[[Kernel], bool],
+    of_classes: bool = False,
 ) -> Tuning | None:
     """Return the kernel that errs least on rows held out, and what it was compared with.
 
@@ -145,6 +153,8 @@ def choose_among(
         A given per-row penalty, alpha/W.
     serves : callable
         Whether the method of the fit serves a kernel.
+    of_classes : bool
+        Whether targets are the ±1 of classes: the log loss is then what kernels are judged by.
 
     Returns
     -------
@@ -163,7 +173,8 @@ def choose_among(
     train, test = split_rows(sample, seed)
     budget = TimeBudget.of(effort.seconds)
     generator = Candidates(train, seed, effort, centred, share, serves, budget)
-    return Trials(train, test, effort, centred, share, serves, budget).best(generator)
+    trials = Trials(train, test, effort, centred, share, serves, budget, of_classes)
+    return trials.best(generator)
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -191,6 +202,7 @@ class Candidates:
         by = EVIDENCE if self.share is None else LOO
         found = self._each(start, by)
         yield found
+        yield from self._additive(found)
         ends = [found]
         for family in filter(self.serves, self.effort.families):
             if self.budget.over:
@@ -289,6 +301,36 @@ class Candidates:
         of = OnProcess(start, rows, 1, LOO)
         end = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
         return self._ended(f"Laplace, scales as {of_which}", search, end, rows.X.shape[1])
+
+    def _additive(self, found: TunedKernel) -> Iterator[TunedKernel]:
+        """Give a sum over columns, with the lengthscales found: what each does by itself.
+
+        A rate of a column is one over its lengthscale, and its share in proportion to how far its
+        rows are apart in these. Columns of two values have a line each, all of them together.
+        """
+        X, scales = self.rows.X, np.asarray(found.kernel.get_params()["lengthscale"])
+        spread = np.sqrt(self.rows.w @ (X - self.rows.w @ X / self.rows.w.sum()) ** 2)
+        shares = spread / scales / np.sqrt(self.rows.w.sum())
+        two = np.array([len(np.unique(x)) == 2 for x in X.T])
+        shares[shares < LEAST_SHARE * shares.sum()] = 0.0
+        curves = np.flatnonzero((shares > 0) & ~two)
+        curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:MOST_CURVES]])
+        lines = np.flatnonzero((shares > 0) & two)
+        total = float(shares[curves].sum() + shares[lines].sum())
+        terms: list[Kernel] = [
+            significant(float(shares[j]) / total)
+            * Columns(Laplace(significant(float(scales[j]))), (int(j),))
+            for j in curves
+        ]
+        if len(lines) and len(lines) <= MANY_COLUMNS:
+            rates = [significant(1 / (float(scales[j]) * total)) for j in lines]
+            lined = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
+            terms.append(Columns(lined, tuple(lines.tolist())))
+        if not len(curves) or len(terms) < 2 or self.budget.over:
+            return
+        kernel = reduce(operator.add, terms)
+        if self.serves(kernel):
+            yield TunedKernel("sum over columns", kernel, found.alpha, X.shape[1])
 
     def takes_more_rows(self, found: TunedKernel) -> bool:
         """Whether lengthscales of columns were found, by fewer rows than there are."""

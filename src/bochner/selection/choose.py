@@ -111,8 +111,10 @@ def choose_from(
         found = by_left_out(kernel, rows, spec.seed, share)
     else:
         asked = some(rows), spec.width_to_search, spec.seed, share, spec.method
-        named = choose_lengthscale if spec.effort is None else choose_kernel
-        found = named(kernel, *asked, *(() if spec.effort is None else (spec.effort,)))
+        if spec.effort is None:
+            found = choose_lengthscale(kernel, *asked)
+        else:
+            found = choose_kernel(kernel, *asked, spec.effort, of_classes=spec.of_classes)
     choice = choice_of(spec, found.kernel, n_columns, rows, n_rows, share, by_targets)
     choice = replace(choice, reason=choice.reason + found.reason)
     return Chosen(spec.seed, found, choice, metric)
@@ -132,7 +134,8 @@ def choose_for_matrix(
         return by_left_out(spec.kernel, sample, spec.seed, share, centred), None
     asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
     effort = "low" if spec.effort is None else spec.effort
-    return choose_kernel(*asked, effort, exact=True, centred=centred), None
+    options: Any = {"centred": centred, "of_classes": spec.of_classes}
+    return choose_kernel(*asked, effort, exact=True, **options), None
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:

@@ -55,6 +55,8 @@ class FeatureSpec:
         That a kernel of "auto" is chosen with, among candidates; None: by descents on features.
     waves : bool
         Whether "auto" may take waves that the fit sums in the place of features.
+    of_classes : bool
+        Whether targets are classes, and kernels are judged by log losses.
     """
 
     who: str
@@ -67,6 +69,7 @@ class FeatureSpec:
     columns: str = "as_given"
     effort: str | float | None = None
     waves: bool = False
+    of_classes: bool = False
 
     @staticmethod
     def of(

@@ -2,7 +2,8 @@
 
 What errs least on few rows need not do so on many, so the last word has a fit to so many rows as
 time allows. There sums are tried too. All err on the same rows: what tells one from the other is
-the mean of differences of squared errors, and its standard error.
+the mean of differences of what they lose (:mod:`bochner.selection.held_out`), and its standard
+error.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,9 @@ from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import TimeBudget
+from bochner.selection.held_out import relative_losses
 from bochner.selection.record import KernelComparison, Tuning, TuningStep
+from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
 from bochner.selection.trials import crossed
 from bochner.solvers.ridge.dual import KernelRows
@@ -39,6 +42,16 @@ WORTH, CHANCE = 0.003, 0.5
 
 #: Kernels go on to more rows, and are added up, if their error is within this factor of the least.
 NEAR = 1.3
+
+#: Relative log losses that are no more than this apart are near: a row or two may make them up.
+CERTAIN = 0.02
+
+#: With more rows smaller penalties of a classifier are tried, by this factor: what few rows took
+#: for noise may tell classes apart, and most so in sums over columns.
+SMALLER = 4.0
+
+#: Penalties of kernels are far from one another beyond this factor.
+APART = 4.0
 
 #: The best are fitted again where there are so many times as many rows.
 MANY_MORE = 1.5
@@ -78,8 +91,8 @@ class Judged:
     """What a candidate did on the rows held out."""
 
     candidate: TunedKernel  # with its best penalty
-    squared: Float[Array, " m"]  # relative squared errors, weighted
-    error: float  # their weighted mean: 1 is the error of the mean
+    squared: Float[Array, " m"]  # what each loses, weighted: squared errors, log losses of classes
+    error: float  # their weighted mean: 1 is that of the best constant
     #: Kernel matrices of the rows of the fit, and of the rows held out with these.
     matrices: tuple[Array, Array] | None = field(default=None, repr=False)
 
@@ -116,6 +129,7 @@ class Trials:
     share: float | None
     serves: Callable[[Kernel], bool]
     budget: TimeBudget
+    of_classes: bool = False
     steps: list[TuningStep] = field(default_factory=list)
 
     def best(self, generator: Generator) -> Tuning:
@@ -139,11 +153,15 @@ class Trials:
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
         """Return the best that are near the least error, and the simplest."""
         ranked = _ranked(judged)
-        near = [j for j in ranked if not j.error > NEAR * ranked[0].error]
+        near = [j for j in ranked if self._near(j, ranked[0])]
         last = near[: self.effort.finalists]
         simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
         last += [] if any(j is simple for j in last) else [simple]
         return [each.candidate for each in last]
+
+    def _near(self, judged: Judged, best: Judged) -> bool:
+        """Whether an error is near the least; log losses are so too where classes are certain."""
+        return not judged.error > NEAR * best.error + CERTAIN * self.of_classes
 
     def _with_more_rows(
         self, generator: Generator, judged: list[Judged], few: list[Judged]
@@ -155,8 +173,8 @@ class Trials:
         for stage in (judged, few):
             able = [each for each in stage if generator.takes_more_rows(each.candidate)]
             if able:
-                best, least = _ranked(able)[0], _ranked(stage)[0].error
-                if not best.error > NEAR * least and not self.budget.over:
+                best = _ranked(able)[0]
+                if self._near(best, _ranked(stage)[0]) and not self.budget.over:
                     found = generator.with_more_rows(best.candidate)
                     yield found
                     yield from () if self.budget.over else generator.rougher(found)
@@ -175,6 +193,7 @@ class Trials:
         chooses: bool = False,
         matrices: tuple[Array, Array] | None = None,
     ) -> Judged:
+        goes_on = self.of_classes and self.share is None and not chooses and matrices is None
         if matrices is None:
             matrices = candidate.kernel(rows.X), candidate.kernel(self.test.X, rows.X)
         K, across = matrices
@@ -184,19 +203,27 @@ class Trials:
             candidate = replace(candidate, alpha=alpha)
         elif self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+        judged = self._at_penalty(problem, across, candidate)
+        while goes_on:
+            smaller = replace(candidate, alpha=judged.candidate.alpha / SMALLER)
+            found = self._at_penalty(problem, across, smaller)
+            goes_on = found.error < (1 - WORTH) * judged.error
+            judged = found if goes_on else judged
+        if not np.isfinite(judged.error):
+            return judged
+        self._note(judged, len(rows))
+        return replace(judged, matrices=None if chooses else matrices)
+
+    def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         try:
             coef, intercept = problem.coefficients(candidate.alpha)
         except LinAlgError:
             return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
-        judged = self._judgement(candidate, across @ coef + intercept)
-        self._note(judged, len(rows))
-        return replace(judged, matrices=None if chooses else matrices)
+        return self._judgement(candidate, across @ coef + intercept)
 
     def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
-        test, train = self.test, self.train
-        variance = train.w @ (train.y - train.w @ train.y / train.w.sum()) ** 2 / train.w.sum()
-        squared = test.w * ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
-        return Judged(candidate, squared, float(squared.sum() / test.w.sum()))
+        lost = relative_losses(self.train, self.test, fitted, self.of_classes)
+        return Judged(candidate, lost, float(lost.sum() / self.test.w.sum()))
 
     def _note(self, judged: Judged, n: int) -> None:
         stage = f"{n} rows"
@@ -218,7 +245,7 @@ class Trials:
     def _sums(self, judged: list[Judged], rows: RowSample) -> Iterator[Judged]:
         """Give sums of the first with each of the others that are near, and of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
-        others = [each for each in others if not each.error > NEAR * first.error]
+        others = [each for each in others if self._near(each, first)]
         pairs = []
         for other in others:
             if (pair := self._sum([first, other], rows)) is not None:
@@ -231,10 +258,22 @@ class Trials:
 
     def _sum(self, parts: list[Judged], rows: RowSample) -> Judged | None:
         """Return the mean of kernels: a machine of each, with one penalty; None if not served."""
-        both = _sum([each.candidate for each in parts])
+        shares = self._shares([each.candidate.alpha for each in parts])
+        both = _sum([each.candidate for each in parts], shares)
         if self.budget.over or not self.serves(both.kernel):
             return None
-        return self._erring(both, rows, matrices=_mean(parts))
+        return self._erring(both, rows, matrices=_mean(parts, shares))
+
+    def _shares(self, alphas: list[float]) -> list[float]:
+        """Return the share of each kernel in a mean: equal, unless penalties are known to differ.
+
+        K = Σ K_i/α_i has the penalty α_i for the machine of each kernel K_i. Penalties that few
+        rows have chosen say too little for that.
+        """
+        if not self.of_classes or max(alphas) <= APART * min(alphas):
+            return [1 / len(alphas)] * len(alphas)
+        each = 1 / np.array(alphas)
+        return [significant(share) for share in (each / each.sum()).tolist()]
 
     def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
         """Take the simplest of those with about the least error."""
@@ -271,30 +310,30 @@ def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
 
 
-def _mean(parts: list[Judged]) -> tuple[Array, Array] | None:
+def _mean(parts: list[Judged], shares: list[float]) -> tuple[Array, Array] | None:
     """Return the matrices of the mean of kernels."""
     held = [each.matrices for each in parts if each.matrices is not None]
     if len(held) < len(parts):
         return None
-    K, across = (_averaged(list(each)) for each in zip(*held, strict=True))
+    K, across = (_averaged(list(each), shares) for each in zip(*held, strict=True))
     return K, across
 
 
-def _averaged(matrices: list[Array]) -> Array:
-    """Return the mean of two matrices or more, with room for one."""
-    mean = matrices[0] + matrices[1]
-    for each in matrices[2:]:
-        mean += each
-    mean /= len(matrices)
+def _averaged(matrices: list[Array], shares: list[float]) -> Array:
+    """Return the mean of matrices, one after the other."""
+    mean = shares[0] * matrices[0]
+    for share, each in zip(shares[1:], matrices[1:], strict=True):
+        mean += share * each
     return mean
 
 
-def _sum(parts: list[TunedKernel]) -> TunedKernel:
+def _sum(parts: list[TunedKernel], shares: list[float]) -> TunedKernel:
     """Return the mean of kernels: a machine of each, with one penalty."""
-    kernels = [(1 / len(parts)) * each.kernel for each in parts]
+    kernels = [share * each.kernel for share, each in zip(shares, parts, strict=True)]
     kernel: Kernel = kernels[0]
     for other in kernels[1:]:
         kernel = kernel + other
-    alpha = float(np.exp(np.mean(np.log([each.alpha for each in parts]))))
+    alphas = np.array([each.alpha for each in parts]) * shares
+    alpha = len(parts) * float(np.exp(np.mean(np.log(alphas))))
     name = " + ".join(each.name for each in parts)
     return TunedKernel(name, kernel, alpha, sum(each.numbers for each in parts))

@@ -108,8 +108,9 @@ class Tuning(ShownResult):
         Per-row penalty at which it was best: alpha of n rows is about n times this. NaN where the
         kernel was given.
     error : float
-        Relative squared error on rows held out: 1 is the error of the mean. What is chosen by
-        these rows is judged on others of them. NaN where none were held out.
+        Relative squared error on rows held out, of candidates for a classifier the relative log
+        loss: 1 is that of the best constant. What is chosen by these rows is judged on others of
+        them. NaN where none were held out.
     criterion : {"loo", "evidence"}
     path : tuple of TuningStep
         Each evaluation, in order; empty where the kernel was given.

@@ -352,7 +352,7 @@ class LogisticRegression(ConvexClassifier):
     Newton's method with conjugate gradients on features kept in memory where they fit, else
     recomputed in each pass; all classes share the passes. Time O(n (c(φ) + s D K) + D³) with s some
     tens; memory O(D² + n K) beside the features. Without features some tens of steps of O(n² K),
-    with a Cholesky factor of n³/3 after every twelve, and memory 2 n².
+    with a Cholesky factor of n³/3 after 6, 18 and 42, and memory 2 n².
 
     Examples
     --------

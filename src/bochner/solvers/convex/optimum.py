@@ -61,7 +61,7 @@ class ActiveRows:
 
 @dataclass(frozen=True)
 class CommonFactor:
-    """Steps of conjugate gradients on the kernel matrix of all rows, twelve with each factor."""
+    """Steps of conjugate gradients on the kernel matrix of all rows, some with each factor."""
 
 
 @dataclass(frozen=True)
