@@ -63,6 +63,7 @@ from bochner.kernels import (
     SkewedChi2,
     SpectralMixture,
     Warped,
+    Windows,
     Zonal,
 )
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
@@ -163,6 +164,8 @@ BY_RULE = [
         weights=(2.0, 1.0), means=(0.5, (1.0, 0.0, 2.0)), scales=((0.5, 1.0, 2.0), 0.3)
     ),
     Warped(absolute, SkewedChi2(skew=0.5)),
+    Windows(Gaussian(lengthscale=1.5), width=2),
+    Windows(Matern(smoothness=1.5) + Linear(), average="root", lengths=True),
 ]
 """The algebra of kernels, and spectra with peaks."""
 

@@ -45,6 +45,7 @@ from bochner.kernels import (
     SpectralMixture,
     Sum,
     Warped,
+    Windows,
     Zonal,
 )
 
@@ -374,6 +375,25 @@ def _between(number, points, values):
 def _(kernel: Warped, x, y):
     f, g = (kernel.function(np.array([row]))[0].tolist() for row in (x, y))
     return value(kernel.kernel, f, g)
+
+
+@value.register
+def _(kernel: Windows, x, y):
+    a, b = windows(kernel, x), windows(kernel, y)
+    total = mpmath.fsum(value(kernel.kernel, u, v) for u in a for v in b)
+    power = {"mean": 1, "root": mpmath.mpf(1) / 2, "sum": 0}[kernel.average]
+    return total / (max(len(a), 1) * max(len(b), 1)) ** power
+
+
+def windows(kernel, row):
+    """All windows of one row, as lists of numbers."""
+    row = list(row)
+    steps = (len(row) - kernel.lengths) // kernel.channels
+    if kernel.lengths:
+        steps = min(steps, math.floor(row.pop(0)))
+    starts = range(max(steps - kernel.width + 1, 0))
+    c = kernel.channels
+    return [row[c * i : c * (i + kernel.width)] for i in starts]
 
 
 # ---- kernels with features of their own

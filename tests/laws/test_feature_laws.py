@@ -131,7 +131,11 @@ def test_planted_fault_shared_frequencies_of_a_product_are_seen():
 
 @pytest.mark.parametrize(
     "pair",
-    [p for p in RANDOM_MAPS if p[1].form == "pair" and "Linear" not in repr(p[0])],
+    [
+        p
+        for p in RANDOM_MAPS
+        if p[1].form == "pair" and not any(word in repr(p[0]) for word in ("Linear", "Windows"))
+    ],
     ids=named,
 )
 def test_pairs_have_the_norm_of_the_kernel(pair):

@@ -20,6 +20,7 @@ from bochner.kernels.algebra import (
 )
 from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import Windows, added
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +203,31 @@ def _stretch(kernel: Kernel) -> float:
     if isinstance(kernel, Mahalanobis | Bilinear):
         return float(np.linalg.norm(kernel.root, 2))
     return 1.0 if isinstance(kernel, Columns) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class WindowsMap(Wrapped):
+    """Σ_i φ(x_i)/s(x) over the windows of a sequence: features of a kernel of sequences."""
+
+    kernel: Windows
+    inner: FeatureMap
+    inputs: int
+
+    @property
+    def n_inputs(self) -> int:
+        return self.inputs
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        positions = self.kernel.positions(X)
+        _, U, share = next(positions)
+        Z = share[:, None] * self.inner.features(U)
+        for rows, U, share in positions:
+            Z = added(Z, share[:, None] * self.inner.features(U), rows)
+        return Z
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        back = lambda rows, U, share: self.inner.pullback(U, share[:, None] * C[rows, :])
+        return self.kernel.back(X, back)
 
 
 @dataclass(frozen=True, eq=False)

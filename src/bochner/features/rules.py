@@ -32,6 +32,7 @@ from bochner.features.composed import (
     OnInputs,
     ScaledMap,
     TensorProduct,
+    WindowsMap,
     sketched,
 )
 from bochner.features.fourier.fourier import Fourier, draw_stationary
@@ -100,6 +101,7 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
+from bochner.kernels.windows import Windows
 from bochner.kernels.zonal import NNGP, Angular, NeuralTangent
 
 Rule = Callable[[Any, Any, Request], FeatureMap]
@@ -242,6 +244,8 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             return ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
         case Transformed():
             return _on_inputs(kernel, method, ask)
+        case Windows():
+            return _on_windows(kernel, method, ask)
         case Sum():
             return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
@@ -257,6 +261,17 @@ def _on_inputs(kernel: Transformed, method: Method, ask: Request) -> OnInputs:
     like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
     inner = replace(ask, n_inputs=like.shape[1], X=X)
     return OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
+
+
+#: Windows of rows that a map of windows is drawn from, at most.
+WINDOWS = 4096
+
+
+def _on_windows(kernel: Windows, method: Method, ask: Request) -> WindowsMap:
+    kernel.count(ask.n_inputs)  # refuses rows that are no sequences
+    X = None if ask.X is None else kernel.stacked(ask.X, WINDOWS)
+    inner = replace(ask, n_inputs=kernel.columns, X=X)
+    return WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
 
 
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:

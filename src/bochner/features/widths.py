@@ -13,6 +13,7 @@ from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
+from bochner.kernels.windows import Windows
 
 #: A product with exact factors is written out if that leaves the others so many features: measured,
 #: it is then up to twice as accurate as a sketch, whose noise grows with all norms.
@@ -45,6 +46,8 @@ def exact_width(kernel: Kernel, d: int) -> int | None:
             return int(np.count_nonzero(kernel.sizes)) ** d
         case Columns():
             return exact_width(kernel.kernel, len(kernel.columns))
+        case Windows():
+            return exact_width(kernel.kernel, kernel.columns)
         case Scaled() | Mahalanobis() | Modulated() | Normalised():
             return exact_width(kernel.kernel, d)
         case Power():

@@ -54,6 +54,7 @@ from bochner.kernels.stationary import (
     Stationary,
 )
 from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic, SpectralMixture
+from bochner.kernels.windows import Windows, one_hot, spectrum
 from bochner.kernels.zonal import (
     NNGP,
     Angular,
@@ -75,7 +76,8 @@ __all__ = [
     "JensenShannon", "Kernel", "Laplace", "Linear", "LogDerivatives", "Mahalanobis", "Matern",
     "Modulated", "Monomials", "Monotone", "NeuralTangent", "Normalised", "OnSphere", "Periodic",
     "Polynomial", "Polynomials", "Power", "PowerSeries", "Product", "Radial", "RationalQuadratic",
-    "Scaled", "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Zonal",
+    "Scaled", "SkewedChi2", "SpectralMixture", "Stationary", "Sum", "Warped", "Windows", "Zonal",
+    "one_hot", "spectrum",
 ]
 # fmt: on
 

@@ -20,9 +20,13 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import ExponentialPower, Matern, Periodic
+from bochner.kernels.windows import Windows
 
 #: Step of log θ in differences of kernel values.
 STEP = 1e-4
+
+#: Windows of sequences that ranges of numbers are read off.
+LOOKED_AT = 4096
 
 #: Numbers that say which functions a family has; they stay unless they are free.
 SHAPES = ("smoothness", "power")
@@ -177,6 +181,7 @@ def _with_weight(term: Kernel) -> Kernel:
 def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
     """Give the place of each number, the kernel that it is of, and the rows which that sees."""
     inner = kernel.inputs(X) if isinstance(kernel, Transformed) else X
+    inner = kernel.stacked(X, LOOKED_AT) if isinstance(kernel, Windows) else inner
     for name in own_names(kernel):
         yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
     for name, part in parts_of(kernel).items():

@@ -54,6 +54,7 @@ from bochner.data.schema import Inputs, listed, repeated
 from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
+from bochner.kernels.windows import as_rows
 from bochner.models._calibration import decided
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._labels import (
@@ -119,8 +120,9 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         Parameters
         ----------
         X : (n, d)
-            Array, sparse matrix, or table, whose columns may hold text, dates and gaps. A table or
-            array of dask, a ray.data.Dataset or a pyspark DataFrame brings its engine: passes are
+            Array, sparse matrix, or table, whose columns may hold text, dates and gaps; with a
+            kernel of sequences also (n, steps, channels), or a list of arrays. A table or array of
+            dask, a ray.data.Dataset or a pyspark DataFrame brings its engine: passes are
             made where its partitions are.
         y : (n,) or (n, t)
             Numbers; of a classifier, (n,): labels of any type, two classes at least. Beside a
@@ -323,6 +325,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         who, known = type(self).__name__, None if first else self._inputs
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
+        X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
         kind = kind_of(X, who)
         if kind == "text" or (known is not None and known.is_encoded and is_table(X)):
             return self._table_blocks(X, y, sample_weight, known, n_classes)
@@ -426,6 +429,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
                 )
             return X
         refuse_masked(X, who)
+        X = as_rows(who, X, self.kernel, known.n_features_in)
         kind = kind_of(X, who)
         if is_learned_of_arrays(known):
             table = numbered(who, self._checked_rows(X))

@@ -101,6 +101,7 @@ _MAPS: dict[str, type] = {
     "map-on-inputs": composed.OnInputs,
     "scaled-map": composed.ScaledMap,
     "tensor-product-map": composed.TensorProduct,
+    "windows-map": composed.WindowsMap,
     "mercer-harmonic-map": harmonic.MercerHarmonicMap,
     "spherical-map": SphericalMap,
     "monomial-map": powers.MonomialMap,

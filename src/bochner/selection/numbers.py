@@ -38,6 +38,7 @@ from bochner.kernels.numbers import (
 )
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
+from bochner.kernels.windows import windows_of
 from bochner.selection.descent import (
     Descended,
     Evaluated,
@@ -58,7 +59,7 @@ from bochner.selection.process import (
 )
 from bochner.selection.record import Tuning
 from bochner.selection.recorder import Recorder
-from bochner.selection.rows import significant
+from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import Criterion, LeaveOneOutError
 from bochner.solvers.ridge.dual import KernelRows
 
@@ -67,6 +68,9 @@ STARTS, TRIED, ENDED = 64, 8, 3
 
 #: Evaluations of these descents, and with more rows: from each end, and from the best of these.
 TRY, END, MORE, LAST = 20, 60, 6, 20
+
+#: Windows of sequences, in the place of rows.
+WINDOWS = 4096
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
@@ -182,7 +186,7 @@ def tune_numbers(
     -----
     Weights add up to one where amplitude or penalty are free, which say the rest. 64 evaluations
     with m ≤ 256 rows from all starts and some 220 of descents, 30 with m ≤ 1024, each O(m³): ten
-    seconds, whatever n.
+    seconds, whatever n. Sequences are so few that they have 4096 windows.
     """
     if not sample.y.shape[1]:
         raise InvalidInput(
@@ -190,7 +194,8 @@ def tune_numbers(
             'Give all numbers, or a name such as "gaussian".'
         )
     open_kernel = weighted(opened(lifted(kernel)))
-    sample = sample.lowest(ROWS)
+    windows = windows_of(kernel, sample.X.shape[1])
+    sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, WINDOWS // windows)))
     y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
     budget = TimeBudget.of(None) if budget is None else budget
     if share is not None:
@@ -388,7 +393,8 @@ def _size(kernel: Kernel, X: Array) -> float:
 
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     """Return lengthscales about the median distance, down to that of rows beside one another."""
-    median = float(np.exp(replace(rows, X=X).log_median(np.ones(X.shape[1]))))
+    w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # of windows there are more
+    median = median_distance(X, w, (1.0,), 0, most=4096)
     least = min(SHORTEST * median, _gap(X))
     near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
     low, high = float(np.log(least)), float(np.log(LONGEST * median))
@@ -406,7 +412,8 @@ def _period(X: Array, rows: ProcessRows) -> NumberRange:
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
     near = float(np.log(2 * least)), float(np.log(span))
-    peaks = np.concatenate([spectral_peaks(x, rows.y, rows.w) for x in X.T])
+    waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets of their own
+    peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in waves)])
     bounds = float(np.log(least)), float(np.log(4 * span))
     starts = np.log(peaks) if len(peaks) else None
     unit = float(peaks[0]) / (2 * np.pi * span) if len(peaks) else 1.0

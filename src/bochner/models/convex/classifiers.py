@@ -17,6 +17,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._base import LabelEstimator, learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
@@ -100,7 +101,9 @@ class ConvexClassifier(Differentiable, LabelEstimator, ConvexEstimator):
     def _few(self, blocks: Blocks, most: int) -> bool:
         """Whether there are so few rows, all of which a sample keeps."""
         n = blocks.n_rows
-        return n is not None and n <= min(most, kept_rows(blocks.n_columns))
+        if n is None or n > kept_rows(blocks.n_columns):
+            return False
+        return n * windows_of(self.kernel, blocks.n_columns) <= most
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         """Return the loss; ``rows`` are those of a fit with the kernel itself, 0 on features."""

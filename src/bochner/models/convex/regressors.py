@@ -16,6 +16,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._base import PenalisedByAlpha, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
@@ -170,7 +171,9 @@ class SVR(ConvexRegressor):
         """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
         open_ = self.method is None and self.n_features is None and self.precision == "auto"
         n, served = blocks.n_rows, spec.fit_intercept or not spec.loss.nonsmooth
-        return open_ and n is not None and n <= REGRESSION_ROWS and served
+        if not open_ or n is None or not served:
+            return False
+        return n * windows_of(self.kernel, blocks.n_columns) <= REGRESSION_ROWS
 
     @property
     def coef_(self) -> Float[Array, " D"]:

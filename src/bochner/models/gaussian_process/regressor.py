@@ -21,6 +21,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
@@ -235,7 +236,9 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         """Whether the kernel itself is fitted where nothing is asked of features."""
         asked = self.method is not None or self.n_features is not None or self.precision != "auto"
         n, t = blocks.n_rows, int(np.prod(blocks.target_shape or ()))
-        return not asked and n is not None and n**3 * t <= DIRECT_ROWS**3
+        if asked or n is None:
+            return False
+        return (n * windows_of(self.kernel, blocks.n_columns)) ** 3 * t <= DIRECT_ROWS**3
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:

@@ -20,6 +20,7 @@ from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._base import (
     KernelEstimator,
     LabelEstimator,
@@ -131,7 +132,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         return (
             self._nothing_asked
             and n is not None
-            and n <= DIRECT_ROWS
+            and n * windows_of(self.kernel, blocks.n_columns) <= DIRECT_ROWS
             and least_alpha(spec.alpha) != 0
         )
 

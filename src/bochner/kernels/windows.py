@@ -1,0 +1,427 @@
+"""Kernels of sequences and of sets: a kernel of every window of one with every window of the other.
+
+k(x, y) = Σ_i Σ_j k'(x_i, y_j)/(s(x) s(y)) over the windows x_i, y_j of the two is a convolution
+kernel (Haussler 1999, *Convolution kernels on discrete structures*), and features of k' summed over
+windows are features of it. A sequence is a row: its steps one after the other.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
+from bochner._core.checks import check_fields, counted, integer, word
+from bochner._core.shapes import Array, Float, Int
+from bochner.errors import InvalidInput, InvalidType
+from bochner.kernels.algebra import Columns, Transformed
+from bochner.kernels.dotproduct import Linear
+from bochner.kernels.kernel import Kernel, require_kernels
+
+#: What sums over windows are divided by, as a power of the number of windows.
+AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
+
+#: Windows of either side whose kernel values are made together.
+PIECE = 2048
+
+#: All rows, or all columns.
+ALL = slice(None)
+
+#: Rows of a position, their window, and what it is multiplied by.
+Position = tuple[Any, Array, Array]
+
+
+@dataclass(frozen=True)
+class Windows(Kernel):
+    """A kernel of sequences: k(x, y) = Σ_i Σ_j kernel(x_i, y_j)/(s(x) s(y)), over all windows.
+
+    A sequence of L steps of some channels has L − width + 1 windows. With windows of one step it is
+    a set, of the nodes of a graph for instance: the order does not matter.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of a window: a row of width · channels columns, step after step.
+    width : int, default 1
+        Steps of a window.
+    channels : int, default 1
+        Numbers that each step has.
+    average : {"mean", "root", "sum"}, default "mean"
+        s(x): the number of windows of x, its square root, or 1. With "mean" long sequences are as
+        large as short ones; with "sum" what is predicted is a sum over windows, as an energy is of
+        atoms.
+    lengths : bool, default False
+        Whether sequences differ in length: the first column of a row is then the number of steps,
+        and columns behind those steps are not looked at. :meth:`rows` makes such rows.
+
+    Raises
+    ------
+    InvalidInput
+        When it is evaluated, if rows have not whole steps, or fewer than a window has.
+
+    Notes
+    -----
+    A sequence shorter than the window has none, and k = 0 with every other. One value takes as
+    many of ``kernel`` as there are pairs of windows; features take as many as there are windows.
+    Other kernels of the same sequences can be added and multiplied as any kernel;
+    ``Normalised(Windows(...))`` is the cosine.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Gaussian, Windows
+    >>> k = Windows(Gaussian(), width=2)
+    >>> K = k([[0.0, 1.0, 2.0]], [[1.0, 2.0, 9.0]])  # windows (0, 1), (1, 2) and (1, 2), (2, 9)
+    >>> bool(abs(K[0, 0] - (1 + np.exp(-1)) / 4) < 1e-12)
+    True
+    """
+
+    kernel: Kernel
+    width: int = 1
+    channels: int = 1
+    average: str = "mean"
+    lengths: bool = False
+
+    def __post_init__(self) -> None:
+        require_kernels(self, "kernel")
+        check_fields(self, width=counted, channels=counted, average=word(*AVERAGES))
+        if not isinstance(self.lengths, bool):
+            raise InvalidType(
+                f"Windows: lengths must be True or False; got {self.lengths!r}. Pass True where "
+                "the first column is the number of steps."
+            )
+
+    @property
+    def columns(self) -> int:
+        """Columns of a window."""
+        return self.width * self.channels
+
+    def count(self, n_columns: int) -> int:
+        """Return the number of windows of the longest sequence, in rows of so many columns."""
+        steps, rest = divmod(n_columns - self.lengths, self.channels)
+        if rest or steps < self.width:
+            first = "one column for the number of steps and " if self.lengths else ""
+            raise InvalidInput(
+                f"Windows: rows must have {first}{self.channels} for each of {self.width} steps "
+                f"or more; got {n_columns} columns. Pass sequences as arrays (n, steps, channels), "
+                "or through Windows.rows."
+            )
+        return steps - self.width + 1
+
+    def start(self, i: Any) -> Any:
+        """Return the first column of the window at position i."""
+        return self.lengths + i * self.channels
+
+    def positions(self, X: Float[Array, "n d"]) -> Iterator[Position]:
+        """Give the windows of all rows at one position after the other.
+
+        Each is which rows have one (a slice or numbers), the windows (m, width · channels), and
+        1/s(x) of their rows, zero of a row that has none. The first position is of all rows.
+        """
+        shares, held = self._shares(X)
+        for i in range(self.count(X.shape[1])):
+            U = X[:, self.start(i) : self.start(i) + self.columns]
+            if held is None:
+                yield ALL, np.ascontiguousarray(U) if is_numpy(U) else U, shares
+            elif i == 0 or not isinstance(held, np.ndarray):
+                has = held > i
+                # What lies behind the last step would else be part of the mean that rows are about.
+                yield ALL, U if is_sparse(U) else _where(has[:, None], U), _where(has, shares)
+            else:
+                rows = np.flatnonzero(held > i)
+                if not len(rows):
+                    return
+                yield rows, U[rows], shares[rows]
+
+    def _shares(self, X: Float[Array, "n d"]) -> tuple[Array, Array | None]:
+        """Return 1/s(x) of each row, and its number of windows where rows differ in it."""
+        most, power = self.count(X.shape[1]), AVERAGES[self.average]
+        first = dense(X[:, :1])[:, 0]
+        if not self.lengths:
+            return 0.0 * first + most**-power, None
+        xp = array_namespace(first)
+        held = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
+        return xp.where(held > 0.0, held, 0.0 * held + 1.0) ** -power, held
+
+    def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
+        """Return up to so many windows of rows as rows, at all positions alike."""
+        found = self._flat(dense(X))
+        U = found.windows[found.shares > 0]
+        return U[:: max(1, -(-len(U) // most))]
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        if is_numpy(X) and is_numpy(Y):
+            return self._in_pieces(X, Y)
+        K: Array | None = None
+        for rows, U, a in self.positions(X):
+            for columns, V, b in self.positions(Y):
+                part = a[:, None] * self.kernel.evaluate(U, V) * b
+                K = part if K is None else added(K, part, rows, columns)
+        return K
+
+    def _in_pieces(
+        self, X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "m d"]
+    ) -> Float[np.ndarray, "n m"]:
+        """Return all pairs, some thousand windows of either side at a time."""
+        K = np.empty((X.shape[0], Y.shape[0]), X.dtype)
+        for right in self._pieces(Y):
+            V = self._flat(Y[right])
+            for left in self._pieces(X):
+                if Y is X and left.start > right.start:
+                    break
+                U = V if Y is X and left == right else self._flat(X[left])
+                K[left, right] = U.summed(V.summed(self.kernel.evaluate(U.windows, V.windows).T).T)
+                if Y is X:
+                    K[right, left] = K[left, right].T
+        return K
+
+    def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
+        step = max(1, PIECE // self.count(X.shape[1]))
+        return [slice(start, start + step) for start in range(0, X.shape[0], step)]
+
+    def _flat(self, X: Float[np.ndarray, "n d"]) -> "RowWindows":
+        """Return all windows of rows, one after the other; one of zeros of a row that has none."""
+        shares, held = self._shares(X)
+        held = np.full(len(shares), self.count(X.shape[1])) if held is None else held
+        counts = np.maximum(held, 1).astype(int)
+        starts = np.cumsum(counts) - counts
+        rows = np.repeat(np.arange(len(counts)), counts)
+        first = self.start(np.arange(len(rows)) - starts[rows])
+        own = np.where(held > 0, shares, 0 * shares)[rows]
+        U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
+        return RowWindows(np.where(own[:, None] > 0, U, 0 * U), own, starts)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        if X.shape[0] == 0:
+            return 0.0 * dense(X[:, :1])[:, 0]
+        own = (X[i : i + 1, :] for i in range(X.shape[0]))
+        values = [self.evaluate(row, row)[0, :] for row in own]
+        return array_namespace(values[0]).concat(values, axis=0)
+
+    def pullback(
+        self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
+    ) -> Float[Array, "n d"]:
+        def of_windows(rows: Any, U: Array, share: Array) -> Array:
+            parts = (
+                self.kernel.pullback(U, V, share[:, None] * C[rows, :][:, columns] * other)
+                for columns, V, other in self.positions(Y)
+            )
+            return reduce(operator.add, parts)
+
+        return self.back(X, of_windows)
+
+    def back(
+        self, X: Float[Array, "n d"], of_windows: Callable[[Any, Array, Array], Array]
+    ) -> Float[Array, "n d"]:
+        """Return gradients in rows, given those in the windows at each position."""
+        total = array_namespace(X).zeros_like(X)
+        for i, (rows, U, share) in enumerate(self.positions(X)):
+            total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)
+        return total
+
+    def rows(self, sequences: Any, steps: int | None = None) -> Float[np.ndarray, "n d"]:
+        """Return sequences as rows that the kernel takes.
+
+        Parameters
+        ----------
+        sequences : array (n, L, channels), or sequence of n arrays (L_i, channels)
+            Of one channel also (n, L), and arrays (L_i,).
+        steps : int, optional
+            Of the longest sequence that there is room for; default: of the longest that is given.
+            Only with ``lengths``.
+
+        Returns
+        -------
+        rows : (n, d)
+            d = L · channels; with ``lengths`` 1 + steps · channels, zero behind the last step.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
+            longer than ``steps``.
+        """
+        if getattr(sequences, "ndim", 0) == 3 and not self.lengths:
+            return self._joined(sequences)
+        parts = [self._steps(part, i) for i, part in enumerate(sequences)]
+        if not parts:
+            raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
+        found = [len(part) for part in parts]
+        most = max(found) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
+        if not self.lengths and (min(found) < max(found) or most != found[0]):
+            raise InvalidInput(
+                f"Windows.rows: sequences must all have {most} steps; got {min(found)} to "
+                f"{max(found)}. Pass Windows(..., lengths=True) where lengths differ."
+            )
+        if max(found) > most:
+            raise InvalidInput(
+                f"Windows.rows: there is room for {most} steps; got a sequence of {max(found)}. "
+                "Make the rows of the fit with steps= as many as the longest will have."
+            )
+        out = np.zeros((len(parts), self.lengths + most * self.channels), np.result_type(*parts))
+        for row, part in zip(out, parts, strict=True):
+            row[self.lengths : self.lengths + part.size] = part.ravel()
+        if self.lengths:
+            out[:, 0] = found
+        return out
+
+    def _joined(self, X: Array) -> Float[Array, "n d"]:
+        """Return an array of three dimensions as rows, in its own library."""
+        if X.shape[2] != self.channels:
+            raise InvalidInput(
+                f"Windows.rows: a step must have {self.channels} channels; got an array of shape "
+                f"{tuple(X.shape)}. Pass Windows(..., channels={X.shape[2]})."
+            )
+        return array_namespace(X).reshape(X, (X.shape[0], X.shape[1] * X.shape[2]))
+
+    def _steps(self, part: Any, i: int) -> Float[np.ndarray, "steps channels"]:
+        """Return one sequence as an array of its steps."""
+        A = np.asarray(part)
+        A = A[:, None] if A.ndim == 1 and self.channels == 1 else A
+        if A.ndim != 2 or A.shape[1] != self.channels or A.dtype.kind not in "fiub":
+            raise InvalidInput(
+                f"Windows.rows: a sequence must be numbers of shape (steps, {self.channels}); got "
+                f"{A.dtype} of shape {A.shape} for sequence {i}. Pass channels= as many as each "
+                "step has, and letters through one_hot."
+            )
+        return A if A.dtype == np.float32 else A.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RowWindows:
+    """The windows of rows, one row after the other."""
+
+    windows: Float[np.ndarray, "N e"]
+    shares: Float[np.ndarray, " N"]  # 1/s(x) of the row of each
+    starts: Int[np.ndarray, " n"]  # the first window of each row
+
+    def summed(self, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "n m"]:
+        """Return the sums of values of windows over each row."""
+        return np.add.reduceat(self.shares[:, None] * values, self.starts, axis=0)
+
+
+def added(total: Array, part: Array, rows: Any, columns: Any = ALL) -> Array:
+    """Return a matrix with a part added, in all its rows and columns or in those with numbers."""
+    if isinstance(rows, slice) and isinstance(columns, slice):
+        return total + part
+    n, m = total.shape
+    total[np.arange(n)[rows][:, None], np.arange(m)[columns]] += part
+    return total
+
+
+def _where(condition: Array, values: Array) -> Array:
+    """Return values where a condition holds, and zeros elsewhere."""
+    return array_namespace(values).where(condition, values, 0.0 * values)
+
+
+def sequences_of(kernel: object) -> Windows | None:
+    """Return the kernel of sequences that a kernel is made of; None where rows are no sequences."""
+    if isinstance(kernel, Windows):
+        return kernel
+    if not isinstance(kernel, Kernel) or isinstance(kernel, Transformed):
+        return None
+    found = map(sequences_of, kernel.get_params(deep=False).values())
+    return next((part for part in found if part is not None), None)
+
+
+def windows_of(kernel: object, n_columns: int) -> int:
+    """Return the windows that a kernel sees of rows of so many columns; 1 of kernels of rows."""
+    windows = sequences_of(kernel)
+    return 1 if windows is None else windows.count(n_columns)
+
+
+def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
+    """Return sequences as rows of so many columns, if a number is given; all else as it is.
+
+    Sequences are an array of three dimensions, or a list of arrays that have two.
+    """
+    windows = sequences_of(kernel)
+    if not _are_sequences(X, windows):
+        return X
+    if windows is None:
+        raise InvalidInput(
+            f"{who}: X with three dimensions, or a list of arrays, holds sequences, and requires a "
+            "kernel of sequences, such as Windows(Gaussian(), width=9, channels=3); got "
+            f"kernel={kernel!r}. Or pass a table, as X.reshape(len(X), -1)."
+        )
+    known = n_columns is not None and windows.lengths
+    return windows.rows(X, (n_columns - 1) // windows.channels if known else None)  # type: ignore[operator]
+
+
+def _are_sequences(X: Any, windows: Windows | None) -> bool:
+    """Whether these are sequences: arrays of one dimension only where lengths may differ."""
+    if getattr(X, "ndim", 0) == 3:
+        return True
+    several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
+    first = getattr(X[0], "ndim", 0) if several and len(X) else 0
+    return first == 2 or (first == 1 and windows is not None and windows.lengths)
+
+
+def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "length letters"]]:
+    """Return texts as sequences: a step for each letter, a channel for each letter there is.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    letters : str
+        The alphabet, each letter once. Steps of letters that are not in it are zero.
+
+    Returns
+    -------
+    sequences : list of arrays (length, len(letters))
+
+    Raises
+    ------
+    InvalidInput
+        If the texts are one text, or a letter is there twice.
+
+    Examples
+    --------
+    >>> from bochner.kernels import one_hot
+    >>> one_hot(["AC"], "ACGT")[0].tolist()
+    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    """
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(
+            f"one_hot: texts must be a sequence of strings; got {type(texts).__name__}. "
+            "Pass [text] if it is one."
+        )
+    if not isinstance(letters, str) or not letters or len(set(letters)) < len(letters):
+        raise InvalidInput(
+            f"one_hot: letters must be a string of different letters; got {letters!r}."
+        )
+    alphabet = np.array(list(letters))
+    return [(np.array(list(text), "U1")[:, None] == alphabet).astype(float) for text in texts]
+
+
+def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
+    """Return the spectrum kernel of texts: in how many pairs of places both have the same letters.
+
+    k(x, y) = Σ_w c_w(x) c_w(y), c_w the number of times that a text holds the word w of ``width``
+    letters (Leslie, Eskin and Noble 2002, *The spectrum kernel*). Its features are these counts,
+    n_letters^width of them, exact where there is room, and else sketched.
+
+    Parameters
+    ----------
+    width : int
+        Letters of a word.
+    n_letters : int
+        Of the alphabet: channels of :func:`one_hot`.
+    average : {"sum", "mean", "root"}, default "sum"
+        As of :class:`Windows`: "mean" counts shares of all words.
+
+    Examples
+    --------
+    >>> from bochner.kernels import one_hot, spectrum
+    >>> k = spectrum(2, 4)
+    >>> X = k.rows(one_hot(["ACAC", "CAC"], "ACGT"))
+    >>> k(X).tolist()  # AC, CA, AC and CA, AC
+    [[5.0, 3.0], [3.0, 2.0]]
+    """
+    width = integer(width, "spectrum", "width", least=1)
+    n = integer(n_letters, "spectrum", "n_letters", least=1)
+    places = (Columns(Linear(), tuple(range(n * i, n * i + n))) for i in range(width))
+    same: Kernel = reduce(operator.mul, places)
+    return Windows(same, width, n, average, lengths=True)

@@ -1,0 +1,273 @@
+"""Kernels of sequences: values by loops over windows, features, learners, and what is refused."""
+
+import numpy as np
+import pytest
+from naive import windows
+from scipy import sparse
+from tolerance import assert_close
+
+import bochner as bo
+from bochner.errors import InvalidInput, InvalidType
+from bochner.kernels import (
+    Columns,
+    Free,
+    Gaussian,
+    Linear,
+    Matern,
+    Normalised,
+    Windows,
+    one_hot,
+    spectrum,
+)
+
+RNG = np.random.default_rng(0)
+EQUAL = RNG.normal(size=(40, 9, 2))
+TRACKS = [RNG.normal(size=(length, 2)) for length in [1, 2, 3, *RNG.integers(1, 12, 37)]]
+ENERGY = np.array([np.sin(track[:, 0]).sum() for track in TRACKS])
+OF_EQUAL = Windows(Gaussian(1.5), width=3, channels=2)
+OF_TRACKS = Windows(Matern(2.5, 2.0), width=2, channels=2, lengths=True)
+
+
+def matrix(kernel, X):
+    """Σ_i Σ_j of all pairs of windows, each pair of sequences by itself."""
+    parts = [np.array(windows(kernel, row)).reshape(-1, kernel.columns) for row in X]
+    sizes = [
+        max(len(part), 1) ** {"mean": 1, "root": 0.5, "sum": 0}[kernel.average] for part in parts
+    ]
+    sums = [[kernel.kernel(a, b).sum() for b in parts] for a in parts]
+    return np.array(sums) / np.outer(sizes, sizes)
+
+
+CASES = [(OF_EQUAL, EQUAL), (OF_TRACKS, TRACKS)]
+CASES += [(kernel.replace(average=name), X) for kernel, X in CASES for name in ("root", "sum")]
+cases = pytest.mark.parametrize(("kernel", "X"), CASES, ids=[repr(kernel) for kernel, _ in CASES])
+
+
+@cases
+def test_values_are_sums_over_pairs_of_windows(kernel, X):
+    rows = kernel.rows(X)
+    assert_close(kernel(rows), matrix(kernel, rows), factor=16)
+    assert_close(kernel(rows[:9], rows.copy()), matrix(kernel, rows)[:9], factor=16)
+    assert_close(kernel.diag(rows), np.diag(matrix(kernel, rows)), factor=16)
+
+
+@cases
+def test_features_of_windows_are_summed(kernel, X):
+    rows = kernel.rows(X)
+    phi = bo.draw(kernel, "fourier", n_features=64, X=rows, random_state=0)
+    parts = [np.array(windows(kernel, row)).reshape(-1, kernel.columns) for row in rows]
+    power = {"mean": 1, "root": 0.5, "sum": 0}[kernel.average]
+    slow = [phi.inner(part).sum(axis=0) / max(len(part), 1) ** power for part in parts]
+    assert_close(phi(rows), np.array(slow), factor=64)
+    assert np.array_equal(phi(rows)[5:8], phi(rows[5:8]))
+
+
+def test_what_lies_behind_the_last_step_is_not_looked_at():
+    rows = OF_TRACKS.rows(TRACKS)
+    other = rows.copy()
+    for row in other:
+        row[1 + 2 * int(row[0]) :] = 1e3
+    assert np.array_equal(OF_TRACKS(rows), OF_TRACKS(other))
+    wide = OF_TRACKS.rows(TRACKS, steps=30)
+    assert wide.shape == (40, 61)
+    assert_close(OF_TRACKS(rows, rows), OF_TRACKS(wide, wide))
+
+
+def test_a_sequence_shorter_than_the_window_has_no_likeness_to_any():
+    assert not OF_TRACKS(OF_TRACKS.rows(TRACKS))[0].any()
+
+
+def test_windows_of_one_step_are_sets():
+    kernel = Windows(Gaussian(), channels=2, lengths=True)
+    mixed = [track[np.random.default_rng(1).permutation(len(track))] for track in TRACKS]
+    assert_close(kernel(kernel.rows(TRACKS)), kernel(kernel.rows(mixed)))
+
+
+def test_spectrum_counts_words():
+    texts = ["GATTACA", "TACAT", "A", ""]
+    kernel = spectrum(2, 4)
+    rows = kernel.rows(one_hot(texts, "ACGT"))
+    words = [[text[i : i + 2] for i in range(len(text) - 1)] for text in texts]
+    counts = [[sum(w == v for w in a for v in b) for b in words] for a in words]
+    assert np.array_equal(kernel(rows), counts)
+    phi = bo.draw(kernel, "fourier", n_features=16, X=rows)
+    assert phi.n_features == 16
+    assert_close(phi(rows) @ phi(rows).T, np.array(counts, float))
+    sketch = bo.draw(spectrum(5, 4), "fourier", n_features=64, n_inputs=1 + 4 * 7)
+    assert sketch.n_features == 64
+
+
+def test_errors_of_random_features_are_those_of_their_number():
+    """Each entry is a mean of m independent numbers within ±1 (Hoeffding's inequality).
+
+    One of its 820 entries is beyond the limit in 10⁻⁶ of all draws.
+    """
+    rows, m = OF_EQUAL.rows(EQUAL), 8192
+    phi = bo.draw(OF_EQUAL, bo.Fourier(bo.IID()), n_features=2 * m, X=rows, random_state=0)
+    made, limit = phi(rows) @ phi(rows).T, (2 * np.log(2 * 820 / 1e-6) / m) ** 0.5
+    assert np.abs(made - OF_EQUAL(rows)).max() < limit
+    assert np.abs(made - OF_EQUAL.replace(average="root")(rows)).max() > limit  # a planted fault
+
+
+@pytest.mark.parametrize("method", ["nystrom", "mercer", "auto", "hermite"])
+def test_every_method_serves_sequences(method):
+    rows = OF_EQUAL.rows(EQUAL)
+    phi = bo.draw(OF_EQUAL, method, n_features=128, X=rows, random_state=0)
+    K = OF_EQUAL(rows)
+    assert np.linalg.norm(phi(rows) @ phi(rows).T - K) < 0.2 * np.linalg.norm(K)
+    if phi.below_kernel:
+        assert np.linalg.eigvalsh(K - phi(rows) @ phi(rows).T)[0] > -1e-9
+
+
+@pytest.mark.parametrize(
+    "kernel", [OF_EQUAL, Normalised(OF_EQUAL) + OF_EQUAL.replace(width=2)], ids=["one", "sum"]
+)
+@pytest.mark.parametrize(
+    "model",
+    [
+        bo.KernelRidge(random_state=0),
+        bo.KernelRidge(n_features=64, random_state=0),
+        bo.GaussianProcessRegressor(n_features=64, random_state=0),
+        bo.SVR(n_features=64, random_state=0),
+        bo.KernelSGDRegressor(random_state=0),
+    ],
+    ids=["exact", "ridge", "process", "svr", "sgd"],
+)
+def test_learners_take_three_dimensions(model, kernel):
+    y = np.sin(EQUAL[:, :, 0]).sum(axis=1)
+    model = type(model)(**{**model.get_params(deep=False), "kernel": kernel}).fit(EQUAL, y)
+    flat = type(model)(**model.get_params(deep=False)).fit(EQUAL.reshape(40, -1), y)
+    assert np.array_equal(model.predict(EQUAL), flat.predict(EQUAL.reshape(40, -1)))
+    assert np.corrcoef(model.predict(EQUAL), y)[0, 1] > 0.3
+
+
+def test_learners_take_lists_of_arrays(tmp_path):
+    y = ENERGY > np.median(ENERGY)
+    model = bo.SVC(kernel=OF_TRACKS, n_features=64, random_state=0).fit(TRACKS, y)
+    assert np.array_equal(model.predict(TRACKS[3:6]), model.predict(OF_TRACKS.rows(TRACKS))[3:6])
+    bo.save(model, tmp_path / "tracks.bochner")
+    again = bo.load(tmp_path / "tracks.bochner")
+    assert again.kernel_ == OF_TRACKS
+    assert np.array_equal(again.predict(TRACKS), model.predict(TRACKS))
+    objects = np.empty(40, object)
+    objects[:] = TRACKS
+    assert np.array_equal(model.predict(objects), model.predict(TRACKS))
+    series = Windows(Gaussian(), width=2, lengths=True)
+    model = bo.KernelRidge(kernel=series).fit([track[:, 0] for track in TRACKS], ENERGY)
+    assert model.predict([TRACKS[5][:, 0]]).shape == (1,)
+
+
+def test_pieces_and_certificates_take_sequences():
+    y = EQUAL[:, :, 0].max(axis=1)
+    model = bo.KernelRidge(kernel=OF_EQUAL, n_features=64, random_state=0)
+    model.partial_fit(EQUAL[:20], y[:20]).partial_fit(EQUAL[20:], y[20:])
+    whole = bo.KernelRidge(kernel=OF_EQUAL, n_features=64, random_state=0).fit(EQUAL, y)
+    assert model.predict(EQUAL).shape == whole.predict(EQUAL).shape
+    assert whole.certificate_.epsilon < 1
+
+
+def test_free_numbers_within_are_found():
+    y = np.cos(EQUAL[:, :, 0]).mean(axis=1)
+    model = bo.KernelRidge(kernel=Windows(Gaussian(Free()), channels=2), random_state=0)
+    model.fit(EQUAL, y)
+    assert 0.1 < model.kernel_.kernel.lengthscale < 100
+    assert model.score(EQUAL, y) > 0.9
+
+
+def test_few_sequences_of_many_windows_are_fitted_by_features():
+    X, y = RNG.normal(size=(150, 60)), RNG.normal(size=150)
+    model = bo.KernelRidge(kernel=Windows(Gaussian(), 3), random_state=0).fit(X, y)
+    assert isinstance(model.choice_.method, bo.Method)
+    assert not isinstance(model.choice_.method, bo.ExactKernel)
+
+
+def test_float32_and_sparse_rows():
+    kernel = Windows(Gaussian(), width=2, channels=2)
+    rows = kernel.rows(EQUAL.astype(np.float32))
+    phi = bo.draw(kernel, "fourier", n_features=64, X=rows, random_state=0)
+    assert rows.dtype == kernel(rows).dtype == phi(rows).dtype == np.float32
+    single = OF_TRACKS.rows([track.astype(np.float32) for track in TRACKS])
+    assert single.dtype == OF_TRACKS(single).dtype == np.float32
+    words = one_hot(["GATTACA", "TACAT"], "ACGT")
+    of_words = spectrum(2, 4)
+    dense = of_words.rows(words)
+    assert_close(of_words(sparse.csr_array(dense)), of_words(dense))
+
+
+@cases
+def test_gradients_are_slopes(kernel, X):
+    rows = kernel.rows(X)[3:9]
+    C = np.random.default_rng(1).normal(size=(6, 6))
+    G, step = kernel.pullback(rows, rows.copy(), C), 1e-6
+    phi = bo.draw(kernel, "fourier", n_features=32, X=rows, random_state=0)
+    beta = np.random.default_rng(2).normal(size=32)
+    of_features = phi.gradient(rows, beta)
+    assert not kernel.lengths or not G[:, 0].any()
+    for j in range(int(kernel.lengths), rows.shape[1]):
+        up, down = rows.copy(), rows.copy()
+        up[:, j] += step
+        down[:, j] -= step
+        slope = ((kernel(up, rows) - kernel(down, rows)) * C).sum(axis=1) / (2 * step)
+        np.testing.assert_allclose(G[:, j], slope, atol=1e-7 * kernel.count(rows.shape[1]) ** 2)
+        slope = (phi(up) - phi(down)) @ beta / (2 * step)
+        np.testing.assert_allclose(of_features[:, j], slope, atol=1e-6)
+
+
+def test_torch_tensors_stay_in_their_library():
+    torch = pytest.importorskip("torch")
+    X = torch.asarray(EQUAL)
+    rows = OF_EQUAL.rows(X)
+    assert isinstance(rows, torch.Tensor)
+    assert_close(OF_EQUAL(rows).numpy(), OF_EQUAL(OF_EQUAL.rows(EQUAL)), factor=16)
+    tracks = torch.asarray(OF_TRACKS.rows(TRACKS))
+    phi = bo.draw(OF_TRACKS, "fourier", n_features=64, X=tracks, random_state=0)
+    assert_close(phi(tracks).numpy(), phi(tracks.numpy()), factor=64)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Windows(3), "Windows: kernel must be a kernel; got 3"),
+        (lambda: Windows(Gaussian(), width=0), "Windows: width must be an integer, 1 or above"),
+        (lambda: Windows(Gaussian(), channels=1.5), "Windows: channels must be an integer"),
+        (
+            lambda: Windows(Gaussian(), average="max"),
+            "average must be one of 'mean', 'root', 'sum'",
+        ),
+        (lambda: Windows(Gaussian(), lengths=1), "Windows: lengths must be True or False; got 1"),
+        (lambda: OF_EQUAL(EQUAL[:, 0]), "rows must have 2 for each of 3 steps or more; got 2"),
+        (lambda: OF_TRACKS(np.ones((3, 6))), "one column for the number of steps and 2 for each"),
+        (lambda: OF_EQUAL.rows(TRACKS), "sequences must all have 11 steps; got 1 to 11. Pass"),
+        (lambda: OF_TRACKS.rows(TRACKS, 5), "there is room for 5 steps; got a sequence of 11"),
+        (lambda: OF_TRACKS.rows([]), "there must be one sequence or more; got none"),
+        (lambda: OF_TRACKS.rows([np.ones((3, 4))]), r"numbers of shape \(steps, 2\); got float64"),
+        (lambda: OF_EQUAL.rows(np.ones((3, 4, 5))), "a step must have 2 channels; got an array of"),
+        (lambda: one_hot("ACGT", "ACGT"), "texts must be a sequence of strings; got str"),
+        (lambda: one_hot(["A"], "AA"), "letters must be a string of different letters; got 'AA'"),
+        (lambda: spectrum(0, 4), "spectrum: width must be an integer, 1 or above"),
+        (
+            lambda: bo.KernelRidge().fit(EQUAL, np.ones(40)),
+            r"KernelRidge: X with three dimensions, .* requires a kernel of sequences, such as",
+        ),
+        (
+            lambda: bo.KernelRidge(kernel=Columns(OF_EQUAL, range(18))).fit(EQUAL, np.ones(40)),
+            "requires a kernel of sequences",
+        ),
+        (
+            lambda: bo.KernelRidge(kernel=OF_EQUAL).fit(EQUAL, ENERGY).predict(EQUAL[:, :5]),
+            "X has 10 features, but KernelRidge is expecting 18",
+        ),
+        (
+            lambda: (
+                bo.KernelRidge(kernel=OF_TRACKS + Linear())
+                .fit(TRACKS[:3], ENERGY[:3])
+                .predict(TRACKS)
+            ),
+            "there is room for 3 steps; got a sequence of 11. Make the rows of the fit with steps=",
+        ),
+    ],
+    ids=range(19),
+)
+def test_what_is_refused(call, message):
+    with pytest.raises((InvalidInput, InvalidType, ValueError), match=message):
+        call()
