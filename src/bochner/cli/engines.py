@@ -1,5 +1,7 @@
 """Clusters that commands are given to."""
 
+from collections.abc import Callable
+
 import click
 
 from bochner.engines.dask import Dask
@@ -8,7 +10,7 @@ from bochner.engines.spark import Spark
 
 Cluster = Dask | Ray | Spark
 
-_CLUSTERS = {"dask": Dask, "ray": Ray, "spark": Spark}
+_CLUSTERS: dict[str, Callable[[str | None], Cluster]] = {"dask": Dask, "ray": Ray, "spark": Spark}
 
 
 def cluster_of(engine: str, scheduler: str | None) -> Cluster:
