@@ -17,7 +17,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
+from bochner.kernels.sequences import windows_of
 from bochner.models._base import LabelEstimator, learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable

@@ -16,7 +16,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
+from bochner.kernels.sequences import windows_of
 from bochner.models._base import PenalisedByAlpha, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals

@@ -21,7 +21,7 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
+from bochner.kernels.sequences import windows_of
 from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition

@@ -20,7 +20,7 @@ from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
+from bochner.kernels.sequences import windows_of
 from bochner.models._base import (
     KernelEstimator,
     LabelEstimator,
