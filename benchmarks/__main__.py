@@ -35,6 +35,7 @@ NAMES = (
     "sketches",
     "classifiers",
     "bounds",
+    "leverage",
     "gaussian_process",
     "kriging",
     "unsupervised",

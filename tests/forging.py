@@ -111,6 +111,7 @@ def maps():
         ],
         (Laplace(), bo.Fourier(bo.IID(), form="phase")),
         (Gaussian(), bo.Fourier(Grid())),
+        (Gaussian(), bo.LeverageFourier()),
         (AdditiveChi2(), HistogramSampling()),
         *BASES,
         *HERMITE,

@@ -61,6 +61,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "Add becomes Sub",
     ): "Z and −Z have the same law",
     (
+        "certificates/bounds/zonal.py",
+        "series, n = radial.power_series, np.arange(DEGREES + 1)[:, None]",
+        "1 becomes 2",
+    ): "one more degree after 401 of a series whose terms are looked at to 1e-15 of the trace",
+    (
+        "features/mercer/harmonic.py",
+        "return Nodes(np.array([method.radius]), np.ones(1)), REACH * method.radius",
+        "Mult becomes Div",
+    ): "rows beyond the reach of an interpolant have exact values: they cost more, nothing else",
+    (
         "kernels/stationary_families.py",
         "log_z = np.linspace(-40.0 / (1 - b), 8.0 - log_a.min(), 1200)",
         "8.0 becomes 16.0",

@@ -25,6 +25,7 @@ WIDE = [
     (k.Gaussian(), f.HermiteMercer()),
     (k.Gaussian(), f.LaplacianEigenfunctions(boundary=2.0)),
     (k.Gaussian(), f.Projected(f.Fourier(), 2)),
+    (k.Gaussian(), f.LeverageFourier()),
     (k.Angular(), f.Sign()),
     (k.ArcCosine(1), f.ReLU(1)),
     (k.NeuralTangent(1), f.NeuralTangentFeatures()),

@@ -31,6 +31,7 @@ from bochner.features import (
     FourierMap,
     FourierPhaseMap,
     Grid,
+    LeverageFourier,
     Nystrom,
     NystromMap,
     Orthogonal,
@@ -340,6 +341,7 @@ PROJECTED = [
     (Gaussian((1.0, 2.0, 3.0)), Projected(Fourier(), 2, how="jl")),
     (Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 3.0])), Fourier()),
     (Gaussian(), Fourier(Grid())),
+    (Gaussian(), LeverageFourier()),
     (Gaussian(), Fourier(form="complex")),
 ]
 

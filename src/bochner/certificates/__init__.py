@@ -3,6 +3,7 @@
 from typing import Any
 
 from bochner._core.names import handed_out
+from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.matrix import (
     DirectionsNorm,
     OperatorNorm,
@@ -25,15 +26,9 @@ from bochner.certificates.bounds.zonal import (
     direction_leverage,
 )
 from bochner.certificates.certificate import Certificate, certify
-from bochner.certificates.checks import (
-    FeatureCheck,
-    FeatureLaw,
-    Flaw,
-    KernelCheck,
-    check_features,
-    check_kernel,
-)
 from bochner.certificates.comparison import Compared, Comparison, compare
+from bochner.certificates.feature_checks import FeatureCheck, FeatureLaw, check_features
+from bochner.certificates.kernel_checks import Flaw, KernelCheck, check_kernel
 from bochner.certificates.pointwise import (
     ApproximationResidual,
     SplitHalf,
@@ -49,9 +44,9 @@ from bochner.certificates.risk import CostCertificate, Risk, certify_costs, risk
 __all__ = [
     "ApproximationResidual", "BallSpectral", "Bernstein", "Bound", "BoundComparison", "Certificate",
     "Compared", "ComparedBound", "Comparison", "CostCertificate", "DirectionsNorm", "FeatureCheck",
-    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "OperatorNorm",
-    "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf", "TreeNorm",
-    "ZonalSpectral",
+    "FeatureLaw", "Flaw", "GegenbauerSizes", "Hoeffding", "KernelCheck", "LeverageSpectral",
+    "OperatorNorm", "ProjectionCost", "RahimiRecht", "Risk", "SketchNorm", "Spectral", "SplitHalf",
+    "TreeNorm", "ZonalSpectral",
     "approximation_residual", "certify", "certify_costs", "check_features", "check_kernel",
     "compare", "compare_bounds", "covering_constant", "direction_leverage", "effective_dimension",
     "intrinsic_dimension", "leverage_scores", "risk", "split_half_error",

@@ -17,6 +17,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import predicted_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
+from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.sphere import SphericalHarmonics
@@ -222,7 +223,14 @@ def all_methods(d: int, kernel: Kernel | None = None) -> tuple[Method, ...]:
     Harmonics of the globe only beside a kernel of the globe.
     """
     sketches = (Maclaurin(), TensorSketch(), PolySketch())
-    published = (Fourier(IID()), Gegenbauer(), *sketches, Positive(), Nystrom(Uniform()))
+    published = (
+        Fourier(IID()),
+        LeverageFourier(),
+        Gegenbauer(),
+        *sketches,
+        Positive(),
+        Nystrom(Uniform()),
+    )
     grid = (FourierGrid(),) if d <= MOST_COLUMNS else ()
     globe = (SphericalHarmonics(),) if kernel is not None and is_on_sphere(kernel) else ()
     best = contenders(d)

@@ -28,7 +28,7 @@ KERNELS = (
 #: The names of ``bochner.features.rules.NAMED``.
 METHODS = (
     "auto", "fourier", "iid", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom",
-    "uniform", "grid",
+    "uniform", "grid", "leverage",
 )
 # fmt: on
 

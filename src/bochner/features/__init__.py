@@ -7,6 +7,7 @@ from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.histogram import HistogramSampling
+from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import IID, QMC, Fastfood, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.harmonic import MercerHarmonic
@@ -28,7 +29,7 @@ from bochner.features.sketch.tensorsketch import TensorSketch
 __all__ = [
     "IID", "QMC", "Auto", "Compressed", "Explicit", "Fastfood", "FeatureMap", "Fourier",
     "FourierGrid", "Gegenbauer", "Grid", "HermiteMercer", "HistogramSampling",
-    "LaplacianEigenfunctions",
+    "LaplacianEigenfunctions", "LeverageFourier",
     "Maclaurin", "MercerHarmonic", "Method", "NeuralTangentFeatures", "Nystrom", "Orthogonal",
     "PolySketch", "Positive", "Projected", "ReLU", "Sign", "SphericalHarmonics", "Structured",
     "TensorSketch", "draw",
@@ -41,6 +42,7 @@ FOR_DEVELOPERS = {
     "composed": "Concatenate LinearMap ModulatedMap SketchedProduct TensorProduct sketched",
     "fourier.fourier": "FourierGridMap FourierMap FourierPhaseMap require_real",
     "fourier.histogram": "HistogramMap best_step sampling_error",
+    "fourier.leverage": "LeverageFourierMap half_widths leverages modified_density",
     "fourier.placements": "StructuredMap chains_of orthonormal_rows",
     "judging": "Targets judge",
     "map": "reach_of same_arrays",

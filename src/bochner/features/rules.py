@@ -43,6 +43,7 @@ from bochner.features.fourier.histogram import (
     draw_random_logarithms,
     draw_sampled_spectrum,
 )
+from bochner.features.fourier.leverage import LeverageFourier, draw_by_leverage
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.judging import Targets
 from bochner.features.map import FeatureMap
@@ -120,6 +121,8 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (Fourier, SkewedChi2, draw_on_logarithms),
     (Fourier, Stationary, draw_stationary),
     (Fourier, _made_of_stationary, draw_stationary),
+    (LeverageFourier, Stationary, draw_by_leverage),
+    (LeverageFourier, _made_of_stationary, draw_by_leverage),
     (FourierGrid, Kernel, draw_grid),  # stationary, with a spectral density, one to three columns
     (Positive, DotExponential | Gaussian, draw_positive),
     (HistogramSampling, SkewedChi2, draw_random_logarithms),
@@ -149,6 +152,8 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
 REQUIRES: dict[type[Method], str] = {
     Fourier: "a kernel of x − y, or sums and products of such with Linear() and Constant(); got "
     "{}. Nystrom(...) serves every kernel.",
+    LeverageFourier: "a kernel of x − y, or sums and products of such with Linear() and "
+    "Constant(); got {}. Nystrom(...) serves every kernel.",
     Positive: "a DotExponential or Gaussian kernel; got {}. PolySketch(...) serves other kernels "
     "of ⟨x, y⟩, Fourier(...) other kernels of x − y, Nystrom(...) all.",
     HistogramSampling: "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...), or "
@@ -393,6 +398,7 @@ NAMED: dict[str, Method] = {
     "nystrom": Nystrom(),
     "uniform": Nystrom(Uniform()),
     "grid": FourierGrid(1e-2),
+    "leverage": LeverageFourier(),
 }
 
 

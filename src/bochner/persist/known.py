@@ -14,7 +14,7 @@ from bochner.data import encoders
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, Schema
 from bochner.features import auto, composed, projections
-from bochner.features.fourier import fourier, histogram, placements
+from bochner.features.fourier import fourier, histogram, leverage, placements
 from bochner.features.fourier import grid as equispaced
 from bochner.features.mercer import harmonic, hermite, products, radial
 from bochner.features.mercer.sphere import SphericalMap
@@ -87,6 +87,7 @@ _MAPS: dict[str, type] = {
     "fourier-complex-map": fourier.FourierComplexMap,
     "equispaced-map": equispaced.EquispacedMap,
     "fourier-grid-map": fourier.FourierGridMap,
+    "leverage-fourier-map": leverage.LeverageFourierMap,
     "fourier-map": fourier.FourierMap,
     "fourier-phase-map": fourier.FourierPhaseMap,
     "gegenbauer-map": gegenbauer.GegenbauerMap,

@@ -8,6 +8,7 @@ from typing import Any
 from bochner._core.checks import free_bytes, integer, positive
 from bochner._core.html import ShownResult
 from bochner._core.sizes import WIDE
+from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.pairwise import LARGEST
 from bochner.certificates.bounds.zonal import BallSpectral, GegenbauerSizes
 from bochner.errors import InvalidInput, InvalidType
@@ -103,9 +104,10 @@ class PlannedFit:
     left_out : float
         Share of k(x, x) that a cut series leaves out in the mean of the rows, where that is more
         than a tenth of the penalty: an error that more features of the kind do not lower. Else 0.
-    bound : BallSpectral or None
-        Of Gegenbauer features: theorem 11 or 12 for all rows, at the penalty that is expected;
-        ``bound.sizes(0.5)`` has q, s and m. None of other methods, and kernels it does not cover.
+    bound : BallSpectral, LeverageSpectral or None
+        For all rows, at the penalty that is expected: of Gegenbauer features theorem 11 or 12,
+        whose ``bound.sizes(0.5)`` has q, s and m; of Fourier features by leverage the one of their
+        density. None of other methods, and kernels that these do not cover.
     passes : int
         Passes over all rows that make products; 1 of other solvers.
     """
@@ -121,7 +123,7 @@ class PlannedFit:
     error_from: str = "sample"
     against: str = ""
     left_out: float = 0.0
-    bound: BallSpectral | None = None
+    bound: BallSpectral | LeverageSpectral | None = None
     passes: int = 1
 
     @property
@@ -277,25 +279,40 @@ def truncation_notes(fits: Sequence[PlannedFit]) -> list[str]:
 
 
 def theorem_notes(fits: Sequence[PlannedFit]) -> list[str]:
-    """Return what theorem 11 or 12 asks of each Gegenbauer method, at its widest, in a sentence."""
+    """Return what theory asks of each method that it has a width for, at its widest."""
     widest = {fit.method: fit for fit in fits}
     return [
-        f"{fit.method}, theorem {fit.bound.theorem}: within ε = {DISTANCE:g} of the kernel, with "
-        f"95 % chance, for any {fit.bound.n_rows:,} rows of their ball: {_asked(fit.bound)}."
+        f"{fit.method}, {_source(fit.bound)}: within ε = {DISTANCE:g} of the kernel, with 95 % "
+        f"chance, for any {fit.bound.n_rows:,} rows of their {_region(fit.bound)}: "
+        f"{_asked(fit.bound)}."
         for fit in widest.values()
         if fit.bound
     ]
 
 
-def _asked(bound: BallSpectral) -> str:
-    sizes = sizes_of(bound)
-    return str(sizes) if sizes else f"more than {LARGEST:.0e} features"
+def _source(bound: BallSpectral | LeverageSpectral) -> str:
+    return f"theorem {bound.theorem}" if isinstance(bound, BallSpectral) else "by leverage"
 
 
-def sizes_of(bound: BallSpectral) -> GegenbauerSizes | None:
-    """Return q, s and m of a bound; None where they are more than can be counted."""
+def _region(bound: BallSpectral | LeverageSpectral) -> str:
+    return "ball" if isinstance(bound, BallSpectral) else "box"
+
+
+def _asked(bound: BallSpectral | LeverageSpectral) -> str:
+    found = sizes_of(bound)
+    if found is None:
+        return f"more than {LARGEST:.0e} features"
+    if isinstance(found, GegenbauerSizes):
+        return str(found)
+    return f"D = {found['n_features']:,} with penalty={found['penalty']:.2g}"
+
+
+def sizes_of(bound: BallSpectral | LeverageSpectral) -> GegenbauerSizes | dict[str, float] | None:
+    """Return what a bound asks for; None where it is more than can be counted."""
     try:
-        return bound.sizes(DISTANCE)
+        if isinstance(bound, BallSpectral):
+            return bound.sizes(DISTANCE)
+        return {"n_features": bound.width(DISTANCE), "penalty": bound.penalty}
     except InvalidInput:
         return None
 
@@ -332,5 +349,6 @@ def facts_of(fit: PlannedFit) -> dict[str, Any]:
     """Return the numbers of a fit, for programs."""
     facts = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name != "bound"}
     sizes = sizes_of(fit.bound) if fit.bound else None
-    theorem = sizes and {"epsilon": DISTANCE} | sizes._asdict()
+    named = sizes._asdict() if isinstance(sizes, GegenbauerSizes) else sizes
+    theorem = named and {"epsilon": DISTANCE} | named
     return facts | {"method": repr(fit.method), "steps": dict(fit.steps), "theorem": theorem}

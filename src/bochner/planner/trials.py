@@ -28,12 +28,14 @@ from sklearn.base import clone
 from bochner._core.arrays import moved, taken, to_numpy
 from bochner._core.shapes import Array
 from bochner._core.sizes import SMALL, block_rows
+from bochner.certificates.bounds.leverage import LeverageSpectral
 from bochner.certificates.bounds.zonal import BallSpectral
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import predicted_error, width_of
 from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
@@ -393,14 +395,17 @@ class _Lane:
             bound=self._bound(width),
         )
 
-    def _bound(self, width: int) -> BallSpectral | None:
-        """Return theorem 11 or 12 for Gegenbauer features, at the same penalty for each row."""
+    def _bound(self, width: int) -> BallSpectral | LeverageSpectral | None:
+        """Return the bound of Gegenbauer's or of weighted features, at equal penalty a row."""
         task, X = self.task, self.task.sample.X
-        if not isinstance(self.method, Gegenbauer):
+        if not isinstance(self.method, Gegenbauer | LeverageFourier):
             return None
+        bound = (
+            BallSpectral.of_trace if isinstance(self.method, Gegenbauer) else LeverageSpectral.of
+        )
         alpha = self.expected(width).alpha * task.n_rows / len(X)
         with suppress(InvalidInput):  # of another kernel
-            return BallSpectral.of_trace(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
+            return bound(task.kernel, X, alpha=alpha, n_rows=task.n_rows)
         return None
 
     def _left_out(self, width: int, phi: FeatureMap) -> float:

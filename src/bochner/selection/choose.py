@@ -238,7 +238,8 @@ def draw(
     method : Method or str, default "auto"
         How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
         ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
-        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid".
+        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid",
+        "leverage".
     n_features : int or "auto" or Tolerance, default 1024
         D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
         ``tolerance``; see :func:`bochner.required_features`. Maps whose kernel needs fewer (Linear,

@@ -186,20 +186,19 @@ class FourierPhaseMap(OfFrequencies):
         return scale * xp.cos(angles + moved(self.phases, like=angles))
 
 
-@dataclass(frozen=True, eq=False)
-class FourierGridMap(OfFrequencies):
-    """Weighted cosine and sine of each node: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx]."""
+class WeightedPairs(OfFrequencies):
+    """Weighted cosine and sine of each frequency: φ(x) = √k(0) [√w cos Wᵀx, √w sin Wᵀx]."""
 
-    kernel: Kernel
-    frequencies: Float[Array, "d m"]  # W
-    weights: Float[Array, " m"]  # w ≥ 0, of sum one
+    weights: Float[Array, " m"]  # w ≥ 0
     amplitude: float  # k(0)
 
     @property
     def n_features(self) -> int:
         return 2 * self.frequencies.shape[1]
 
-    unbiased = False  # nodes are no draws
+    @property
+    def multiplications(self) -> float:
+        return float(self.frequencies.size)
 
     @cached_property
     def _even(self) -> FourierMap:
@@ -215,6 +214,18 @@ class FourierGridMap(OfFrequencies):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self._even.pullback(X, C * moved(self._roots, like=X))
+
+
+@dataclass(frozen=True, eq=False)
+class FourierGridMap(WeightedPairs):
+    """Nodes of a rule in the place of draws: weights of sum one."""
+
+    kernel: Kernel
+    frequencies: Float[Array, "d m"]  # W
+    weights: Float[Array, " m"]  # w ≥ 0, of sum one
+    amplitude: float  # k(0)
+
+    unbiased = False  # nodes are no draws
 
 
 @dataclass(frozen=True, eq=False)
