@@ -28,15 +28,23 @@ from bochner.kernels import (
     RationalQuadratic,
     SpectralMixture,
 )
+from bochner.kernels.equispaced import taper, tapered_weights
 from bochner.landmarks import Given
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import lengthscales_on_waves
-from bochner.solvers import waves
+from bochner.solvers import toeplitz, waves
 from bochner.solvers.gram import conjugate_gradients, inner
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.evidence import log_evidence
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real, white
-from bochner.solvers.waves import WaveProblem, draws, scan, square_sums
+from bochner.solvers.waves import (
+    WaveProblem,
+    draws,
+    scan,
+    spread_beside,
+    square_sums,
+    waves_of_samples,
+)
 from bochner.sums.executor import LOCAL
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 from bochner.sums.moments import Moments
@@ -105,6 +113,11 @@ CASES = [
     (2, Gaussian(0.3) ** 2, (1e-5,)),
     (2, Matern(2.5, 0.3) * Matern(1.5, 1.0), (1e-3,)),
     (3, Gaussian(0.5), (1e-2, 1e-4)),
+    (1, RationalQuadratic(0.7, 0.1), (1e-3, 1e-6, 1e-9)),
+    (1, Cauchy(0.1) + 0.3 * Gaussian(0.2), (1e-6,)),
+    (2, RationalQuadratic(2.0, (0.2, 0.3)), (1e-6,)),
+    (2, Mahalanobis(RationalQuadratic(1.0, 0.4), ((2.0, 0.5), (0.5, 1.0))), (1e-4,)),
+    (3, RationalQuadratic(2.0, 0.4), (1e-3,)),
 ]
 
 
@@ -254,6 +267,36 @@ def test_evidence_by_probes_is_within_their_spread():
     assert abs(base + traces.mean() - exact.trace) < 5 * traces.std() / np.sqrt(200)
 
 
+@pytest.mark.parametrize("extent", EXTENTS)
+@pytest.mark.parametrize("centred", [True, False])
+def test_spreads_are_sums_of_squares_of_all_paths(extent, centred):
+    """Of the posterior itself and of the preconditioner, at places; draws are nearer with it."""
+    gram = problem_of(extent, centred)[0].gram
+    exact, near = (LowWaves(gram, 0.7, worth=0.0, most=most) for most in (gram.dimension, 3))
+    all_paths = gram.from_real(np.eye(gram.dimension))
+    sums = [square_sums(gram, low.inverse_root(all_paths, True)) for low in (exact, near)]
+    wide = tuple(2 * m for m in extent)
+    for low, squares in zip((exact, near), sums, strict=True):
+        waves = waves_of_samples(squares, wide)
+        np.testing.assert_allclose(low.spread(), waves, atol=1e-12 * squares.max())
+
+
+@pytest.mark.statistical
+def test_draws_beside_known_ones_are_nearer_than_by_themselves():
+    """Mean squares of 20 seeds of 100 draws, beside a block that lacks 4 waves of 31 pairs."""
+    gram = problem_of((4, 3), True)[0].gram
+    exact, near = (LowWaves(gram, 0.7, worth=0.0, most=most) for most in (gram.dimension, 28))
+    true = square_sums(gram, exact.inverse_root(gram.from_real(np.eye(gram.dimension)), True))
+    off = lambda waves: np.sqrt(np.mean(np.abs(waves - waves_of_samples(true, (8, 6))) ** 2))
+    errors = np.zeros((20, 2))
+    for seed, row in enumerate(errors):
+        z = gram.white(np.random.default_rng(seed), 100)
+        plain = square_sums(gram, draws(near, z, 14)) / 100
+        row[:] = off(waves_of_samples(plain, (8, 6))), off(spread_beside(near, z, 14))
+    plain, beside = np.sqrt((errors**2).mean(axis=0))
+    assert beside < 0.6 * plain
+
+
 @pytest.mark.statistical
 def test_draws_have_the_covariance_of_the_posterior():
     """Sums of squares of 300 draws at each place: χ² of 300 about the exact; 6 σ at 300 places."""
@@ -292,7 +335,67 @@ def test_ridge_regression_is_the_exact_one(d, kernel, fit_intercept):
             kernel, method=bo.FourierGrid(tolerance), alpha=1.0, fit_intercept=fit_intercept
         ).fit(X, Y, w)
         error = np.linalg.norm(model.predict(new) - exact) / np.linalg.norm(exact)
-        assert error < 3 * tolerance
+        assert error < tolerance
+
+
+LONG_TAILS = [(1, RationalQuadratic(0.7, 0.1)), (2, RationalQuadratic(2.0, 0.4))]
+HELD = [(1, Matern(0.5, 0.3), 1e-2), (1, Matern(1.5, 0.1), 1e-8), (2, Matern(1.5, 0.4), 1e-4)]
+HELD += [(d, kernel, tolerance) for d, kernel in LONG_TAILS for tolerance in (1e-3, 1e-6, 1e-9)]
+HELD += [(1, Cauchy(0.1), 1e-8), (1, Gaussian(0.1), 1e-10), (2, Gaussian(0.3), 1e-9)]
+
+
+@pytest.mark.parametrize(("d", "kernel", "tolerance"), HELD, ids=str)
+def test_predictions_err_by_the_tolerance_at_most(d, kernel, tolerance):
+    """Of 800 rows at W/alpha = 10⁴: truncation alone, by the kernel's tolerance, would miss it."""
+    X, y = some(800, d)
+    new, _ = some(100, d, 5)
+    K, one = kernel(X) + 0.08 * np.eye(800), np.ones((800, 1))
+    solved = np.linalg.solve(np.block([[K, one], [one.T, 0]]), np.append(y, 0))
+    exact = kernel(new, X) @ solved[:-1] + solved[-1]
+    model = bo.KernelRidge(kernel, method=bo.FourierGrid(tolerance), alpha=0.08).fit(X, y)
+    error = np.linalg.norm(model.predict(new) - exact) / np.linalg.norm(exact)
+    assert error < tolerance
+
+
+@pytest.mark.parametrize("extent", [(5,), (4, 3), (2, 1, 3)])
+def test_tapered_weights_are_those_of_the_definition(extent):
+    """Sums over samples so dense that nothing folds: Gaussians fall below 1e-13 of the first."""
+    d = len(extent)
+    kernel = Gaussian(0.7) + 0.5 * Columns(Gaussian(0.6), (0,))
+    spacing, lengths = np.array([1.0, 1.1, 1.2][:d]), np.array([1.0, 0.9, 0.8][:d])
+    periods = 2 * np.pi / spacing
+    axes = [np.arange(40) / 40 * p - p / 2 for p in periods]
+    T = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d)
+    falls = np.prod([taper(T[:, a], periods[a], lengths[a]) for a in range(d)], axis=0)
+    values = kernel(T, np.zeros((1, d)))[:, 0] * falls / len(T)
+    k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
+    by_hand = np.cos((k.reshape(-1, d) * spacing) @ T.T) @ values
+    found = tapered_weights(kernel, spacing, tuple(8 * m for m in extent), lengths)
+    middle = tuple(slice(7 * m, 9 * m + 1) for m in extent)
+    np.testing.assert_allclose(found[middle].ravel(), by_hand, atol=1e-6)
+    inside = np.abs(T) < lengths
+    assert falls[inside.all(axis=1)] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_tapered_kernels_keep_their_weights_for_other_lengthscales_and_files(tmp_path):
+    X, y = some(300, 1)
+    model = bo.KernelRidge(RationalQuadratic(1.0, 0.1), method=bo.FourierGrid(1e-6), alpha=0.1)
+    model.fit(X, y)
+    phi = model.map_
+    assert phi.tapered
+    np.testing.assert_array_equal(phi.variances, phi.variances_of(phi.kernel))
+    near = RationalQuadratic(1.0, 0.11)
+    waves = phi.variances_of(near)
+    t = np.linspace(-1, 1, 50) * 2 * phi.half
+    k = np.arange(-phi.extent[0], phi.extent[0] + 1)
+    found = np.cos(t[:, None] * k * phi.spacing) @ waves
+    np.testing.assert_allclose(found, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
+    bo.save(model, tmp_path / "m.bochner")
+    again = bo.load(tmp_path / "m.bochner")
+    assert again.map_.tapered
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    far = np.array([[9.0], [-7.0]])
+    np.testing.assert_allclose(phi(far) @ phi(X).T, 0, atol=1e-6)
 
 
 def test_coefficients_are_those_of_the_features():
@@ -363,7 +466,7 @@ def test_open_noise_and_amplitude_have_the_largest_evidence():
 
 @pytest.mark.statistical
 def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
-    """128 draws: 6 % for each deviation; of 200 places 5 σ is 31 %, their mean is within 10 %."""
+    """128 draws beside 40 waves that are solved for: below 2 % where draws alone have 6 %."""
     X, y = some(400, 1)
     new = np.linspace(0, 1, 200)[:, None]
     model = bo.GaussianProcessRegressor(
@@ -372,14 +475,14 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     _, exact = model.predict(new, return_std=True)
     for where in (process_grid, waves):
         monkeypatch.setattr(where, "MOST_EXACT", 10)
+    monkeypatch.setattr(toeplitz, "MOST_BESIDE", 40)
     again = bo.GaussianProcessRegressor(
         Matern(1.5, 0.3), method=bo.FourierGrid(1e-3), noise=0.04, amplitude=1.0
     ).fit(X, y)
     _, few = again.predict(new[:10], return_std=True)
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
     _, many = again.predict(new, return_std=True)
-    assert np.abs(many / exact - 1).max() < 0.31
-    assert abs((many / exact).mean() - 1) < 0.1
+    assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
 
 
 @pytest.mark.statistical

@@ -7,12 +7,17 @@ spectral density,
 
 the kernel and its images a period 2π/h apart: nothing else is wrong where the period is long. Sums
 of kernels add weights, products convolve them, and columns that a kernel does not see have j = 0.
+
+A kernel of long tails, times a taper that is one for all differences within the box and falls to
+zero before the nearest image's begins, has no images: its weights are read off samples by FFT.
 """
 
 import math
 
 import numpy as np
+from scipy.fft import fftn, next_fast_len
 from scipy.signal import fftconvolve
+from scipy.special import erfc
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
@@ -26,6 +31,11 @@ NEXT_TO_ZERO = 1e-6
 
 #: Frequencies whose density is computed together.
 TOGETHER = 1 << 18
+
+#: A taper is ½ erfc, from this argument's negative at the end of the box to this where it is zero;
+#: and what it takes off at the end of the box, and leaves beyond.
+STEEPNESS = 5.0
+LEAKS = 1e-12
 
 
 def equispaced_weights(
@@ -91,6 +101,43 @@ def equispaced_weights(
     )
 
 
+def taper(t: Array, period: float, length: float) -> Array:
+    """Return what a kernel is multiplied by: one up to ``length``, zero from (period − length)/2.
+
+    Rows half a period from the centre of the box, as which all beyond count, have no kernel with
+    rows of the box.
+    """
+    end = (period - length) / 2
+    along = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
+    return erfc(STEEPNESS * along) / 2
+
+
+def tapered_weights(
+    kernel: Kernel,
+    spacing: Float[Array, " d"],
+    extent: tuple[int, ...],
+    lengths: Float[Array, " d"],
+) -> Array:
+    """Return weights of all whole j, |j_a| ≤ extent_a, of a kernel tapered beyond a box.
+
+    ``lengths`` are those of the box. Some weights may be below zero. Other arguments and the
+    result are those of :func:`equispaced_weights`.
+    """
+    shape = [next_fast_len(4 * m + 2, real=True) for m in extent]
+    periods = 2 * math.pi / spacing
+    axes = [np.fft.fftfreq(n) * period for n, period in zip(shape, periods, strict=True)]
+    tapers = [taper(t, p, size) for t, p, size in zip(axes, periods, lengths, strict=True)]
+    samples = np.empty(math.prod(shape))
+    for start in range(0, len(samples), TOGETHER):
+        places = np.unravel_index(range(start, min(start + TOGETHER, len(samples))), shape)
+        T = np.stack([t[at] for t, at in zip(axes, places, strict=True)], axis=1)
+        falls = np.prod([w[at] for w, at in zip(tapers, places, strict=True)], axis=0)
+        samples[start : start + len(T)] = kernel(T, np.zeros((1, len(axes))))[:, 0] * falls
+    found = np.fft.fftshift(fftn(samples.reshape(shape)).real) / len(samples)
+    middle = [slice(n // 2 - m, n // 2 + m + 1) for n, m in zip(shape, extent, strict=True)]
+    return np.ascontiguousarray(found[tuple(middle)])
+
+
 def spectral_parts(kernel: Kernel) -> list[Kernel]:
     """Return the kernels whose densities make that of a kernel: each has images of its own."""
     match kernel:
@@ -103,6 +150,16 @@ def spectral_parts(kernel: Kernel) -> list[Kernel]:
         case Columns():
             return [Columns(part, kernel.columns) for part in spectral_parts(kernel.kernel)]
     return [kernel]
+
+
+def has_axes(kernel: Kernel) -> bool:
+    """Whether weights along an axis are the largest across it, and found without those beside."""
+    match kernel:
+        case Sum():
+            return has_axes(kernel.left) and has_axes(kernel.right)
+        case Scaled() | Normalised() | Columns():
+            return has_axes(kernel.kernel)
+    return isinstance(kernel, Stationary | Constant)
 
 
 def _density(kernel: Stationary, W: Float[Array, "m d"], cell: float) -> Float[Array, " m"]:

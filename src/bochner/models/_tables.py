@@ -21,6 +21,9 @@ from bochner.selection.columns import CellsOf, LearnedColumns, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
 
+#: Cells that are looked at together: many rows of few columns, for each block costs some time.
+CELLS = 1 << 18
+
 
 def is_table(X: Any) -> bool:
     """Whether X has columns with names."""
@@ -102,6 +105,7 @@ def encoded(
     cells = blocks.cells()
     if cells is None or _is_learned(blocks):
         return blocks
+    cells = cells.with_rows(max(CELLS // max(blocks.n_columns, 1), cells.block_rows))
     summand = CellsOf(_tables(blocks).drafts, 0, n_classes, with_targets)
     return _encoded(who, blocks, columns_from(summand.drafts, where.sum(summand, cells)))
 

@@ -185,13 +185,14 @@ class CellsOf:
     def add(self, total: SeenCells, block: Block) -> SeenCells:
         """Take in the cells of a block."""
         X = np.asarray(to_numpy(block.X), np.float64)
-        gone = np.isnan(X)
+        columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
+        gone = np.isnan(columns)
         new = SeenCells(
             rows=len(X),
-            missing=gone.sum(axis=0),
-            least=np.where(gone, np.inf, X).min(axis=0),
-            most=np.where(gone, -np.inf, X).max(axis=0),
-            marks=_marks(X, block.start),
+            missing=gone.sum(axis=1),
+            least=np.where(gone, np.inf, columns).min(axis=1),
+            most=np.where(gone, -np.inf, columns).max(axis=1),
+            marks=_marks(columns, block.start),
             sample=RowSample.of(block._replace(X=X), self.seed),
             counts={j: _counted(X[:, j], len(count)) for j, count in total.counts.items()},
             means=self._means(X, block),
@@ -262,14 +263,14 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
     return (y.reshape(-1, 1) == np.array(classes)).astype(np.float64)
 
 
-def _marks(X: Array, start: int) -> Array:
+def _marks(columns: Float[Array, "c n"], start: int) -> Array:
     """Return a number for each column that columns of the same cells share, and no others."""
-    rows = np.arange(start + 1, start + len(X) + 1, dtype=np.uint64)
+    rows = np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64)
     odd = (rows * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-    bits = np.where(np.isnan(X), -1e308, X + 0.0).view(np.uint64)
+    bits = np.where(np.isnan(columns), -1e308, columns + 0.0).view(np.uint64)
     bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (bits ^ (bits >> np.uint64(32))) * odd[:, None]
-    return (mixed ^ (mixed >> np.uint64(31))).sum(axis=0, dtype=np.uint64)
+    mixed = (bits ^ (bits >> np.uint64(32))) * odd
+    return (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64)
 
 
 # --- The encoder of one column -------------------------------------------------------------------

@@ -17,12 +17,16 @@ from itertools import product
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
+from scipy.linalg.lapack import dpotri
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.gram import DenseBlock, WaveGram, factored, inner
 
 #: Waves that are solved for densely, at most: 1,023 real features, and Cholesky in 0.1 s.
 MOST_LOW = 512
+
+#: And for variances: 4,095 real features, and Cholesky and its inverse in some seconds.
+MOST_BESIDE = 2048
 
 #: A wave is among them if the rows bring it this many penalties, and more.
 WORTH = 0.2
@@ -152,6 +156,10 @@ class ToeplitzGram(WaveGram):
     def preconditioner(self, alpha: float) -> "LowWaves":
         return LowWaves(self, alpha)
 
+    def beside(self, alpha: float) -> "LowWaves":
+        """Return M of more waves, for variances that draws are compared with."""
+        return LowWaves(self, alpha, most=MOST_BESIDE)
+
     def whole(self, alpha: float) -> "LowWaves":
         return LowWaves(self, alpha, worth=0.0, most=self.dimension)
 
@@ -276,6 +284,46 @@ class LowWaves(DenseBlock):
             sums = self.gather(gram.sums[None])[0]
             G -= np.outer(sums, sums) / gram.weight
         return factored(G, self.alpha)
+
+    def spread(self) -> Array:
+        """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x), of k in rising order.
+
+        φ is about its mean over the rows where there is an intercept. Waves beyond the block add
+        the same at all places. O(b³ + D log D) for b waves of the block.
+        """
+        found = self._spread_of_block()
+        middle = tuple(length // 2 for length in found.shape)
+        found[middle] += float((self.others * self.gram.roots**2 / self.diagonal).sum())
+        if self.gram.centred:
+            mean = self.gram.sums[None] / self.gram.weight
+            c = self.solve(mean)
+            inside = tuple(slice(m, 3 * m + 1) for m in self.gram.extent)
+            found[inside] -= 2 * full_of(self.gram.spectrum(c))[0]
+            found[middle] += float(inner(mean, c)[0])
+        return found
+
+    def _spread_of_block(self) -> Array:
+        """Products of waves j and l are waves j − l and j + l: add up what each has."""
+        K, at, _ = self._low
+        inverse, _ = dpotri(self.factor, lower=1)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        roots = self.gram.roots.ravel()[at]
+        roots[0] /= math.sqrt(2)
+        pairs, count = roots[:, None] * roots, len(at)
+        cosines = pairs * inverse[:count, :count]
+        sines, mixed = np.zeros_like(pairs), np.zeros_like(pairs)
+        sines[1:, 1:] = pairs[1:, 1:] * inverse[count:, count:]
+        mixed[:, 1:] = 2 * pairs[:, 1:] * inverse[:count, count:]
+        shape = self.gram.waves.shape
+        shift = np.array([length // 2 for length in shape])
+        size = math.prod(shape)
+        even, odd = np.zeros(size), np.zeros(size)
+        for sign in (-1, 1):
+            k = (K[:, None] + sign * K[None] + shift).transpose(2, 0, 1)
+            places = np.ravel_multi_index(tuple(k), shape).ravel()
+            even += np.bincount(places, (cosines - sign * sines).ravel(), size)
+            odd += np.bincount(places, sign * mixed.ravel(), size)
+        return ((even + even[::-1]) / 2 + (odd - odd[::-1]) / 2j).reshape(shape)
 
     def gather(self, c: Array) -> Float[Array, "s b"]:
         upper = c.reshape(len(c), -1)[:, self._low[1]]

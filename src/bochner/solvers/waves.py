@@ -37,7 +37,7 @@ from bochner.solvers.gram import (
     total,
 )
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
-from bochner.solvers.toeplitz import full_of, pad, unpad
+from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
 
 #: Random right sides.
 PROBES = 8
@@ -56,6 +56,9 @@ LEAST, MOST = 1e-11, 1e2
 
 #: A step of Lanczos beyond which nothing is left, as a share of the eigenvalue.
 SAME = 1e-9
+
+#: Bytes that steps of draws are kept in.
+DRAWN_BYTES = 1 << 28
 
 #: First step from a penalty near the best one, and the longest of log α: the smaller a penalty, the
 #: longer its solution takes.
@@ -377,37 +380,74 @@ def _golden(value: Callable[[float], float], low: float, high: float) -> None:
 def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
-    O(``steps`` D) memory for each, one after the other.
+    O(``steps`` D) memory for each, of as many together as fit in little.
     """
-    return np.stack([_draw(low, one[None], steps) for one in z])
+    together = max(1, DRAWN_BYTES // (16 * steps * z[0].size))
+    parts = [z[start : start + together] for start in range(0, len(z), together)]
+    return np.concatenate([_drawn(low, part, steps) for part in parts])
 
 
-def _draw(low: WavePreconditioner, z: Array, steps: int) -> Array:
-    basis, diagonal, beside = [], [], []
-    size = float(np.sqrt(inner(z, z)[0]))
-    q, before, b = z / size, np.zeros_like(z), 0.0
-    for _ in range(steps):
+def _drawn(low: WavePreconditioner, z: Array, steps: int) -> Array:
+    many = (-1, *(1,) * (z.ndim - 1))
+    basis: list[Array] = []
+    diagonal, beside = np.ones((steps, len(z))), np.zeros((steps, len(z)))
+    size = np.sqrt(inner(z, z))
+    q, before, b = z / size.reshape(many), np.zeros_like(z), np.zeros(len(z))
+    for step in range(steps):
         basis.append(q)
         r = low.inverse_root(q, transposed=True)
-        r = low.inverse_root(low.gram(r) + low.alpha * r) - b * before
-        a = float(inner(r, q)[0])
-        r -= a * q
-        diagonal.append(a)
-        b = float(np.sqrt(inner(r, r)[0]))
-        if b <= SAME * abs(a):
+        r = low.inverse_root(low.gram(r) + low.alpha * r) - b.reshape(many) * before
+        a = inner(r, q)
+        going = inner(q, q) > 0.5  # those that are done go on as zeros, which add nothing
+        r -= a.reshape(many) * q
+        diagonal[step] = np.where(going, a, 1.0)
+        b = np.sqrt(inner(r, r))
+        going &= b > SAME * np.abs(a)
+        if not going.any():
             break
-        beside.append(b)
-        before, q = q, r / b
-    values, vectors = eigh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
-    weights = vectors @ (vectors[0] / np.sqrt(np.maximum(values, 1e-300)))
-    y = sum(weight * vector for weight, vector in zip(weights, basis, strict=True))
-    return low.inverse_root(size * y, transposed=True)[0]
+        b = np.where(going, b, 0.0)
+        beside[step] = b
+        before, q = q, r * (going / np.where(going, b, 1.0)).reshape(many)
+    y = np.zeros_like(z)
+    for s in range(len(z)):
+        values, vectors = eigh_tridiagonal(diagonal[: len(basis), s], beside[: len(basis) - 1, s])
+        weights = vectors @ (vectors[0] / np.sqrt(np.maximum(values, 1e-300)))
+        for weight, vector in zip(weights, basis, strict=True):
+            y[s] += weight * size[s] * vector[s]
+    return low.inverse_root(y, transposed=True)
 
 
 def exact_paths(low: DenseBlock) -> Array:
     """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
     identity = low.from_block(np.eye(low.gram.dimension))
     return low.inverse_root(identity, transposed=True)
+
+
+def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
+    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws beside those of M.
+
+    With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
+    Var q, which is known (:meth:`LowWaves.spread`), and what p² − q² is in the mean: a control
+    variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
+    √((1 − ρ²)/s), relative, where their variances are alike; it is 1/√(2s) without M. The more of
+    the waves that rows tell of M holds, the nearer is ρ to one.
+
+    Parameters
+    ----------
+    low : LowWaves
+        M.
+    z : complex (s, ...)
+        White vectors.
+    steps : int
+        Of Lanczos.
+    """
+    gram, s = low.gram, len(z)
+    p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
+    pp, qq, both = (square_sums(gram, c) for c in (p, q, p + q))
+    mixed = (both - pp - qq) / 2
+    share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())  # of least relative variance
+    wide = tuple(2 * m for m in gram.extent)
+    return waves_of_samples((pp - share * qq) / s, wide) + share * low.spread()
 
 
 def square_sums(gram: WaveGram, paths: Array) -> Array:

@@ -6,6 +6,8 @@ with frequencies h∘j, |j_a| ≤ m_a. Two errors are made (Barnett, Greengard a
 * **images**: the sum over all j is that of the kernel and its images a period 2π/h apart, of which
   the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
   whose double the kernel has come down to a share of the tolerance;
+  Kernels of long tails would take a period of many boxes. They come down to zero beyond the box
+  instead, by a smooth taper whose waves are few; weights that this makes negative are left out;
 * **truncation**: no pair lacks more than the pair x = y, which lacks k(0) − Σ_j v_j, all weights
   being positive. It is not bounded but added up, along one axis after the other.
 
@@ -29,7 +31,14 @@ from bochner.features.map import in_double
 from bochner.features.mercer.axes import dense_blocks
 from bochner.features.method import Request
 from bochner.features.waves import WaveMap, WaveMethod
-from bochner.kernels.equispaced import equispaced_weights, spectral_parts
+from bochner.kernels.equispaced import (
+    LEAKS,
+    equispaced_weights,
+    has_axes,
+    spectral_parts,
+    taper,
+    tapered_weights,
+)
 from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.toeplitz import ToeplitzGram, half_of
@@ -57,9 +66,22 @@ MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
 #: Waves that are few.
 FEW_WAVES = 10**6
 
-#: Predictions err by up to ten times as much as the kernel, so that waves are taken of a hundredth
-#: or a tenth of the tolerance where these are so few, or, for each column, up to a factor more.
-FINER, CHEAP = ((100, 1023), (10, 4095)), 1.35
+#: Predictions are held to the tolerance up to this W k(x, x)/alpha: rows tell what waves weigh by
+#: it, and the more they do the more predictions miss those that are left out.
+WORTH = 1e5
+
+#: Rounding of a wave's weight that is read off samples, as a share of k(x, x).
+ROUNDED = 1e-16
+
+#: A kernel whose period is more than so many boxes is tapered instead, if that takes fewer waves:
+#: over so many boxes from the end of the box on, until what is left is positive.
+TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
+
+#: Weights below zero of a tapered kernel, as a share of the tolerance, at most.
+NEGATIVE = 0.05
+
+#: A period so many times that of the taper takes more waves whatever the kernel.
+NOT_COMPARED = 8.0
 
 #: Images of the kernel on either side that its samples along an axis take in, and that are added
 #: up for the margin.
@@ -80,8 +102,8 @@ class FourierGrid(WaveMethod):
     ----------
     tolerance : float, default 1e-4
         The largest error of φ(x)·φ(y), as a share of k(x, x), of rows in the box: from 1e-12 to
-        below 1. Predictions err by about as much of the size of y, by up to ten times as much where
-        the penalty is small (of W/alpha at most). The number of waves grows as its logarithm for
+        below 1. Predictions err by at most as much of the size of f where W k(x, x)/alpha is up to
+        10⁵, and beyond by up to its root of that times as much. The number of waves grows as its logarithm for
         smooth kernels, as tolerance^(−d/(2ν)) for Matérn kernels of smoothness ν.
     box : d pairs (lower, upper), optional
         The box itself, in place of the rows' own: where rows will come that are further out.
@@ -143,6 +165,8 @@ class EquispacedMap(WaveMap):
         v_j of those, from j = 0 on.
     error : float
         Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x).
+    tapered : bool
+        Whether the kernel comes down to zero beyond the box, in the place of having images.
     """
 
     kernel: Kernel
@@ -152,6 +176,7 @@ class EquispacedMap(WaveMap):
     extent: Int[Array, " d"]
     weights: Float[Array, " F"]
     error: float
+    tapered: bool = False
 
     def __post_init__(self) -> None:
         waves = math.prod(2 * m + 1 for m in self.shape) if min(self.shape, default=-1) >= 0 else 0
@@ -185,6 +210,8 @@ class EquispacedMap(WaveMap):
         return BoxPlaces(self.centre, self.spacing, self.half)
 
     def variances_of(self, kernel: Kernel) -> Array:
+        if self.tapered:
+            return np.maximum(tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0)
         return equispaced_weights(kernel, self.spacing, self.shape)
 
     def gram(self, waves: Array, variances: Array, centred: bool) -> ToeplitzGram:
@@ -257,6 +284,7 @@ class Frequencies:
     spacing: Float[Array, " d"]
     extent: tuple[int, ...]
     images: float
+    tapered: bool = False
 
     @property
     def waves(self) -> int:
@@ -271,31 +299,84 @@ class Frequencies:
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return the frequencies that a tolerance takes, finer ones where that is cheap."""
+    """Return the frequencies that a tolerance takes."""
     _require_serves(kernel, len(lower))
     _require_size(lower, upper)
-    asked = _within(kernel, lower, upper, tolerance)
-    cheap = int(CHEAP ** len(lower) * asked.waves)
-    for times, few in FINER:
-        found = _within(kernel, lower, upper, tolerance / times)
-        if found.waves <= max(few, cheap):
-            return found
-    return asked
+    return _within(kernel, lower, upper, tolerance)
 
 
 def _within(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> Frequencies:
-    d = len(lower)
-    whole = float(kernel.diag(np.zeros((1, d)))[0])
-    parts, most = spectral_parts(kernel), MOST_ALONE if d == 1 else MOST_ALONG
-    spacing, extent, images = np.empty(d), [], 0.0
-    for a in range(d):
-        length, level = upper[a] - lower[a], tolerance / (8 * d)
-        found = [_margin(_along(part, a, d), length, level) for part in parts]
-        period = length + 2 * max((r for r, _ in found), default=length / 8)
+    """Return frequencies of the kernel with images, or tapered where that takes fewer."""
+    lengths = upper - lower
+    spacing, images = _spacing(kernel, lengths, tolerance)
+    far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
+    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= LEAKS else None
+    if short is not None and np.any(short.spacing > NOT_COMPARED * spacing):
+        return short
+    found = _periodic(kernel, spacing, images, tolerance)
+    return found if short is None or short.waves >= found.waves else short
+
+
+def _spacing(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float
+) -> tuple[Float[Array, " d"], float]:
+    """Return h and a bound of images, of a margin that keeps them away."""
+    d = len(lengths)
+    parts, period, images = spectral_parts(kernel), np.empty(d), 0.0
+    for a, length in enumerate(lengths):
+        found = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
+        period[a] = length + 2 * max((r for r, _ in found), default=length / 8)
         images += max((size for _, size in found), default=0.0)
-        spacing[a] = 2 * math.pi / period
-        extent.append(_extent(_along(kernel, a, d), period, most, whole * tolerance / (4 * d)))
-    return Frequencies(spacing, tuple(extent), 2 * images)
+    return 2 * math.pi / period, 2 * images
+
+
+def _periodic(
+    kernel: Kernel, spacing: Float[Array, " d"], images: float, tolerance: float
+) -> Frequencies:
+    """Return frequencies of the kernel and its images."""
+    d, period = len(spacing), 2 * math.pi / spacing
+
+    def sampled(a: int, t: Array) -> Array:
+        along = _along(kernel, a, d)
+        many = [along(np.abs(t + n * period[a])) for n in range(-IMAGES, IMAGES + 1)]
+        return np.sum(many, axis=0)
+
+    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
+    return Frequencies(spacing, tuple(extent), images)
+
+
+def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
+    """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
+    for first in range(len(TAPERS)):
+        found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
+        if found is None or has_axes(kernel):
+            return found
+        weights = tapered_weights(kernel, found.spacing, found.extent, lengths)
+        if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
+            return found
+    return None
+
+
+def _tapered_by(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
+) -> Frequencies | None:
+    """Return those of the first width along each axis whose weights there are positive enough."""
+    d = len(lengths)
+    spacing, extent = np.empty(d), []
+
+    def sampled(a: int, t: Array) -> Array:
+        return _along(kernel, a, d)(t) * taper(t, 2 * math.pi / spacing[a], lengths[a])
+
+    for a, length in enumerate(lengths):
+        for width in widths:
+            spacing[a] = 2 * math.pi / ((3 + 2 * width) * length)
+            m, negative = _extent(kernel, spacing, a, sampled, tolerance)
+            if not negative:
+                break
+        else:
+            return None
+        extent.append(m)
+    return Frequencies(spacing, tuple(extent), d * LEAKS, tapered=True)
 
 
 def map_between(
@@ -307,13 +388,18 @@ def map_between(
 ) -> EquispacedMap:
     """Return the map of a kernel with the waves that a shorter and a longer one take."""
     short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
+    if short.tapered != long.tapered:
+        lengths = upper - lower
+        short, long = (
+            _periodic(end, *_spacing(end, lengths, tolerance), tolerance) for end in ends
+        )
     spacing = np.minimum(short.spacing, long.spacing)
     reached = [
         np.maximum(np.ceil(grid.spacing * grid.extent / spacing), grid.extent)
         for grid in (short, long)
     ]
     extent = tuple(int(m) for m in np.maximum(*reached))
-    both = Frequencies(spacing, extent, max(short.images, long.images))
+    both = Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
     _require_room(kernel, lower, upper, tolerance, both)
     return _mapped(kernel, lower, upper, both)
 
@@ -367,9 +453,16 @@ def _coarse(
 
 
 def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
-    flat = equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
-    lacks = 1 - float(flat.sum()) / float(kernel.diag(np.zeros((1, len(lower))))[0])
-    if lacks < -2 * grid.images - SMALL:
+    images = grid.images
+    whole = float(kernel.diag(np.zeros((1, len(lower))))[0])
+    if grid.tapered:
+        flat = tapered_weights(kernel, grid.spacing, grid.extent, upper - lower).ravel()
+        images += float(np.maximum(-flat, 0.0).sum()) / whole
+        flat = np.maximum(flat, 0.0)
+    else:
+        flat = equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
+    lacks = 1 - float(flat.sum()) / whole
+    if lacks < -2 * images - SMALL:
         raise UnsupportedKernel(
             f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "
             f"whose waves add up to {1 - lacks:.3g} of k(x, x). Take Nystrom()."
@@ -381,7 +474,8 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
         (upper - lower) / 2,
         np.array(grid.extent, dtype=np.int64),
         flat[len(flat) // 2 :].copy(),
-        max(lacks + grid.images, 0.0) + grid.images,
+        max(lacks + images, 0.0) + images,
+        grid.tapered,
     )
 
 
@@ -414,21 +508,57 @@ def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
         r *= 1.1
 
 
-def _extent(along: Profile, period: float, most: int, lacking: float) -> int:
-    """Return m: waves beyond weigh at most so much, read off samples of the kernel by FFT."""
+def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[Array], Array]:
+    """Return from the weights of all waves of each j_a a bound of the largest among these."""
+    if len(spacing) == 1 or not has_axes(kernel):
+        return lambda weights: weights
+
+    def on_axis(weights: Array) -> Array:
+        extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
+        found = equispaced_weights(kernel, spacing, extent).ravel()
+        return np.minimum(found[len(found) // 2 :], weights)
+
+    return on_axis
+
+
+def _extent(
+    kernel: Kernel,
+    spacing: Float[Array, " d"],
+    a: int,
+    sampled: Callable[[int, Array], Array],
+    tolerance: float,
+) -> tuple[int, bool]:
+    """Return m along an axis, and whether weights below zero are more than rounding.
+
+    Waves beyond weigh little, and predictions miss little by them. Weights are read off samples by
+    FFT. With N = W k(0)/α and weights v that add up to 1, predictions of a draw of the process lack
+    Σ N v²/(N v + 1) in the mean square of waves that are left out.
+    """
+    d = len(spacing)
+    period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
+    whole, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
+    lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     samples = 1 << 10
     while samples <= 4 * most:
-        t = np.arange(samples // 2 + 1) * (period / samples)
-        images = [along(np.abs(t + n * period)) for n in range(-IMAGES, IMAGES + 1)]
-        half = np.sum(images, axis=0)
-        whole = np.concatenate([half, half[-2:0:-1]])
-        weights = np.maximum(np.fft.rfft(whole).real / samples, 0.0)
-        beyond = 2 * np.cumsum(weights[::-1])[::-1]  # of m from each place on
-        found = np.flatnonzero(beyond[1:] <= lacking)
+        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / whole
+        signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
+        weights = np.maximum(signed, 0.0)
+        told = WORTH * largest(weights * whole) / whole
+        missed = np.where(weights > ROUNDED, weights * told / (1 + told), 0.0)
+        enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
+        found = np.flatnonzero(enough)
         if len(found) and 4 * found[0] <= samples // 2:
-            return int(found[0])
+            m = int(found[0])
+            below = np.maximum(-signed[: m + 1], 0.0)
+            wrong = 4 * below.sum() > lacking or 2 * WORTH * (below**2).sum() > missing
+            return m, bool(wrong)
         samples *= 4
-    return most
+    return most, False
+
+
+def _beyond(weights: Array) -> Array:
+    """Return what the waves of larger j_a than each add up to, −j_a among them."""
+    return 2 * np.cumsum(weights[::-1])[::-1][1:]
 
 
 def _require_serves(kernel: Kernel, d: int) -> None:
@@ -472,9 +602,11 @@ def _require_room(
 
 def _remedy(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> str:
     """Say what a larger tolerance takes: the first tenfold one of under a million waves."""
-    less = ""
-    while not less and 10 * tolerance <= LOOSEST:
+    less = f"No tolerance up to {LOOSEST:g} takes under a million waves. "
+    while 10 * tolerance <= LOOSEST:
         tolerance *= 10
         grid = grid_of(kernel, lower, upper, tolerance)
-        less = f"tolerance={tolerance:.1g} takes {grid}. " if grid.waves < FEW_WAVES else ""
+        if grid.waves < FEW_WAVES:
+            less = f"tolerance={tolerance:.1g} takes {grid}. "
+            break
     return f"{less}Or take a longer lengthscale, a smoother kernel, or Nystrom()."

@@ -3,7 +3,7 @@
 The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
 rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
 of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
-to 4,096 waves, and beyond draws of the posterior, whose number sets the error.
+to 4,096 waves, and beyond draws of the posterior, beside those of a law that is known.
 """
 
 import math
@@ -47,21 +47,23 @@ from bochner.selection.record import Tuning
 from bochner.selection.search import choose_lengthscale
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import conjugate_gradients, inner
+from bochner.solvers.gram import WavePreconditioner, conjugate_gradients, inner
 from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.solvers.waves import (
     MOST_EXACT,
     draws,
     exact_block,
     exact_paths,
     maximise_wave_evidence,
+    spread_beside,
     square_sums,
     waves_of_samples,
 )
 from bochner.sums.executor import LOCAL, Executor
 
 #: Draws of the posterior that deviations are made of where they are not exact: their relative
-#: error is 1/√(2 PATHS), 6 %.
+#: error is 1/√(2 PATHS), 6 %, at most.
 PATHS = 128
 
 #: Rows up to which deviations are found by solving for each, where waves are many.
@@ -173,11 +175,20 @@ class GridProcessFit(FeaturelessFit):
     def _variance_waves(self, i: int) -> Array:
         gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
         low = exact_block(gram, alpha)
+        if isinstance(gram, ToeplitzGram):
+            return self._size(i) * self._toeplitz_spread(gram, alpha, low)
         wide = tuple(2 * m for m in gram.extent)
         if low is not None:
             return waves_of_samples(self._size(i) * square_sums(gram, exact_paths(low)), wide)
         paths = self._drawn(i, PATHS, stream(self.chosen.seed, "deviations"))
         return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
+
+    def _toeplitz_spread(self, gram: ToeplitzGram, alpha: float, exact: Any) -> Array:
+        if exact is not None:
+            return exact.spread()
+        z = gram.white(stream(self.chosen.seed, "deviations"), PATHS)
+        low = gram.beside(alpha)
+        return spread_beside(low, z, _steps(low, z))
 
     def _size(self, i: int) -> float:
         """Return a² α = σ² of the fit."""
@@ -190,8 +201,7 @@ class GridProcessFit(FeaturelessFit):
         if exact is not None:
             return exact.inverse_root(z, transposed=True)
         low = gram.preconditioner(alpha)
-        steps = conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).steps
-        return draws(low, z, steps + MORE_STEPS)
+        return draws(low, z, _steps(low, z))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f at all pairs of rows: a solution for each row.
@@ -313,6 +323,11 @@ class GridFunctions:
             found = values(block.X) + self.offset.reshape(-1)
             parts.append(from_numpy(found.reshape(len(found), *shape), like=block.X))
         return joined(parts)
+
+
+def _steps(low: WavePreconditioner, z: Array) -> int:
+    """Return how many steps of Lanczos draws take."""
+    return conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).steps + MORE_STEPS
 
 
 # --- Fitting -------------------------------------------------------------------------------------
