@@ -31,6 +31,7 @@ NAMES = (
     "one_class",
     "precision",
     "exact",
+    "few",
     "wide",
     "sketches",
     "classifiers",

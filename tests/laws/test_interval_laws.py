@@ -313,10 +313,9 @@ def test_a_further_fit_forgets_the_law():
 
 
 WITHOUT_ROWS = {
-    "exact svr": bo.SVR(Gaussian(0.8), C=1.0, random_state=0),
-    "svr": bo.SVR(Gaussian(0.8), n_features=64, C=1.0, random_state=0),
-    "median": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="absolute", random_state=0),
-    "quantiles": bo.KernelRegressor(Gaussian(0.8), n_features=64, loss="quantile", random_state=0),
+    "stopped early": bo.KernelRegressor(
+        Gaussian(0.8), n_features=64, early_stopping=True, random_state=0
+    ),
     "sgd": bo.KernelSGDRegressor(
         Gaussian(0.8), n_features=64, tol=None, max_iter=5, random_state=0
     ),
@@ -338,6 +337,81 @@ def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
     np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(Xt, 0.9)[1], low)
     again = model.calibrate(X, y, np.arange(300.0), folds=2)
     assert len(again.calibration_) == 299
+
+
+def regressor(loss):
+    return bo.KernelRegressor(
+        Gaussian(0.8), loss=loss, alpha=0.5, method="orthogonal", n_features=64, random_state=0
+    )
+
+
+CONVEX = {
+    "exact svr": bo.SVR(Gaussian(0.8), C=1.0),
+    "exact svr, squared": bo.SVR(Gaussian(0.8), C=1.0, loss="squared_epsilon_insensitive"),
+    "svr": bo.SVR(Gaussian(0.8), C=1.0, method="orthogonal", n_features=64, random_state=0),
+    "squared": regressor("squared"),
+    "median": regressor("absolute"),
+    "Huber": regressor(bo.Huber(0.3)),
+    "counts": regressor("poisson"),
+    "quantiles": regressor("quantile"),
+}
+
+#: Root mean square distance from refits, as a share of what leaving out a row changes: rounding
+#: where the loss is quadratic on the rows that matter, the rest of a Newton step where it is
+#: smooth. Where slopes jump, rows change sides, and only the distribution of errors is near.
+NEAR = {"squared": 1e-9, "exact svr, squared": 0.3, "Huber": 0.3, "counts": 0.2}
+
+
+@pytest.mark.parametrize("name", CONVEX)
+def test_convex_regressors_know_rows_left_out(name):
+    """Refits without each row; errors at the level of 80 % of the rows, and of the fit itself."""
+    X, y = table(60, seed=5)
+    y = np.exp(y - y.max()) if name == "counts" else y
+    model = clone(CONVEX[name]).fit(X, y)
+    found = model._left_out()
+    middle = found.predicted.shape[1] // 2
+
+    def without(i):
+        other = clone(model).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[i : i + 1])
+        return np.ravel(other)[len(np.ravel(other)) // 2]
+
+    refitted = np.array([without(i) for i in range(60)])
+    shown = model.predict(X)
+    shown = shown if shown.ndim == 1 else shown[:, shown.shape[1] // 2]
+    off, changed = found.predicted[:, middle] - refitted, shown - refitted
+    np.testing.assert_allclose(found.predicted + found.errors, y[:, None], atol=1e-9)
+    if name in NEAR:
+        assert np.sqrt(np.mean(off**2)) <= NEAR[name] * np.sqrt(np.mean(changed**2))
+    size, true, fitted = (
+        np.quantile(np.abs(e), 0.8) for e in (found.errors[:, middle], y - refitted, y - shown)
+    )
+    assert abs(size - true) < 0.25 * true
+    assert size > fitted
+
+
+@pytest.mark.parametrize("name", CONVEX)
+def test_intervals_of_convex_regressors_hold(name, tmp_path):
+    (X, y), (Xt, yt) = (table(n, seed) for n, seed in ((400, 6), (4000, 7)))
+    y, yt = (np.exp(y), np.exp(yt)) if name == "counts" else (y, yt)
+    model = clone(CONVEX[name]).fit(X, y)
+    _, low, high = model.predict_interval(Xt, 0.9)
+    held = np.mean((low <= yt) & (yt <= high))
+    # 400 scores decide where the bounds lie, 4,000 rows are counted
+    assert abs(held - 0.9) < ALARM * np.sqrt(0.09 / 400 + 0.09 / 4000)
+    assert model.calibration_.source == "leave one out"
+    bo.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(Xt, 0.9)[1], low)
+
+
+def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
+    X, y = table(80, seed=5)
+    two = np.column_stack([y, -3 * y])
+    w = np.arange(80) % 4 > 0
+    for name in ("exact svr", "svr", "median"):
+        found = clone(CONVEX[name]).fit(X, two, sample_weight=w)._left_out()
+        alone = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
+        assert found.errors.shape == (60, 2)
+        np.testing.assert_allclose(found.errors[:, 0], alone.errors[:, 0], atol=1e-2)
 
 
 def test_the_law_speaks(fitted):

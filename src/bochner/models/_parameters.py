@@ -36,6 +36,11 @@ method : Method, str or None, default None
     None: up to 2048 rows the kernel itself, with no features, unless ``n_features``,
     ``precision`` or ``fit_intercept=False`` ask for them, and "auto" for more. "auto" or a
     method: how features are made; see :func:`bochner.draw`.""",
+    "method of one class": """\
+method : Method, str or None, default None
+    None: up to 4096 rows the kernel itself, with no features, unless ``n_features`` or
+    ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made; see
+    :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, "auto", Tolerance or None, default None
     D; None: 1024, where features are made.""",

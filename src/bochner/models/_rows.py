@@ -14,8 +14,9 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
+from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import Rounded
+from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.solvers.convex.problem import TargetsOf, places
 from bochner.solvers.lloyd import in_order
 from bochner.sums.executor import LOCAL, Executor
@@ -309,3 +310,21 @@ def _mixed_again(marks: Array) -> Array:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         marks = (marks ^ (marks >> np.uint64(shift))) * np.uint64(factor)
     return marks ^ (marks >> np.uint64(31))
+
+
+def no_landmarks(phi: Any, X: Array) -> Array:
+    """Return the rows that are no landmarks of a map, which leaving out a row does not take away.
+
+    All, where more than half of them are.
+    """
+    at = X
+    if is_sparse(X):
+        return np.arange(X.shape[0])
+    while isinstance(phi, OnInputs):
+        phi, at = phi.inner, phi.kernel.inputs(at)
+    if not isinstance(phi, NystromMap):
+        return np.arange(X.shape[0])
+    marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
+    own = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
+    kept = np.flatnonzero(~np.isin(marks, own))
+    return kept if 2 * len(kept) >= len(marks) else np.arange(len(marks))

@@ -138,6 +138,13 @@ def choose_for_matrix(
     return choose_kernel(*asked, effort, exact=True, **options), None
 
 
+def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:
+    """Find the kernel from rows alone: as it is given, or with the median distance."""
+    if isinstance(spec.kernel, Kernel):
+        return by_left_out(spec.kernel, sample, spec.seed)
+    return choose_lengthscale(spec.kernel, sample, spec.width_to_search, spec.seed)
+
+
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> LearnedMetric:
     """Learn a metric from rows; a kernel by name starts from the lengthscale chosen for it."""
     kernel, width = spec.kernel, spec.width_to_search

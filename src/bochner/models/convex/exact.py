@@ -30,7 +30,7 @@ from bochner.models.convex.class_sample import (
 )
 from bochner.models.convex.fit import ConvexSpec, found_by_loss, in_units, warned
 from bochner.models.convex.pairs import ClassPairs
-from bochner.models.error_law import ErrorLaw
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
@@ -46,7 +46,7 @@ from bochner.solvers.convex.problem import walk
 from bochner.sums.rows import sampled
 
 #: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
-EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS = 8192, 2048, 2048
+EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS, ONE_CLASS_ROWS = 8192, 2048, 2048, 4096
 
 #: Penalty below which a hinge seldom changes: margins are met.
 LEAST_HINGE = 0.03
@@ -85,6 +85,8 @@ class ExactConvexFit(ShownFit):
         Of new rows, where a regressor's were calibrated.
     pairs : ClassPairs or None
         Of classes, whose values the columns are, where each is told from each other.
+    left_out : LeftOutRows or None
+        Of a regression: its rows, with f without each.
     """
 
     inputs: Inputs
@@ -98,6 +100,7 @@ class ExactConvexFit(ShownFit):
     target_shape: tuple[int, ...] = ()
     errors: ErrorLaw | None = None
     pairs: ClassPairs | None = None
+    left_out: LeftOutRows | None = None
 
     def _found(self) -> Iterator[Fact]:
         """Give the loss, the penalty and the outcome."""
@@ -203,11 +206,12 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
     if curves is not None:
         sample, X = replace(sample, X=curves.inputs(sample.X)), curves.inputs(X)
     found, metric = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    chosen = Chosen(asked.seed, found, _choice(found, X), metric)
+    chosen = Chosen(asked.seed, found, matrix_choice(found, X), metric)
     return chosen if curves is None else chosen.through(curves)
 
 
-def _choice(found: Tuning, X: Array) -> Choice:
+def matrix_choice(found: Tuning, X: Array) -> Choice:
+    """Return the map that is the kernel itself on these rows."""
     from bochner.models.ridge.methods import ExactKernel  # noqa: PLC0415
 
     reason = f"The exact kernel of {X.shape[0]:,} rows, by Cholesky factors of their matrix."

@@ -27,6 +27,7 @@ from bochner.models._rows import N_FOLDS, folds_of, row_marks
 from bochner.models.convex.class_sample import CONSTANT, FIRST, NEAREST
 from bochner.models.convex.exact import LAST, ExactConvexFit, choose_exactly
 from bochner.models.convex.fit import ConvexSpec, scaled, warned
+from bochner.models.convex.left_out import left_out_of_matrix
 from bochner.models.convex.regression import (
     AUTO_EPSILON,
     NARROW_SPREAD,
@@ -34,6 +35,7 @@ from bochner.models.convex.regression import (
     epsilon_insensitive,
 )
 from bochner.models.convex.units import ScaledRows
+from bochner.models.error_law import LeftOutRows
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import Loss
@@ -194,7 +196,8 @@ def fit_svr_exactly(
     if path is not None:
         alpha = np.atleast_1d(path.alpha)
     alpha = np.ones(1) if alpha is None else alpha
-    solution = _in_units(on_rows.minimised(alpha, spec.tol), rows, alpha)
+    found = on_rows.minimised(alpha, spec.tol)
+    solution = _in_units(found, rows, alpha)
     fit = ExactConvexFit(
         inputs,
         chosen,
@@ -204,6 +207,7 @@ def fit_svr_exactly(
         max(1, len(solution.history)),
         None if path is None else rows.original_path(path),
         target_shape=shape,
+        left_out=on_rows.left_out(found, X, rows),
     )
     return warned(fit)
 
@@ -263,6 +267,19 @@ class _OnRows:
             steps,
             Smoothed(Newton()),
         )
+
+    def left_out(self, found: Optimum, X: Any, rows: ScaledRows) -> LeftOutRows:
+        """Return the rows with f without each, and y − f, in units of one."""
+        y, w, errors = self.rows.y, self.rows.w, np.empty(self.rows.y.shape)
+        alphas = np.broadcast_to(found.alpha, y.shape[1])
+        for k, (y_k, alpha) in enumerate(zip(y.T, alphas, strict=True)):
+            bound, ridge = w / alpha, np.zeros(len(w))
+            if not self.loss.nonsmooth:
+                bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
+            fit = found.coef[:, k], float(found.intercept[k])
+            errors[:, k] = left_out_of_matrix(self.K, y_k, *fit, bound, ridge)
+        scaled_rows = (y - errors) * rows.units, errors * rows.units, w * rows.weight
+        return LeftOutRows(X, *scaled_rows, "leave one out")
 
     def path(self, found: Tuning, seed: int) -> HeldOutPath | None:
         """Return penalties and what rows left out lost."""

@@ -20,7 +20,7 @@ from bochner.models._rows import Features
 from bochner.models._shown import Fact, ShownFit, numbers
 from bochner.models.convex.pairs import ClassPairs
 from bochner.models.convex.units import ScaledRows
-from bochner.models.error_law import ErrorLaw
+from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Absolute, Loss
 from bochner.solvers.convex.optimum import Optimum
@@ -83,6 +83,7 @@ class ConvexFit(ShownFit):
     stopping_errors: Float[Array, " s"] | None = None
     asked: tuple[str, ...] = ()  # what must be the same for a warm start
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
+    left_out: LeftOutRows | None = None  # some rows of a regression, with f without each
     # Of few rows: coefficients u with β = Σ uᵢ φ(xᵢ), and these rows
     dual: Float[Array, "n t"] | None = None
     X: Any = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
@@ -15,15 +16,16 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import WithoutTarget, learned
+from bochner.models._base import WithoutTarget
 from bochner.models._held import by_partition
 from bochner.models._parameters import estimator
+from bochner.models.convex.exact import ONE_CLASS_ROWS, ExactConvexFit, on_kernel
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned
 from bochner.selection.choose import choose_map
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import BelowZero
-from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum
+from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum, quantile_shift
 from bochner.solvers.convex.smoothing import from_multipliers, valued
 from bochner.sums.executor import LOCAL, Executor
 
@@ -34,7 +36,7 @@ ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 @estimator
 class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
-    """Support of a distribution: which rows are like those seen, through features.
+    """Support of a distribution: which rows are like those seen; of many rows, through features.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
     problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
@@ -42,8 +44,8 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
     Parameters
     ----------
     %(kernel at the median)s
-    %(method)s
-    %(n_features)s
+    %(method of one class)s
+    %(n_features or exact)s
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
         at least this share outside or at the border (to rounding of the features).
@@ -61,6 +63,8 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
         ρ: ``decision_function`` is ``score_samples`` − ρ.
     coef_ : (1, D)
         β.
+    dual_coef_, X_fit_ : (n,) and (n, d)
+        Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
     solution_ : Optimum
         β and −ρ, duality gap, outcome, and what every step did.
     n_iter_ : int
@@ -68,23 +72,38 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
 
     Notes
     -----
-    Time O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
+    With the kernel itself LIBSVM finds the support, whose coefficients are then those of a linear
+    system: O(n²) mostly, and n³ of the rows at the border. Through features time
+    O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
     unique unless rows fill the outside exactly; then it is the middle of those that are best.
     """
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    method: Method | str | None = None
+    n_features: int | str | Tolerance | None = None
     nu: float = 0.5
     precision: str = "auto"
     tol: float = 1e-6
     max_iter: int = 200
     random_state: Seed = None
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        nu = _as_nu(self.nu)
-        return fit_one_class(self._convex_spec(BelowZero(), 1.0, True), nu, blocks, inputs, where)
+    def _fit(
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+    ) -> ConvexFit | ExactConvexFit:
+        nu, spec = _as_nu(self.nu), self._convex_spec(BelowZero(), 1.0, True)
+        if where is LOCAL and self._few(blocks):
+            from bochner.models.convex.exact_one_class import (  # noqa: PLC0415
+                fit_one_class_exactly,
+            )
+
+            return fit_one_class_exactly(spec, nu, blocks, inputs)
+        return fit_one_class(spec, nu, blocks, inputs, where)
+
+    def _few(self, blocks: Blocks) -> bool:
+        """Whether the kernel itself is fitted: few rows, and nothing is asked of features."""
+        open_ = self.method is None and self.n_features is None and self.precision == "auto"
+        return open_ and blocks.n_rows is not None and blocks.n_rows <= ONE_CLASS_ROWS
 
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None
@@ -122,7 +141,21 @@ class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
         """ρ, (1,)."""
         return -self.solution_.intercept
 
-    coef_ = learned("solution.coef.T", "β.")
+    @property
+    def coef_(self) -> Float[Array, "1 D"]:
+        """β, (1, D), of ``map_``, also where the kernel itself was fitted."""
+        fit = self._fitted
+        return (fit.on_features if isinstance(fit, ExactConvexFit) else fit.solution).coef.T
+
+    @property
+    def dual_coef_(self) -> Float[Array, " n"]:
+        """Of the kernel and each row of ``X_fit_``, (n,): of a fit without features."""
+        return on_kernel(self._fitted, "dual_coef_").solution.coef[:, 0]
+
+    @property
+    def X_fit_(self) -> Any:
+        """The rows of a fit without features, (n, d)."""
+        return on_kernel(self._fitted, "X_fit_").X
 
 
 def fit_one_class(
@@ -168,14 +201,6 @@ def _at_quantile(at: State, w: Float[Array, "n 1"], nu: float, rounding: float) 
     which this is the middle. Rows at the border, of equal scores but for rounding, are inside.
     """
     there = w[:, 0] > 0
-    order = np.argsort(at.fitted[there, 0], kind="stable")
-    f, weights = at.fitted[there, 0][order], w[there, 0][order]
-    shares = np.cumsum(weights) / weights.sum()
-    border = int(np.searchsorted(shares, nu, side="right"))
-    if border == len(f):
-        return at  # all may lie outside
-    margin = rounding * float(np.abs(f - at.intercept).max())
-    shift = f[border] - margin
-    if border and shares[border - 1] > nu * (1 - 1e-12):
-        shift = min(shift, 0.5 * (f[border - 1] + f[border]))
+    f = at.fitted[there, 0]
+    shift = quantile_shift(f, w[there, 0], -float(at.intercept[0]), nu, rounding)
     return replace(at, fitted=at.fitted - shift, intercept=at.intercept - shift)

@@ -29,6 +29,7 @@ from bochner.models.convex.general import (
     joint_path,
     scale_of,
 )
+from bochner.models.convex.left_out import left_out
 from bochner.models.convex.units import ScaledRows
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
@@ -47,11 +48,13 @@ from bochner.solvers.convex.losses import (
     hubers,
 )
 from bochner.solvers.convex.penalty_path import (
+    FACTOR,
     HeldOutPath,
     held_out_path,
     largest_penalty,
     stopped_early,
     take_steps,
+    walked_path,
 )
 from bochner.solvers.convex.problem import Problem, State, best_constant, optimum
 from bochner.sums.executor import LOCAL, Executor
@@ -94,17 +97,17 @@ def fit_svr(
     tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
     loss = epsilon_insensitive(spec.loss, tube)
     alpha: Any = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
-    path, ridge = None, None
+    path, ridge, near = None, None, None
     if alpha is not None:
         ridge = (spread_of(rows.blocks) if loss.nonsmooth else 0.5) * float(np.mean(alpha))
     chosen = choose_map(spec.features, rows.blocks, ridge, where)
     if alpha is None:
-        path, alpha = _svr_path(spec, loss, rows, chosen, where)
+        path, alpha, near = _svr_path(spec, loss, rows, chosen, where)
     features = features_of(chosen, rows.blocks, where)
     y, w, shape = targets_of(spec.who, features)
     problem = Problem(features, y, w, loss, alpha, spec.fit_intercept, value=rows.value)
-    found = _Ended(problem, solve(problem, tol=spec.tol, max_iter=spec.max_iter), path=path)
-    return _fit(found, rows, chosen, inputs, shape, loss.in_units(1 / rows.units))
+    found = _Ended(problem, solve(problem, near, tol=spec.tol, max_iter=spec.max_iter), path=path)
+    return _fit(found, rows, chosen, inputs, shape, loss.in_units(1 / rows.units), where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +129,11 @@ def _fit(
     inputs: Inputs,
     shape: tuple[int, ...],
     loss: Loss,
+    where: Executor,
 ) -> ConvexFit:
     """Return what was found in units of one, with this loss."""
     problem, state = ended.problem, ended.state
+    at_minimum = where is LOCAL and ended.errors is None
     return warned(
         ConvexFit(
             inputs,
@@ -141,6 +146,7 @@ def _fit(
             stopping_errors=ended.errors,
             dual=None if ended.X is None else dual_of(problem, state, rows),
             X=ended.X,
+            left_out=left_out(problem, state, rows, chosen) if at_minimum else None,
         )
     )
 
@@ -154,12 +160,12 @@ def epsilon_insensitive(loss: Loss, epsilon: Float[Array, " t"]) -> Loss:
 
 def _svr_path(
     spec: ConvexSpec, loss: Loss, rows: ScaledRows, chosen: Chosen, where: Executor
-) -> tuple[HeldOutPath | None, float]:
-    """Return what rows left out lost on the path, and the best penalty in the rows' units."""
+) -> tuple[HeldOutPath | None, float, State | None]:
+    """Return what rows left out lost, the best penalty in the rows' units, and where it ended."""
     sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
     different = len(np.unique(row_marks(sample.X, chosen.seed)))
     if different < 2:
-        return None, 1.0
+        return None, 1.0, None
     folds = 1 if different >= ONE_FOLD else min(N_FOLDS, different)
     numbers = folds_of(row_marks(sample.X, chosen.seed), sample.w)
     Z = to_numpy(chosen.features(sample.X))
@@ -169,8 +175,20 @@ def _svr_path(
     spread = float(np.maximum(rows.spread, NARROW_SPREAD).mean())
     curvature = 2.0 if rows.degree == 2 else 1 / spread
     largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-    path, _ = held_out_path(problem, numbers[:, None] == np.arange(folds), spec.max_iter, largest)
-    return path, path.alpha
+    left_out = numbers[:, None] == np.arange(folds)
+    share = chosen.search.share * float(sample.w.sum()) * curvature / largest
+    path, end = _path(problem, left_out, spec.max_iter, largest, share)
+    return path, path.alpha, replace(end, multipliers=None)
+
+
+def _path(
+    problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, share: float
+) -> tuple[HeldOutPath, State]:
+    """Return penalties by rows left out: near a share of the largest, where one is known."""
+    if not (np.isfinite(share) and share > 0):
+        return held_out_path(problem, left_out, max_iter, largest)
+    near = int(np.rint(np.log(share) / np.log(FACTOR)))
+    return walked_path(problem, left_out, max_iter, largest, near)
 
 
 # --- any loss ------------------------------------------------------------------------------------
@@ -205,12 +223,12 @@ def fit_regressor(
     problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.value)
     if finds_scale:
         problem = replace(problem, loss=_first_huber(problem))
-    found = _Descents(problem, rows, spec, chosen.seed, where)
+    found = _Descents(problem, rows, spec, chosen.seed, where, chosen.search.share)
     ended = found.stopped() if stops_early else found.descended(finds_scale)
     if where is LOCAL and not stops_early and len(w) <= MOST_DUAL:
         ended = replace(ended, X=join([Piece(block.X) for block in rows.blocks]).X)
     final = ended.problem.loss.in_units(1 / rows.units) if finds_scale else asked
-    return _fit(ended, rows, chosen, inputs, shape, final)
+    return _fit(ended, rows, chosen, inputs, shape, final, where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +240,7 @@ class _Descents:
     spec: ConvexSpec
     seed: int
     where: Executor = LOCAL
+    share: float = float("nan")  # the penalty of ridge regression per row, where it was looked for
 
     def descended(self, finds_scale: bool) -> _Ended:
         """Return the minimum, at the penalty that is given or chosen."""
@@ -230,8 +249,7 @@ class _Descents:
             return self._under(spec.norm)
         if isinstance(spec.alpha, str):
             out = self._left_out(N_FOLDS if spec.alpha == "kfold" else 1)
-            find = joint_path if self.problem.loss.joint else held_out_path
-            path, at = find(self.problem, out, spec.max_iter)
+            path, at = self._path(out)
             alpha: Any = path.alpha
         else:
             alpha = self.rows.penalty(spec.alpha)
@@ -240,6 +258,15 @@ class _Descents:
         if finds_scale:
             return self._with_scale(problem, found, path)
         return _Ended(problem, found, path=path)
+
+    def _path(self, out: Bool[Array, "n k"]) -> tuple[HeldOutPath, State | None]:
+        """Return penalties by rows left out, and a state to start from."""
+        problem, steps = self.problem, self.spec.max_iter
+        if problem.loss.joint:
+            return joint_path(problem, out, steps)
+        Z = problem.first.Z
+        squares = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
+        return _path(problem, out, steps, largest_penalty(problem), self.share / squares)
 
     def _under(self, R: Callable[[float], float]) -> _Ended:
         """Return the minimum under a penalty of the norm: that of squares with the same one."""

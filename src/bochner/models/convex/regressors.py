@@ -32,6 +32,7 @@ from bochner.models.convex.fit import (
 from bochner.models.convex.general import MOST_DUAL
 from bochner.models.convex.regression import fit_regressor, fit_svr
 from bochner.models.convex.units import one_or_each
+from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.joint_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
@@ -62,8 +63,14 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         return f
 
-    def _left_out(self) -> None:
-        return None
+    def _left_out(self) -> LeftOutRows | None:
+        found = self._fitted.left_out
+        if found is None:
+            return None
+        y, known = found.predicted + found.errors, np.isfinite(found.errors)
+        shown = self._centre(self._predicted(found.predicted))
+        y, known = y[:, : shown.shape[1]], known[:, : shown.shape[1]]
+        return replace(found, predicted=shown, errors=np.where(known, y - shown, np.inf))
 
     @property
     def coef_(self) -> Float[Array, " D"]:

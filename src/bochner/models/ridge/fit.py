@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
-from bochner.features.composed import OnInputs
-from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.waves import WaveMethod
 from bochner.models._calibration import Calibration, calibrate, decided
-from bochner.models._rows import row_marks
+from bochner.models._rows import no_landmarks
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.grid import GridFit, fit_chosen_waves
 from bochner.models.ridge.shown import ShownRidge
@@ -97,25 +94,7 @@ class RidgeFit(ShownRidge):
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         shown = np.where(np.isfinite(errors), errors, residuals)
         found = LeftOutRows(sample.X, sample.y - shown, errors, sample.w, "leave one out")
-        return found.take(self._no_landmarks(sample.X))
-
-    def _no_landmarks(self, X: Array) -> Array:
-        """Return the rows that are no landmarks, which leaving out a row does not take away.
-
-        All, where more than half of them are.
-        """
-        phi: Any = self.chosen.map
-        at = X
-        if is_sparse(X):
-            return np.arange(X.shape[0])
-        while isinstance(phi, OnInputs):
-            phi, at = phi.inner, phi.kernel.inputs(at)
-        if not isinstance(phi, NystromMap):
-            return np.arange(X.shape[0])
-        marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
-        own = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
-        kept = np.flatnonzero(~np.isin(marks, own))
-        return kept if 2 * len(kept) >= len(marks) else np.arange(len(marks))
+        return found.take(no_landmarks(self.chosen.map, sample.X))
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
         """Give the rows of one block after the other, and the gradients of predictions there."""

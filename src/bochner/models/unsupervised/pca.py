@@ -39,6 +39,9 @@ from bochner.sums.rows import SampleOf
 #: Eigenvalues below this share of the largest are rounding: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
+#: So many times as many features as components, or more: the others are left out, which is faster.
+SHARE = 4
+
 
 @dataclass(frozen=True)
 class PcaSpec:
@@ -141,8 +144,7 @@ def add_up(
 
 def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PcaFit:
     """Decompose the moments, and learn the way back."""
-    values, vectors = eigh(summed.moments.gram, driver="evd", check_finite=False)
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    values, vectors = _leading(summed.moments.gram, spec.n_components)
     q = _count(spec, chosen, summed.moments.rows, values)
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
@@ -151,9 +153,21 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pc
     return fit if summed.sample is None else replace(fit, inverse=_inverse(fit, summed.sample))
 
 
-def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " D"]) -> int:
+def _leading(
+    gram: Float[Array, "D D"], count: int | None
+) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
+    """Return the leading eigenvalues, falling, and their eigenvectors: all, or a few of many."""
+    D, few = len(gram), {}
+    if count is not None and SHARE * count <= D:
+        few = {"subset_by_index": [D - count, D - 1]}
+    driver = "evr" if few else "evd"
+    values, vectors = eigh(gram, driver=driver, check_finite=False, **few)
+    return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+
+
+def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"]) -> int:
     """Return how many components there are to keep: no more than rounding lets stand."""
-    D, double = len(values), chosen.precision == "float64"
+    D, double = chosen.n_features, chosen.precision == "float64"
     rank = max(1, int(np.sum(values > ROUNDING[chosen.precision] * D**double * values[0])))
     if spec.n_components is not None and spec.n_components > rank:
         warn_user(

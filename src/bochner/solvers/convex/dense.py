@@ -20,10 +20,10 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, spotrf, spotrs
 
 from bochner._core.blas import add_gram, one_thread
 from bochner._core.shapes import Array, Float
+from bochner.solvers.convex.factors import cholesky, solved
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Convergence, Dense, Newton, Step
 from bochner.solvers.convex.problem import (
@@ -60,9 +60,6 @@ FARTHEST = 8.0
 
 #: Least curvature of an intercept, as a share of that if every row were active.
 FLOOR = 1e-7
-
-#: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-7, 1e-6, 1e-5)
 
 #: Factors are in float32 where the penalty is at least this share of the trace.
 SINGLE = 2e-6
@@ -415,33 +412,6 @@ def factored(H: Float[Array, "p p"], problem: DenseProblem) -> Float[Array, "p p
     diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.table.w.sum()), TINY)
     single = problem.table.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
     return cholesky(H, diagonal, problem.fit_intercept, single)
-
-
-def cholesky(
-    H: Float[Array, "p p"], diagonal: Float[Array, " p"], intercept: bool, single: bool = False
-) -> Float[Array, "p p"]:
-    """Return the upper factor of H with this diagonal, and as much more of it as rounding needs.
-
-    Without an intercept the last column is that of the identity, but for its length.
-    """
-    every = np.arange(len(H))
-    potrf = spotrf if single else dpotrf
-    for jitter in JITTERS:
-        shifted = H.astype(np.float32 if single else np.float64, order="F")
-        shifted[every, every] = (1 + jitter) * diagonal
-        if not intercept:
-            shifted[:-1, -1] = 0.0
-        factor, failed = potrf(shifted, lower=0, clean=0, overwrite_a=1)
-        if not failed:
-            return factor
-    return np.diag(np.sqrt(diagonal))
-
-
-def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
-    """Return the solutions for the rows of the right-hand sides."""
-    potrs = spotrs if factor.dtype == np.float32 else dpotrs
-    found, _ = potrs(factor, right.T.astype(factor.dtype), lower=0)
-    return found.T.astype(np.float64)
 
 
 # --- the descent ---------------------------------------------------------------------------------

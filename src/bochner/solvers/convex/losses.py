@@ -107,6 +107,10 @@ class Loss(ABC):
         """Return the loss of these columns."""
         return self
 
+    def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:  # noqa: ARG002
+        """Return the constants of least loss, the smallest of several; None without a formula."""
+        return None
+
 
 def weighted(w: Array, A: Array) -> Array:
     """Return w A; rows of no weight take no part, whatever they hold."""
@@ -205,6 +209,9 @@ class Squared(Loss):
     def curvature(self, y: Array, f: Array) -> Array:  # noqa: ARG002
         return np.ones_like(f)
 
+    def constant(self, y: Array, w: Array) -> Array:
+        return np.asarray(weighted(w, y).sum(axis=0) / np.broadcast_to(w, y.shape).sum(axis=0))
+
 
 @dataclass(frozen=True)
 class Huber(Loss):
@@ -256,6 +263,17 @@ class TwoSlopes(Loss):
             return np.zeros_like(f)
         q, (low, high) = (y - f) / self.width, self.slopes
         return ((q > low) & (q < high)) / self.width
+
+    def constant(self, y: Array, w: Array) -> Array | None:
+        if not self.nonsmooth:
+            return None
+        low, high = (np.broadcast_to(slope, y.shape[1]) for slope in self.slopes)
+        order, w = np.argsort(y, axis=0, kind="stable"), np.broadcast_to(w, y.shape)
+        below = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
+        # Smallest of which at least the share high/(high − low) of the weight is no larger
+        reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
+        at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
+        return np.take_along_axis(y, at, axis=0)[0]
 
     def _best(self, r: Array) -> Array:
         low, high = self.slopes

@@ -7,7 +7,8 @@ constant. Two ways lead to the best one:
   ended, and stops when the loss of the rows left out has risen for good. Folds are columns: every
   target has one for each fold, whose weights are zero on the rows left out, so that all folds share
   their passes.
-* :func:`walk` goes downhill from a step that is likely to be near.
+* :func:`walked_path`, and :func:`walk` of penalties that are solved one by one, go downhill from a
+  step that is likely to be near.
 
 Where the number of steps of a descent is the regulariser instead (:func:`stopped_early`), these are
 conjugate directions on the features themselves, without preconditioner: large eigenvalues of ZᵀZ
@@ -32,6 +33,7 @@ from bochner.solvers.convex.problem import (
     best_constant,
     images,
     places,
+    walk,
 )
 from bochner.solvers.convex.smoothing import constant, spread
 
@@ -40,6 +42,9 @@ FACTOR, TOL = 10**-0.5, 3e-3
 
 #: Penalties of a path at most, and those without a lower loss before it stops.
 MOST, PATIENCE = 18, 3
+
+#: The largest penalty that a walk goes to, in steps from that at which next to a constant is left.
+NEAREST = -2
 
 #: Width of smoothing that each fit starts from, as a share of the first one's.
 WIDTH = 0.1
@@ -109,30 +114,85 @@ def held_out_path(
 
     ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from.
     """
-    folds, t = left_out.shape[1], problem.y.shape[1]
-    out = np.repeat(left_out, t, axis=1)
-    w_all = np.tile(np.broadcast_to(problem.w, problem.y.shape), (1, folds))
-    y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
-    held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
-    loss = problem.loss.at(np.tile(np.arange(t), folds))
-    inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
-    at = first = constant(inner)
-    unfitted = np.maximum(_lost(loss, y, held, at.fitted), TINY)
+    folds = _Folds.of(problem, left_out, max_iter)
+    at, states = folds.first, list[State]()
     alphas: list[float] = []
     errors: list[float] = []
-    states: list[State] = []
     alpha = largest_penalty(problem) if largest is None else largest
     while len(alphas) < MOST and len(alphas) - _lowest(errors) <= PATIENCE:
-        at = replace(at, width=WIDTH * first.width)
-        inner = replace(inner, alpha=share * alpha)
-        at = solve(inner, at, tol=TOL, max_iter=max_iter)
+        at, error = folds.ended(alpha, at)
         alphas.append(alpha)
-        lost = np.maximum(_lost(loss, y, held, at.fitted), TINY)
-        errors.append(float(np.mean(lost / unfitted)))
-        states = [*states[-PATIENCE - 1 :], at.at(np.arange(t))]
+        errors.append(error)
+        states = [*states[-PATIENCE - 1 :], folds.first_fold(at)]
         alpha *= FACTOR
     path = HeldOutPath(np.array(alphas), np.array(errors))
     return path, states[max(path.best - len(alphas), -len(states))]
+
+
+def walked_path(
+    problem: Problem,
+    left_out: Bool[Array, "n k"],
+    max_iter: int,
+    largest: float,
+    near: int,
+) -> tuple[HeldOutPath, State]:
+    """Return penalties downhill from a step that is likely to be near, and the first fold's state.
+
+    ``near`` counts steps from ``largest``; the arguments are else those of :func:`held_out_path`.
+    """
+    folds = _Folds.of(problem, left_out, max_iter)
+    ends: dict[int, tuple[State, float]] = {}
+
+    def lost(step: int) -> float:
+        if step not in ends:
+            other = min(ends, key=lambda known: abs(known - step), default=None)
+            start = folds.first if other is None else ends[other][0]
+            ends[step] = folds.ended(largest * FACTOR**step, start)
+        return ends[step][1]
+
+    # Large penalties first: they take less time.
+    walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
+    steps = sorted(ends)
+    alphas = np.array([largest * FACTOR**step for step in steps])
+    path = HeldOutPath(alphas, np.array([ends[step][1] for step in steps]))
+    return path, folds.first_fold(ends[steps[path.best]][0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Folds:
+    """A problem whose columns are the targets for each fold, without its rows."""
+
+    inner: Problem
+    held: Float[Array, "n t"]  # weights of the rows left out
+    share: float  # of the weight that is not
+    unfitted: Float[Array, " t"]  # what the best constants lose
+    first: State
+    targets: int
+    max_iter: int
+
+    @staticmethod
+    def of(problem: Problem, left_out: Bool[Array, "n k"], max_iter: int) -> "_Folds":
+        folds, t = left_out.shape[1], problem.y.shape[1]
+        out = np.repeat(left_out, t, axis=1)
+        w_all = np.tile(np.broadcast_to(problem.w, problem.y.shape), (1, folds))
+        y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
+        held, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
+        loss = problem.loss.at(np.tile(np.arange(t), folds))
+        inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
+        first = constant(inner)
+        unfitted = np.maximum(_lost(loss, y, held, first.fitted), TINY)
+        return _Folds(inner, held, share, unfitted, first, t, max_iter)
+
+    def ended(self, alpha: float, start: State) -> tuple[State, float]:
+        """Return the minimum at a penalty for all rows, and what rows left out lose."""
+        inner = replace(self.inner, alpha=self.share * alpha)
+        at = replace(start, width=WIDTH * self.first.width)
+        at = solve(inner, at, tol=TOL, max_iter=self.max_iter)
+        lost = np.maximum(_lost(inner.loss, inner.y, self.held, at.fitted), TINY)
+        return at, float(np.mean(lost / self.unfitted))
+
+    def first_fold(self, at: State) -> State:
+        return at.at(np.arange(self.targets))
 
 
 def _lowest(errors: list[float]) -> int:

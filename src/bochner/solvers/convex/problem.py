@@ -263,6 +263,8 @@ class State:
     # alpha β = −Σ wᵢ uᵢ zᵢ
     multipliers: Float[Array, "n t"] | None = None
     width: float = 0.0  # δ, over which a slope that jumps is spread
+    # Curvatures of a smooth loss at the rows, and Σ c [z 1]ᵀ [z 1] of each column: they may stay
+    hessians: tuple[Float[Array, "n t"], list[Array]] | None = None
     algorithm: Algorithm | None = None  # what led here
     outcome: Convergence = Convergence.MOST_STEPS
     steps: tuple[Step, ...] = ()
@@ -287,6 +289,7 @@ class State:
             value=self.value[columns],
             gap=self.gap[columns],
             multipliers=None if u is None else u[:, columns],
+            hessians=None,
         )
 
     @property
@@ -437,10 +440,13 @@ def next_best_length(slope: Callable[[float], float], first: float, most: float)
 def best_constant(
     loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
 ) -> Float[Array, " t"]:
-    """Return the constants of least loss: by doubling about zero, then by halving.
+    """Return the constants of least loss: by a formula, or doubling about zero, then halving.
 
     Of a joint loss by a descent in all columns together.
     """
+    known = loss.constant(y, w)
+    if known is not None:
+        return known
     if loss.joint:
         return _best_joint_constant(loss, y, w)
 
@@ -473,6 +479,21 @@ def _best_joint_constant(
         return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
 
     return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
+
+
+def quantile_shift(
+    f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
+) -> float:
+    """Return by how much the best offset is above ρ, at which the scores f are zero."""
+    order = np.argsort(f, kind="stable")
+    f, shares = f[order], np.cumsum(w[order]) / w.sum()
+    border = int(np.searchsorted(shares, nu, side="right"))
+    if border == len(f):
+        return 0.0  # all may lie outside
+    shift = float(f[border] - rounding * np.abs(f + rho).max())
+    if border and shares[border - 1] > nu * (1 - 1e-12):
+        shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
+    return shift
 
 
 #: A smaller loss than this share of the best is taken for one, on a walk.

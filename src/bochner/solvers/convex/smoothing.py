@@ -18,7 +18,7 @@ solution is above the minimum, is small beside the objective (Nesterov 2005).
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,9 @@ from bochner.solvers.convex.conjugate_gradients import (
     theta_of,
     values,
 )
-from bochner.solvers.convex.dense import cholesky, solved
+from bochner.solvers.convex.factors import cholesky, solved
+from bochner.solvers.convex.few_active import GradientsAndRows, are_few
+from bochner.solvers.convex.few_active import direction as by_rows
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Smoothed, Step
 from bochner.solvers.convex.problem import (
@@ -128,6 +130,15 @@ def _step(problem: Problem, at: State, before: "_Local", after: "_Local", gain: 
     return Step(objective, decrease, 0, active, width)
 
 
+def at_rows(
+    problem: Problem, at: State
+) -> tuple[Float[Array, "n t"], Float[Array, "n t"], list[Float[Array, "p p"]]]:
+    """Return w times slope and curvature of the (smoothed) loss at the rows, and the Hessians."""
+    local = _local(problem, at)
+    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
+    return slopes, curvatures, _sums(problem, at, slopes, curvatures, few=False)[1]
+
+
 class _Local(NamedTuple):
     """The rows at one point: slope and curvature of the (smoothed) loss, and the duality gap."""
 
@@ -163,16 +174,17 @@ def _smoothed(problem: Problem, at: State) -> tuple[Loss, Float[Array, "n t"]]:
 
 def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Float[Array, " t"]]:
     """Return the point after a step, and what it promised to gain, as a share."""
-    D, y = problem.rows.n_features, problem.y
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    gradient, sums = problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
+    few = bool(np.all(problem.alpha)) and are_few(curvatures, problem.rows.n_features)
+    gradient, sums = _sums(problem, at, slopes, curvatures, few)
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
     alphas = np.broadcast_to(problem.alpha, len(sums))
-    farthest = 100 * (1 + np.ptp(y - at.fitted, axis=0))
+    farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
+    find = by_rows if few else _direction
     steps = np.stack(
         [
-            _direction(H, g, alpha, far, problem.fit_intercept)
+            find(H, g, alpha, far, problem.fit_intercept)
             for H, g, alpha, far in zip(sums, gradient, alphas, farthest, strict=True)
         ]
     )
@@ -180,7 +192,22 @@ def _newton_step(problem: Problem, at: State, local: _Local) -> tuple[State, Flo
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
     line = LineSearch(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
-    return at.moved(line.least(), steps, image), gain
+    hessians = None if few or problem.loss.nonsmooth else (curvatures, sums)
+    return replace(at.moved(line.least(), steps, image), hessians=hessians), gain
+
+
+def _sums(
+    problem: Problem, at: State, slopes: Array, curvatures: Array, few: bool
+) -> tuple[Float[Array, "t p"], list[Any]]:
+    """Return the gradients, and the Hessians or, where these are few, the active rows.
+
+    Hessians of the curvatures that the point before had are kept.
+    """
+    D, kept = problem.rows.n_features, at.hessians
+    if kept is not None and np.array_equal(kept[0], curvatures):
+        return problem.rows.sum(Gradients(slopes, D)), kept[1]
+    summand = GradientsAndRows if few else GradientsAndHessians
+    return problem.rows.sum(summand(slopes, curvatures, D))
 
 
 @dataclass(frozen=True, eq=False)
