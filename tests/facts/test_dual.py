@@ -145,7 +145,9 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     for found, expected in zip(problem.coefficients(0.3), whole, strict=True):
         assert_close(found, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
-    assert smooth._by_single(1e-12, problem.y, 0) is None  # below what refinements bring back
+    assert (
+        smooth._by_single(1e-12, problem.y, 0, 1e-12) is None
+    )  # below what refinements bring back
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
@@ -153,6 +155,30 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     each = solve_kernel(problem, "kfold", per_target=True)
     assert each.alpha.shape == (2,)
     assert each.criterion == "kfold"
+
+
+def test_refinements_end_at_rounding_and_sooner_where_answers_are_compared(monkeypatch):
+    """What rounding leaves is as good as the residual that is asked for, which none reaches."""
+    X, y = table()
+    problem = KernelRows(Gaussian(1.0)(X), y, np.ones(N))
+    system = problem.K + 1e-4 * np.eye(N)
+    left = {}
+    for within in (1e-3, 1e-16):
+        u, _ = problem._by_single(1e-4, y, 0, within)
+        left[within] = np.linalg.norm(y - system @ u) / np.linalg.norm(y)
+    assert left[1e-16] < 1e-9 < left[1e-3] < 1e-3
+    assert_close(u, np.linalg.solve(system, y), factor=1e6)
+    monkeypatch.setattr("bochner.solvers.ridge.dual.ROUNDING", 0.0)
+    assert problem._by_single(1e-4, y, 0, 1e-16) is None
+
+
+def test_first_rows_are_those_that_are_taken():
+    problem = rows()
+    first, taken = problem.first(30), problem.take(np.arange(30))
+    assert np.shares_memory(first.K, problem.K)
+    for name in ("K", "y", "w"):
+        assert_close(getattr(first, name), getattr(taken, name))
+    assert first.centred == taken.centred
 
 
 @pytest.mark.parametrize("noise", [0.1, 3.0])

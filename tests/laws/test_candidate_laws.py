@@ -15,6 +15,7 @@ from bochner.kernels import Exponential, Gaussian, Laplace
 from bochner.selection import (
     EFFORTS,
     Effort,
+    Matrices,
     TimeBudget,
     Trials,
     TunedKernel,
@@ -172,7 +173,8 @@ def test_sums_of_matrices_at_hand_are_the_matrices_of_sums(monkeypatch):
     X, y = table("all alike")
     shared = {each.name: each.error for each in chosen(X, y).compared}
     assert any(" + " in name for name in shared)
-    monkeypatch.setattr("bochner.selection.judges._mean", lambda *_: None)
+    whole = lambda _, found, X, test: (found.kernel(X), found.kernel(test, X))
+    monkeypatch.setattr("bochner.selection.judges.Matrices.of", whole)
     for each in chosen(X, y).compared:
         assert_close(shared[each.name], each.error, factor=1e6)
 
@@ -325,6 +327,6 @@ def test_penalties_of_classes_are_judged_again_with_more_rows():
     for of_classes in (False, True):
         trials = Trials(train, test, QUICK, True, *asked.values(), TimeBudget.of(None), of_classes)
         wide = TunedKernel("much too large a penalty", Gaussian((1.0, 9.0, 45.0, 1.8)), 1e4, 1)
-        found[of_classes] = trials._judged([wide], train)[0].candidate.alpha
+        found[of_classes] = trials._judged([wide], train, Matrices())[0].candidate.alpha
     assert found[False] == 1e4
     assert found[True] < 1e3

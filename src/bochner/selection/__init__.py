@@ -17,7 +17,7 @@ FOR_DEVELOPERS = {
     "descent": "Hyperparameters LOWEST OnFeatures Prior Rescaled TimeBudget descend",
     "gridded": "most_waves waves_for",
     "held_out": "relative_losses",
-    "judges": "Trials TunedKernel split_rows",
+    "judges": "Matrices Trials TunedKernel split_rows",
     "metric": "average_outer_product learn_metric",
     "numbers": "OnNumbers spectral_peaks tune_numbers",
     "process": "OnProcess ProcessRows SPREAD",

@@ -1,9 +1,9 @@
 """Candidates for a kernel, judged by rows that none has seen: few rows first, the best with more.
 
 What errs least on few rows need not do so on many, so the last word has a fit to so many rows as
-time allows. There sums are tried too. All err on the same rows: what tells one from the other is
-the mean of differences of what they lose (:mod:`bochner.selection.held_out`), and its standard
-error.
+time allows: of the best kernel, the best sum, and what is near them. All err on the same rows: what
+tells one from the other is the mean of differences of what they lose
+(:mod:`bochner.selection.held_out`), and its standard error.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
 from bochner.selection.trials import crossed
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_path import Penalties
+from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
 #: Share of the rows that candidates err on, and so many at most.
 HELD_OUT, MOST_HELD_OUT = 0.25, 2048
@@ -56,6 +56,10 @@ APART = 4.0
 #: The best are fitted again where there are so many times as many rows.
 MANY_MORE = 1.5
 
+#: A metric is turned again if the first turn brought it within this factor of the error that it
+#: came from.
+CLOSE = 1.1
+
 
 @dataclass(frozen=True, eq=False)
 class TunedKernel:
@@ -65,6 +69,8 @@ class TunedKernel:
     kernel: Kernel
     alpha: float
     numbers: int  # how many were tuned, the penalty aside
+    parts: tuple["TunedKernel", ...] = ()  # of a sum
+    shares: tuple[float, ...] = ()  # of these
 
 
 class Generator(Protocol):
@@ -93,8 +99,6 @@ class Judged:
     candidate: TunedKernel  # with its best penalty
     squared: Float[Array, " m"]  # what each loses, weighted: squared errors, log losses of classes
     error: float  # their weighted mean: 1 is that of the best constant
-    #: Kernel matrices of the rows of the fit, and of the rows held out with these.
-    matrices: tuple[Array, Array] | None = field(default=None, repr=False)
 
     def surely_below(self, other: "Judged") -> bool:
         """Whether the error is worth more numbers, and lower by more than may be chance."""
@@ -137,27 +141,34 @@ class Trials:
         few = [self.tried(candidate) for candidate in generator]
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial and not self.budget.over:
-            start = min(radial, key=lambda judged: judged.error).candidate
-            few += [self.tried(candidate) for candidate in generator.turned(start)]
-        rows = self.train.lowest(self.effort.judged)
-        judged = self._judged(self._finalists(few), rows)
+            few += self._turned(generator, min(radial, key=lambda judged: judged.error))
+        rows, held = self.train.lowest(self.effort.judged), Matrices()
+        judged = self._judged(self._finalists(few), rows, held)
         more = self._with_more_rows(generator, judged, few)
-        judged += [self._erring(each, rows) for each in more]
+        judged += [self._erring(each, rows, held) for each in more]
+        judged += self._sums(judged, rows, held)
         last = self.train.lowest(self.effort.last)
-        final, out = judged, few
-        if len(last) >= MANY_MORE * len(rows) and not self.budget.over:
-            final, out = self._judged(self._finalists(judged), last), judged + few
-            rows = last
-        return self._compared([*final, *self._sums(final, rows)], out, rows)
+        if len(last) < MANY_MORE * len(rows) or self.budget.over:
+            return self._compared(judged, few, rows)
+        final = self._judged(self._finalists(judged), last, Matrices())
+        return self._compared(final, judged + few, last)
+
+    def _turned(self, generator: Generator, start: Judged) -> Iterator[Judged]:
+        """Give kernels in metrics learned from gradients, for as long as they may be of use."""
+        for candidate in generator.turned(start.candidate):
+            yield (found := self.tried(candidate))
+            if found.error > CLOSE * start.error:
+                return
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
-        """Return the best that are near the least error, and the simplest."""
+        """Return the best kernels that are near the least error, the simplest, and the best sum."""
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
-        last = near[: self.effort.finalists]
+        single = [j for j in near if not j.candidate.parts][: self.effort.finalists]
         simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
-        last += [] if any(j is simple for j in last) else [simple]
-        return [each.candidate for each in last]
+        single += [] if any(j is simple for j in single) else [simple]
+        sums = [j for j in near if j.candidate.parts][:1]
+        return [each.candidate for each in single + sums]
 
     def _near(self, judged: Judged, best: Judged) -> bool:
         """Whether an error is near the least; log losses are so too where classes are certain."""
@@ -183,20 +194,19 @@ class Trials:
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, the penalty chosen by leave-one-out."""
         rows = self.train.lowest(self.effort.tried)
-        return self._erring(candidate, rows, chooses=self.share is None)
+        return self._erring(candidate, rows, Matrices(), chooses=self.share is None)
 
     @one_thread()
     def _erring(
         self,
         candidate: TunedKernel,
         rows: RowSample,
+        held: "Matrices",
         chooses: bool = False,
-        matrices: tuple[Array, Array] | None = None,
+        settles: bool = True,
     ) -> Judged:
-        goes_on = self.of_classes and self.share is None and not chooses and matrices is None
-        if matrices is None:
-            matrices = candidate.kernel(rows.X), candidate.kernel(self.test.X, rows.X)
-        K, across = matrices
+        goes_on = settles and self.of_classes and self.share is None and not chooses
+        K, across = held.of(candidate, rows.X, self.test.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if chooses:
             alpha = Penalties(problem).best("loo", candidate.alpha)
@@ -209,14 +219,13 @@ class Trials:
             found = self._at_penalty(problem, across, smaller)
             goes_on = found.error < (1 - WORTH) * judged.error
             judged = found if goes_on else judged
-        if not np.isfinite(judged.error):
-            return judged
-        self._note(judged, len(rows))
-        return replace(judged, matrices=None if chooses else matrices)
+        if np.isfinite(judged.error):
+            self._note(judged, len(rows))
+        return judged
 
     def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         try:
-            coef, intercept = problem.coefficients(candidate.alpha)
+            coef, intercept = problem.coefficients(candidate.alpha, COMPARED)
         except LinAlgError:
             return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
         return self._judgement(candidate, across @ coef + intercept)
@@ -234,35 +243,38 @@ class Trials:
         step = TuningStep(stage, candidate.kernel, share, error, best, self.budget.passed)
         self.steps.append(step)
 
-    def _judged(self, candidates: list[TunedKernel], rows: RowSample) -> list[Judged]:
+    def _judged(
+        self, candidates: list[TunedKernel], rows: RowSample, held: "Matrices"
+    ) -> list[Judged]:
         """Fit the best to more rows."""
         found: list[Judged] = []
         for candidate in candidates:
             if not (self.budget.over and found):
-                found.append(self._erring(candidate, rows))
+                found.append(self._erring(candidate, rows, held))
         return found
 
-    def _sums(self, judged: list[Judged], rows: RowSample) -> Iterator[Judged]:
-        """Give sums of the first with each of the others that are near, and of three."""
+    def _sums(self, judged: list[Judged], rows: RowSample, held: "Matrices") -> list[Judged]:
+        """Return sums of the first with each of the others that are near, and of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
-        pairs = []
+        found, pairs = [], []
         for other in others:
-            if (pair := self._sum([first, other], rows)) is not None:
+            if (pair := self._sum([first, other], rows, held)) is not None:
                 pairs.append((pair, other))
-                yield pair
+                found.append(pair)
         if len(pairs) > 1 and (best := min(pairs, key=lambda pair: pair[0].error)):
             third = next(each for each in others if each is not best[1])
-            three = self._sum([first, best[1], third], rows)
-            yield from () if three is None else (three,)
+            three = self._sum([first, best[1], third], rows, held)
+            found += [] if three is None else [three]
+        return found
 
-    def _sum(self, parts: list[Judged], rows: RowSample) -> Judged | None:
+    def _sum(self, parts: list[Judged], rows: RowSample, held: "Matrices") -> Judged | None:
         """Return the mean of kernels: a machine of each, with one penalty; None if not served."""
         shares = self._shares([each.candidate.alpha for each in parts])
         both = _sum([each.candidate for each in parts], shares)
         if self.budget.over or not self.serves(both.kernel):
             return None
-        return self._erring(both, rows, matrices=_mean(parts, shares))
+        return self._erring(both, rows, held, settles=False)
 
     def _shares(self, alphas: list[float]) -> list[float]:
         """Return the share of each kernel in a mean: equal, unless penalties are known to differ.
@@ -306,20 +318,30 @@ class Trials:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """Kernel matrices of the same rows, by kernels: each is made once."""
+
+    found: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
+
+    def of(self, candidate: TunedKernel, X: Array, test: Array) -> tuple[Array, Array]:
+        """Return kernel values of the rows of a fit, and of the rows held out with these."""
+        if candidate.parts:
+            both = [self.of(part, X, test) for part in candidate.parts]
+            pairs = (list(each) for each in zip(*both, strict=True))
+            K, across = (_averaged(each, candidate.shares) for each in pairs)
+            return K, across
+        kernel = candidate.kernel
+        if kernel not in self.found:
+            self.found[kernel] = kernel(X), kernel(test, X)
+        return self.found[kernel]
+
+
 def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
 
 
-def _mean(parts: list[Judged], shares: list[float]) -> tuple[Array, Array] | None:
-    """Return the matrices of the mean of kernels."""
-    held = [each.matrices for each in parts if each.matrices is not None]
-    if len(held) < len(parts):
-        return None
-    K, across = (_averaged(list(each), shares) for each in zip(*held, strict=True))
-    return K, across
-
-
-def _averaged(matrices: list[Array], shares: list[float]) -> Array:
+def _averaged(matrices: list[Array], shares: tuple[float, ...]) -> Array:
     """Return the mean of matrices, one after the other."""
     mean = shares[0] * matrices[0]
     for share, each in zip(shares[1:], matrices[1:], strict=True):
@@ -336,4 +358,5 @@ def _sum(parts: list[TunedKernel], shares: list[float]) -> TunedKernel:
     alphas = np.array([each.alpha for each in parts]) * shares
     alpha = len(parts) * float(np.exp(np.mean(np.log(alphas))))
     name = " + ".join(each.name for each in parts)
-    return TunedKernel(name, kernel, alpha, sum(each.numbers for each in parts))
+    numbers = sum(each.numbers for each in parts)
+    return TunedKernel(name, kernel, alpha, numbers, tuple(parts), tuple(shares))

@@ -103,8 +103,8 @@ class FourierGrid(WaveMethod):
     tolerance : float, default 1e-4
         The largest error of φ(x)·φ(y), as a share of k(x, x), of rows in the box: from 1e-12 to
         below 1. Predictions err by at most as much of the size of f where W k(x, x)/alpha is up to
-        10⁵, and beyond by up to its root of that times as much. The number of waves grows as its logarithm for
-        smooth kernels, as tolerance^(−d/(2ν)) for Matérn kernels of smoothness ν.
+        10⁵, and beyond by up to its root of that times as much. The number of waves grows as its
+        logarithm for smooth kernels, as tolerance^(−d/(2ν)) for Matérn kernels of smoothness ν.
     box : d pairs (lower, upper), optional
         The box itself, in place of the rows' own: where rows will come that are further out.
 

@@ -24,8 +24,9 @@ from bochner._core.blas import add_outer_sum, cho_factor, mirror, one_thread, pr
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.kernel_evidence import TINY, KernelScore, both_sides, inverse_of
 
-#: From so many rows on, factors are of float32; refinements of what they give, and its residual.
-SINGLE_FROM, REFINEMENTS, REFINED = 1024, 12, 1e-12
+#: From so many rows on, factors are of float32; refinements of what they give, and its residual:
+#: a share of the right side, or of what rounding in float64 leaves.
+SINGLE_FROM, REFINEMENTS, REFINED, ROUNDING = 1024, 12, 1e-12, 2 * float(np.finfo(float).eps)
 
 #: A row that its own fit leaves nothing of, such as a row alone beside an intercept.
 LEAST_SLACK = 1e-100
@@ -96,23 +97,28 @@ class KernelRows:
         part = self.K[np.ix_(some, some)], self.y[some], self.w[some]
         return KernelRows(*part, self.centred)
 
+    def first(self, m: int) -> "KernelRows":
+        """Return the first m rows, without a copy of K; folds are not kept."""
+        return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
+
     def coefficients(
-        self, alpha: float | Float[Array, " t"]
+        self, alpha: float | Float[Array, " t"], within: float = REFINED
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
         """Return coefficients and intercept at a penalty, or one for each target; n³/3 for each.
 
         Of many rows the factor is of float32, in half of the time, where a few refinements in
-        float64 bring all digits back.
+        float64 bring all digits back; ``within`` is the residual that they stop at, as a share of
+        the right side, for answers that are compared and not kept.
 
         Raises
         ------
         LinAlgError
             If rounding leaves A not positive.
         """
-        return self.solved(alpha, 0)[:2]
+        return self.solved(alpha, 0, within)[:2]
 
     def solved(
-        self, alpha: float | Float[Array, " t"], last: int
+        self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"], Float[Array, "m t"]]:
         """Return coefficients, intercept, and the slacks s of so many last rows.
 
@@ -124,9 +130,8 @@ class KernelRows:
         slack = np.empty((last, self.y.shape[1]))
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
-            u, spare = self._refined(
-                float(value), np.hstack([root * self.about[:, own], root]), last
-            )
+            right = np.hstack([root * self.about[:, own], root])
+            u, spare = self._refined(float(value), right, last, within)
             u, p = u[:, :-1], u[:, -1:]
             if self.centred:
                 share = self.root @ p
@@ -138,11 +143,11 @@ class KernelRows:
 
     @one_thread()
     def _refined(
-        self, alpha: float, right: Float[Array, "n r"], last: int
+        self, alpha: float, right: Float[Array, "n r"], last: int, within: float
     ) -> tuple[Float[Array, "n r"], Float[Array, " m"]]:
         """Return A⁻¹ of these columns, and the last entries of its diagonal."""
         if len(right) > SINGLE_FROM:
-            found = self._by_single(alpha, right, last)
+            found = self._by_single(alpha, right, last, within)
             if found is not None:
                 return found
         A = self._shifted(alpha, np.float64)
@@ -150,21 +155,26 @@ class KernelRows:
         return cho_solve(factor, right, check_finite=False), inverse_diagonal(factor[0], last)
 
     def _by_single(
-        self, alpha: float, right: Float[Array, "n r"], last: int
+        self, alpha: float, right: Float[Array, "n r"], last: int, within: float
     ) -> tuple[Float[Array, "n r"], Float[Array, " m"]] | None:
-        """Refine what a factor of float32 gives; None if that does not converge fast."""
+        """Refine what a factor of float32 gives; None if that does not converge fast.
+
+        A residual of rounding itself, |A| |u| in units of the last digit, is as good as zero: no
+        factor of float64 has a smaller one.
+        """
         A = self._shifted(alpha, np.float32)
         try:
             factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             return None
         size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
-        left = right
+        left, unit = right, ROUNDING * (self.trace + alpha)
         for _ in range(REFINEMENTS):
             u += cho_solve(factor, left.astype(np.float32), check_finite=False)
             left = right - self.weighted @ u - alpha * u
-            off = float((np.linalg.norm(left, axis=0) / size).max())
-            if off <= REFINED:
+            known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
+            off = float((np.linalg.norm(left, axis=0) / known).max())
+            if off <= 1:
                 return u, inverse_diagonal(factor[0], last)
             if not off < 0.3 * before:
                 return None

@@ -35,6 +35,9 @@ PENALTY_ROWS = 1024
 #: what fewer took for noise. Step of log α, and steps at most.
 DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 
+#: Residual of solutions whose errors are compared, as a share of the targets: for three digits.
+COMPARED = 1e-4
+
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
@@ -212,7 +215,7 @@ def _solve_many(rows: KernelRows, alpha: Alpha, per_target: bool, start: float |
     """Choose the penalty by some of the rows, and factor the matrix of all once."""
     kept = np.arange(PENALTY_ROWS)
     folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
-    few = replace(rows.take(kept), folds=folds if len(folds) > 1 else ())
+    few = replace(rows.first(PENALTY_ROWS), folds=folds if len(folds) > 1 else ())
     penalties = Penalties(few)
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if criterion == "loo" and len(chosen) == 1 and np.any(few.power > 0):
@@ -229,7 +232,7 @@ def _solve_many(rows: KernelRows, alpha: Alpha, per_target: bool, start: float |
 
 def _among_more(rows: KernelRows, alpha: float) -> float:
     """Return the penalty, smaller where leave-one-out errors among more rows say so."""
-    dense = rows.take(np.arange(min(len(rows.w), DENSE_ROWS)))
+    dense = rows.first(DENSE_ROWS)
     at = lambda steps: alpha * float(np.exp(-FINER * steps))
     errors = [_loo_of_last(dense, alpha)]
     while len(errors) <= MOST_STEPS and (len(errors) == 1 or errors[-1] < errors[-2]):
@@ -245,7 +248,7 @@ def _among_more(rows: KernelRows, alpha: float) -> float:
 def _loo_of_last(rows: KernelRows, alpha: float) -> float:
     """Return the pooled mean square of leave-one-out errors of the last rows."""
     try:
-        coef, _, slack = rows.solved(alpha, PENALTY_ROWS)
+        coef, _, slack = rows.solved(alpha, PENALTY_ROWS, COMPARED)
     except LinAlgError:
         return np.inf
     w = rows.w[-PENALTY_ROWS:]
