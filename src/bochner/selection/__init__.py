@@ -19,6 +19,7 @@ FOR_DEVELOPERS = {
     "held_out": "relative_losses",
     "judges": "Matrices Trials TunedKernel split_rows",
     "metric": "average_outer_product learn_metric",
+    "near": "NearRows OnBlocks near_rows tuned_among_near_rows",
     "numbers": "OnNumbers spectral_peaks tune_numbers",
     "process": "OnProcess ProcessRows SPREAD",
     "record": "KernelComparison",

@@ -77,14 +77,18 @@ def choose_kernel(
     exact: bool = False,
     centred: bool = True,
     of_classes: bool = False,
+    judged_again: bool = False,
 ) -> Tuning:
     """Return the kernel of a name: of "auto" the best of candidates, as far as ``effort`` goes.
 
     With "low" it is a Gaussian kernel, as it is of few rows. ``exact``: for fits with the kernel
     itself, whose lengthscales are those of a kernel matrix and not of features. ``of_classes``:
-    targets are the ±1 of classes.
+    targets are the ±1 of classes. ``judged_again``: the best are compared once more among all
+    rows, so here with fewer.
     """
     asked = as_effort(effort, "The choice of a kernel")
+    if asked is not None and judged_again:
+        asked = replace(asked, last=asked.judged)
     if name == "auto" and asked is not None:
         serves = partial(_served, is_sparse(sample.X), None if exact else method, sample.X, seed)
         if is_sparse(sample.X) and sample.X.shape[0] * sample.X.shape[1] <= MOST_CELLS:

@@ -121,11 +121,16 @@ def choose_from(
 
 
 def choose_for_matrix(
-    spec: FeatureSpec, sample: RowSample, share: float | None, centred: bool
+    spec: FeatureSpec,
+    sample: RowSample,
+    share: float | None,
+    centred: bool,
+    judged_again: bool = False,
 ) -> tuple[Tuning, LearnedMetric | None]:
     """Find the kernel, where it is open, of a fit with the kernel itself.
 
-    ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted.
+    ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted;
+    ``judged_again``: what was compared is compared once more among all rows.
     """
     if spec.learns_metric:
         metric = learned_metric(spec, sample, share)
@@ -135,7 +140,8 @@ def choose_for_matrix(
     asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
     effort = "low" if spec.effort is None else spec.effort
     options: Any = {"centred": centred, "of_classes": spec.of_classes}
-    return choose_kernel(*asked, effort, exact=True, **options), None
+    found = choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
+    return found, None
 
 
 def choose_without_target(spec: FeatureSpec, sample: RowSample) -> Tuning:

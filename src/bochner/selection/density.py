@@ -2,11 +2,12 @@
 
 A kernel is chosen on a sample of a long table. All rows lie denser: rougher kernels and shorter
 lengthscales tell more of what they hold. Which, and how much shorter, leave-one-out errors of rows
-that lie together in a few places say: there as many near rows are left as in the whole table.
+amid their neighbours say (:mod:`bochner.selection.near`), and the penalty that of rows that lie
+together in a few places: there as many near rows are left as in the whole table.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.kernels.kernel import Constant, Kernel
-from bochner.selection.record import Tuning, TuningStep
+from bochner.selection.judges import TunedKernel
+from bochner.selection.near import NearRows
+from bochner.selection.record import KernelComparison, Tuning, TuningStep
 from bochner.selection.rows import rounded
 from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
@@ -31,13 +34,13 @@ STEP, MOST = 2**0.5, 4
 
 #: Share of the mean squared error that another scale must save, and another kernel; and standard
 #: errors of the mean difference on the same rows: a few places say little of all others.
-WORTH, WORTH_KERNEL, CHANCE = 0.005, 0.02, 1.0
+WORTH, WORTH_KERNEL, CHANCE = 0.005, 0.005, 1.0
 
 #: Other kernels that are judged again, at most, and how much larger their error on few rows may be.
-OTHERS, NEAR = 4, 1.5
+OTHERS, NEAR = 2, 1.5
 
-#: The stage of a search that these evaluations are of.
-STAGE = "scale among all rows"
+#: The stage of a search that these evaluations are of, and what they measure.
+STAGE, MEASURE = "scale among all rows", "error among near rows"
 
 
 def stretched(kernel: Kernel, factor: float) -> Kernel | None:
@@ -58,7 +61,10 @@ def _is_kernel(part: object) -> bool:
 
 
 class AtDensity(NamedTuple):
-    """A kernel, how many times as long its lengthscales are, and the solution in a few places."""
+    """A kernel, how many times as long its lengthscales are, the solution in a few places, errors.
+
+    The error is relative to that of the mean; ``squared`` has it as its mean.
+    """
 
     kernel: Kernel
     factor: float
@@ -68,6 +74,8 @@ class AtDensity(NamedTuple):
 
     def surely_below(self, other: "AtDensity", worth: float) -> bool:
         """Whether the error is lower by a share that is worth it, and by more than chance."""
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return self.error < other.error
         difference = other.squared - self.squared
         chance = CHANCE * float(difference.std()) / len(difference) ** 0.5
         return other.error - self.error > max(worth * other.error, chance)
@@ -85,12 +93,15 @@ class DensePlaces:
     w : (m,)
     fit : callable
         From the matrix of a kernel to the solution.
+    near : NearRows
+        What kernels are judged by.
     """
 
     X: Float[Array, "m d"]
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
     fit: Callable[[Float[Array, "m m"]], Solution]
+    near: NearRows
     steps: list[TuningStep] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
@@ -116,12 +127,13 @@ class DensePlaces:
             problem = KernelRows(K, y[some], w[some], centred, folds)
             return solve_kernel(problem, alpha, per_target=per_target, start=start)
 
-        return DensePlaces(X[some], y[some], w[some], fit)
+        near = NearRows.of(kernel, rows, seed, centred)
+        return DensePlaces(X[some], y[some], w[some], fit, near)
 
-    def best(self, found: Tuning) -> AtDensity:
-        """Return the best of the kernels that a search compared, at the best of its scales."""
+    def best(self, found: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
+        """Return the best of the kernels that a search compared and others, at the best scale."""
         best = self.at(found.kernel, 1.0)
-        for other in rivals(found):
+        for other in (*rivals(found), *(each.kernel for each in others)):
             judged = self.at(other, 1.0)
             best = judged if judged.surely_below(best, WORTH_KERNEL) else best
         return self.scaled(best)
@@ -146,31 +158,33 @@ class DensePlaces:
         longer = kernel if factor == 1.0 else stretched(kernel, factor)
         assert longer is not None
         found = self.fit(to_numpy(longer(self.X)))
-        place = np.abs(found.path.alphas - np.min(found.alpha)).argmin()
-        error = float(found.path.loo[place])
-        variance = max(float(np.mean(self.y.var(axis=0))), np.finfo(float).tiny)
-        share, value = float(np.min(found.alpha)) / len(self.w), error / variance
-        least = min([value, *(step.best for step in self.steps)])
+        squared = self.near.squared_errors(longer, found.alpha)
+        error, share = float(squared.mean()), float(np.min(found.alpha)) / len(self.w)
+        least = min([error, *(step.best for step in self.steps)])
         seconds = time.monotonic() - self.began
-        self.steps.append(TuningStep(STAGE, longer, share, value, least, seconds))
-        return AtDensity(kernel, factor, found, error, self._squared(found, error))
+        self.steps.append(TuningStep(STAGE, longer, share, error, least, seconds))
+        return AtDensity(kernel, factor, found, error, squared)
 
-    def _squared(self, found: Solution, error: float) -> Float[Array, " m"]:
-        """Return weighted squared leave-one-out errors, of this mean, in the mean of targets."""
-        if found.slack is None:
-            raise AssertionError("a solution of few rows has slacks")
-        left_out = found.alpha * found.coef / self.w[:, None] / found.slack
-        power = self.y.var(axis=0)
-        squared = self.w * ((left_out**2)[:, power > 0] @ (1 / power[power > 0]))
-        return squared * (error / max(float(squared.mean()), np.finfo(float).tiny))
-
-    def noted(self, found: Tuning, best: AtDensity) -> Tuning:
+    def noted(self, found: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
         longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else None
         kernel = best.kernel if longer is None else longer
-        compared = tuple(replace(c, taken=c.kernel == best.kernel) for c in found.compared)
+        compared = tuple(self._judged(found, others))
+        compared = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
         path = (*found.path, *self.steps)
         return replace(found, kernel=kernel, path=path, compared=compared)
+
+    def _judged(self, found: Tuning, others: Iterable[TunedKernel]) -> Iterator[KernelComparison]:
+        """Give what was compared, with its error among near rows where it was judged there."""
+        errors = {step.kernel: step.value for step in reversed(self.steps)}
+        for c in found.compared:
+            error = errors.get(c.kernel)
+            yield c if error is None else replace(c, error=error, measure=MEASURE)
+        for each in others:
+            error = errors[each.kernel]
+            yield KernelComparison(
+                each.numbers, each.kernel, error, np.nan, 0.0, False, MEASURE, each.name
+            )
 
 
 def rivals(found: Tuning) -> list[Kernel]:

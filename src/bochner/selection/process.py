@@ -338,14 +338,22 @@ class OnProcess(Descended):
     @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
     def __call__(self, at: Hyperparameters) -> tuple[float, Float[Array, " q"]]:
         """Return the value, less the log prior per row, and its gradient in the at' vector."""
-        rows, alpha = self.rows, float(np.exp(at.share) * self.rows.w.sum())
+        value, slope = self.at_penalty(at, float(np.exp(at.share) * self.rows.w.sum()))
+        known, away = self.known(at)
+        return value + known, slope + np.append(away, 0.0)
+
+    def at_penalty(self, at: Hyperparameters, alpha: float) -> tuple[float, Float[Array, " q"]]:
+        """Return the value at a penalty, without a prior, and its gradient."""
+        rows = self.rows
         K, through = self._pairs(at)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        away = (at.lengths - self.centre) / (SPREAD**2 * rows.count)
-        known = 0.5 * float(away @ (at.lengths - self.centre))
-        by_lengths = through(score.by_kernel) + away
-        return score.value + known, np.append(by_lengths, score.by_log_alpha)
+        return score.value, np.append(through(score.by_kernel), score.by_log_alpha)
+
+    def known(self, at: Hyperparameters) -> tuple[float, Float[Array, " p"]]:
+        """Return minus the log prior per row, and its gradient."""
+        away = (at.lengths - self.centre) / (SPREAD**2 * self.rows.count)
+        return 0.5 * float(away @ (at.lengths - self.centre)), away
 
     def _pairs(self, at: Hyperparameters) -> tuple[Array, Any]:
         """Return K, and what takes a gradient in K on to the factors."""

@@ -143,8 +143,11 @@ class Tuning(ShownResult):
     def reason(self) -> str:
         """What was taken among candidates and against what, in a sentence; empty without any."""
         taken = next((c for c in self.compared if c.taken and c.name), None)
-        others = [c for c in self.compared if c.name and c is not taken]
-        if taken is None or not others:
+        if taken is None:
+            return ""
+        alike = [c for c in self.compared if c.measure == taken.measure]
+        others = [c for c in alike if c.name and c is not taken]
+        if not others:
             return ""
         simplest = min(others, key=lambda c: (c.tuned, c.error))
         return (
@@ -178,10 +181,12 @@ class Tuning(ShownResult):
 
         yield Words(f"Kernel: {in_words(self.kernel)}")
         if self.compared:
-            rows = [(c.what, f"{c.error:.3g}", "taken" * c.taken) for c in self.compared]
-            taken = next((i for i, c in enumerate(self.compared) if c.taken and c.name), -1)
-            bars = tuple(c.error for c in self.compared)
-            head = ("candidate", self.compared[0].measure, "")
+            last = next((c for c in self.compared if c.taken), self.compared[0])
+            alike = [c for c in self.compared if c.measure == last.measure]
+            rows = [(c.what, f"{c.error:.3g}", "taken" * c.taken) for c in alike]
+            taken = next((i for i, c in enumerate(alike) if c.taken and c.name), -1)
+            bars = tuple(c.error for c in alike)
+            head = ("candidate", last.measure, "")
             yield HtmlTable(head, rows, marked=taken, bars=bars if min(bars) > 0 else ())
         tried = [step.best for step in self.path]
         caption = f"{LABELS[self.criterion]} against evaluations"

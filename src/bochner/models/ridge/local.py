@@ -39,6 +39,7 @@ from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.curves import choose_curves
 from bochner.selection.density import DensePlaces
+from bochner.selection.near import tuned_among_near_rows
 from bochner.selection.record import LearnedMetric, Tuning
 from bochner.selection.search import error_near_median
 from bochner.selection.tree import RowTree, grow
@@ -51,7 +52,7 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 ROUNDED = {False: 1e-12, True: 1e-5}
 
 #: Rows whose errors without themselves are told, or so: a tenth of the time of the factors.
-LEFT_OUT_ROWS = 4096
+LEFT_OUT_ROWS = 2048
 
 #: Cells of tables that are kept by a default fit: a gigabyte.
 MOST_CELLS = 1 << 27
@@ -257,9 +258,13 @@ class LocalRows:
         X = rows.X if curves is None else curves.inputs(rows.X)
         asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, found.share
         places = DensePlaces.of(found.kernel, (X, rows.y, rows.w), *asked)
-        is_open = isinstance(spec.features.kernel, str)
-        best = places.best(found) if is_open else places.at(found.kernel, 1.0)
-        found = places.noted(found, best)
+        is_open, others = isinstance(spec.features.kernel, str), []
+        if is_open and isinstance(spec.alpha, str):  # given penalties ask for scales of their own
+            bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
+            asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
+            others = list(tuned_among_near_rows(found, *asked_near))
+        best = places.best(found, others) if is_open else places.at(found.kernel, 1.0)
+        found = places.noted(found, best, others)
         seen = _within(found.kernel, X)
         kernel = found.kernel if curves is None else curves.of(found.kernel)
         tree, leaf = grow(*seen, method.most_in_leaf(len(rows.w)), seed)
@@ -309,7 +314,9 @@ class LocalRows:
             here = self._rows_of[leaf]
             root = np.sqrt(self.rows.w[here])
             coef[here] = each.coefficients(shared, root)
-            across[leaf] = self._root @ (shared.v - self._features(leaf).T @ coef[here])
+            across[leaf] = self._root @ (
+                shared.v - self._root.T @ (self._values(leaf).T @ coef[here])
+            )
             errors.append(each.left_out(shared, coef[here], root))
         return coef, across, shared.intercept + self._mean[targets], np.concatenate(errors)
 
@@ -321,9 +328,16 @@ class LocalRows:
         return Group(matrix, self._features(leaf), y, w, single, marked)
 
     def _features(self, leaf: int) -> Float[Array, "m D"]:
-        """Return φ of the rows of a leaf: made twice, which costs less than to keep all of them."""
+        """Return φ of the rows of a leaf."""
+        return self._values(leaf) @ self._root
+
+    def _values(self, leaf: int) -> Float[Array, "m D"]:
+        """Return k(x, s) of the rows of a leaf and landmarks.
+
+        They are computed twice, which costs less than to keep those of all leaves.
+        """
         X = self.seen.X[self._rows_of[leaf]]
-        return to_numpy(self.seen.kernel.evaluate(X, self._landmarks)) @ self._root
+        return to_numpy(self.seen.kernel.evaluate(X, self._landmarks))
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
@@ -380,5 +394,5 @@ def _found(
     bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
     alpha = least_alpha(spec.alpha)
     share = None if isinstance(alpha, str) else alpha / rows.weight
-    found, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept)
+    found, metric = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
     return found, metric, curves, sample

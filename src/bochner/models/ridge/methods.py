@@ -12,10 +12,10 @@ from bochner.models._base import KernelEstimator
 DIRECT_ROWS = 8192
 
 #: Rows of a leaf: so many, up to so many rows, then fewer, like 1/√n, and at least the last.
-LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 4096, 1 << 14, 2048
+LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
 
 #: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
-ROWS_A_LANDMARK, MOST_ACROSS = 4, 1 << 27
+ROWS_A_LANDMARK, MOST_ACROSS = 8, 1 << 27
 
 NYSTROM = Nystrom()
 
@@ -66,11 +66,11 @@ class LocalKernel(Method):
     Parameters
     ----------
     leaf_rows : int, optional
-        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 4096 of
+        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 3072 of
         up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
     landmarks : int, optional
         Rows that stand for all others where two rows are of different leaves; time grows like
-        n leaf_rows landmarks, memory like n landmarks. Default: a quarter of ``leaf_rows``, and
+        n leaf_rows landmarks, memory like n landmarks. Default: an eighth of ``leaf_rows``, and
         2²⁷/n at most.
 
     Notes
