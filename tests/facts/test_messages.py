@@ -141,3 +141,29 @@ def test_whole_numbers_of_other_types_are_taken():
     phi = bo.draw(Gaussian(), n_features=8, n_inputs=np.int64(3), random_state=0)
     assert phi(X).sum(axis=1).shape == (70,)
     assert (phi(X) ** 2).sum(axis=1) == pytest.approx(np.ones(70), abs=1.0)
+
+
+ROWS = np.arange(12.0).reshape(6, 2)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([["a", "b"]] * 6, ROWS[:, 0], "KernelRidge: X must hold numbers; got text .* DataFrame"),
+        (ROWS[:, 0], ROWS[:, 0], r"two dimensions, .* got shape \(6,\)\. Reshape your data"),
+        ([[1.0, 2.0], [3.0]], [1.0, 2.0], "X must have rows of equal length; got several lengths"),
+        (ROWS * np.nan, ROWS[:, 0], r"at least one column must tell rows apart; got none"),
+        (ROWS + np.inf, ROWS[:, 0], r"X must hold finite numbers, or NaN .*; got infinity\. Drop"),
+        (ROWS, ROWS[:, 0] * np.nan, r"y must hold finite numbers; got NaN\. Leave out"),
+    ],
+    ids=["text", "one column", "lengths", "gaps", "infinity", "target"],
+)
+def test_rows_that_cannot_be_read_are_refused_with_what_to_do(X, y, message):
+    with pytest.raises(bo.errors.InvalidInput, match=message):
+        bo.KernelRidge().fit(X, y)
+
+
+def test_rows_to_predict_that_cannot_be_read_are_refused_alike():
+    model = bo.KernelRidge().fit(ROWS, ROWS[:, 0])
+    with pytest.raises(bo.errors.InvalidInput, match="KernelRidge: X must hold finite numbers"):
+        model.predict(ROWS * np.nan)

@@ -835,3 +835,10 @@ def test_a_reader_that_goes_away_is_no_error(folder):
         running.wait(timeout=120)
     assert err == ""
     assert running.returncode == 1
+
+
+def test_predictions_go_to_standard_output_as_text_alone(folder, tmp_path, capsys):
+    model, table = folder / "m.bochner", tmp_path / "p.csv"
+    said(capsys, 0, "predict", model, folder / "test.csv", "--out", table)
+    assert run(["predict", f"{model}", f"{folder}/test.csv", "--out", "-"]) == 0
+    assert capsys.readouterr().out == table.read_text(encoding="utf-8")

@@ -106,8 +106,17 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
     return file
 
 
+#: What a table is called that is written as text to where commands print.
+STANDARD_OUTPUT = Path("-")
+
+
 def table_or_folder(text: str) -> Path:
-    """Return the name of a table to write, or of a folder that is empty or will be made."""
+    """Return the name of a table to write, or of a folder that is empty or will be made.
+
+    A dash is standard output.
+    """
+    if text == str(STANDARD_OUTPUT):
+        return STANDARD_OUTPUT
     path = Path(text).expanduser()
     if path.suffix:
         return destination(".parquet", ".pq", ".csv")(text)

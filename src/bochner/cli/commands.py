@@ -283,7 +283,8 @@ def plan(**options: Any) -> None:
     "--out",
     required=True,
     type=table_or_folder,
-    help="Table to write, .parquet or .csv; or a folder, of a .parquet for each part of the rows.",
+    help="Table to write, .parquet or .csv; - is text on standard output, and nothing else there; "
+    "or a folder, of a .parquet for each part of the rows.",
 )
 @click.option(
     "--interval",

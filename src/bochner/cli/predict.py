@@ -1,18 +1,21 @@
 """Commands that apply a fitted model to files: predict, check, report."""
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.sizes import block_rows
-from bochner.cli.arguments import found_files, refuse_overwriting
+from bochner.cli.arguments import STANDARD_OUTPUT, found_files, refuse_overwriting
 from bochner.cli.engines import Cluster, cluster_of, refuse_scheduler
 from bochner.cli.models import Output, certified, intervals_of, open_rows, outputs
 from bochner.cli.show import Terminal, number
@@ -57,6 +60,8 @@ def run_predict(
         else:
             made = _elsewhere(cluster_of(engine, scheduler), call, watched)
         rows = _write(out, (_noted(part, names) for part in made))
+    if out == STANDARD_OUTPUT:
+        return
     facts = {"rows": rows, "columns": list(names), "seconds": terminal.seconds, "out": str(out)}
     facts |= {} if held is None else {"intervals": held}
     lines = [
@@ -95,6 +100,13 @@ def _noted(chunks: Iterable[Chunk], names: dict[str, None]) -> Iterator[Chunk]:
 
 def _write(out: Path, parts: Iterator[Iterator[Chunk]]) -> int:
     """Write predictions to one table, or to a table for each part in a folder; return the rows."""
+    if out == STANDARD_OUTPUT:
+        with TemporaryDirectory(prefix="bochner-") as folder:
+            table = Path(folder) / "predictions.csv"
+            rows = write_table(table, chain.from_iterable(parts))
+            with table.open("rb") as file:
+                shutil.copyfileobj(file, click.get_binary_stream("stdout"))
+        return rows
     if out.suffix:
         return write_table(out, chain.from_iterable(parts))
     out.mkdir(exist_ok=True)

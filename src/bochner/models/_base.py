@@ -67,6 +67,7 @@ from bochner.models._labels import (
     require_sortable,
     warn_of_rare,
 )
+from bochner.models._refusals import in_one_sentence
 from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
     as_fitted,
@@ -339,12 +340,15 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         options = {"accept_sparse": sparse, "dtype": ["float64", "float32"]}
         options["ensure_all_finite"] = "allow-nan"
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
+        check = check_array if y is None else check_X_y
         if known is not None:
-            found = validate_data(self, X, reset=False, **targets, **options)
+            with in_one_sentence(who, X):
+                found = validate_data(self, X, reset=False, **targets, **options)
             inputs = known
         else:
-            check = check_array if y is None else check_X_y
-            found, names = check(X, estimator=self, **targets, **options), _get_feature_names(X)
+            with in_one_sentence(who, X):
+                found = check(X, estimator=self, **targets, **options)
+            names = _get_feature_names(X)
             width = (found if y is None else found[0]).shape[1]
             inputs = Inputs(width, None if names is None else tuple(names.tolist()))
         X, y = (found, None) if y is None else found
@@ -451,9 +455,11 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
 
     def _checked_rows(self, X: Any) -> Any:
         """Return rows through scikit-learn's checks: like those of the fit, NaN where missing."""
-        refuse_dates(X, type(self).__name__)
+        who = type(self).__name__
+        refuse_dates(X, who)
         options: Any = {"dtype": ["float64", "float32"], "ensure_all_finite": "allow-nan"}
-        return validate_data(self, X, accept_sparse="csr", reset=False, **options)
+        with in_one_sentence(who, X):
+            return validate_data(self, X, accept_sparse="csr", reset=False, **options)
 
     # --- labels ----------------------------------------------------------------------------------
 

@@ -1,0 +1,61 @@
+"""What is wrong with rows in memory: refusals of scikit-learn, said with what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from bochner.errors import InvalidInput
+
+
+@contextmanager
+def in_one_sentence(who: str, X: Any) -> Iterator[None]:
+    """Say again what scikit-learn refuses of X: who, what was required, what came, what to do."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        said = _sentence(str(error), X)
+        if said is None:
+            raise
+        raise InvalidInput(f"{who}: {said}") from error
+
+
+def _sentence(text: str, X: Any) -> str | None:
+    """Return the sentence; None where the one of scikit-learn says all."""
+    if isinstance(X, str):
+        return f"X must be rows; got the text {X!r}. Read a file by fit_blocks(Blocks.from_files)."
+    said = {
+        "could not convert string": lambda: _of_text(text, X),
+        "Expected 2D array": lambda: (
+            f"X must have two dimensions, rows and at least one column; got shape {np.shape(X)}. "
+            "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if one row."
+        ),
+        "setting an array element": lambda: (
+            "X must have rows of equal length; got several lengths."
+        ),
+        "Input X contains": lambda: (
+            "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these "
+            "rows, or replace such cells by NaN."
+        ),
+        "Input y contains": lambda: (
+            f"y must hold finite numbers; got {_not_finite(text)}. Leave out the rows whose target "
+            "is not known."
+        ),
+    }
+    return next((say() for start, say in said.items() if text.startswith(start)), None)
+
+
+def _of_text(text: str, X: Any) -> str:
+    if np.asarray(X).dtype.kind not in "OSU":
+        return f"y must hold numbers; got text ({text}). For labels take a classifier."
+    return (
+        f"X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "
+        "DataFrame: its columns of text are encoded."
+    )
+
+
+def _not_finite(text: str) -> str:
+    return "NaN" if "NaN" in text else "infinity"
