@@ -6,11 +6,13 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
+from sklearn.metrics import log_loss
 from sklearn.svm import SVC as Exact
 
 import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
+from bochner.models import class_sample
 from bochner.solvers import (
     ActiveRows,
     CommonFactor,
@@ -228,7 +230,10 @@ def test_svc_takes_calm_penalties_where_classes_are_apart():
     X = np.random.default_rng(0).uniform(-2, 2, (500, 2))
     model = bo.SVC(random_state=0).fit(X, (X**2).sum(axis=1) < 2)
     assert model.solution_.outcome is Convergence.CONVERGED
-    assert np.max(model.kernel_.lengthscale) < 8
+    parts = model.kernel_.get_params().items()
+    scales = [np.max(value) for name, value in parts if name.endswith("lengthscale")]
+    assert scales
+    assert max(scales) < 8
     T = np.random.default_rng(1).uniform(-2, 2, (500, 2))
     assert np.mean(model.predict(T) != ((T**2).sum(axis=1) < 2)) < 0.05
 
@@ -346,6 +351,23 @@ def test_many_rows_have_the_kernel_itself_and_a_penalty_by_some():
     p = model.predict_proba(T)
     # The law of y loses about .5; three slopes of a thousand rows cost a hundredth.
     assert -np.log(p[np.arange(2000), new.astype(int)]).mean() < 0.65
+
+
+def test_the_penalty_of_many_rows_is_tried_again_with_all(monkeypatch):
+    """The obvious route: a fit at each penalty without the first fold, and what that loses."""
+    X = np.random.default_rng(0).uniform(-2, 2, (700, 2))
+    y, kernel = (np.sin(4 * X).prod(axis=1) > 0).astype(int), Gaussian(0.3)
+    monkeypatch.setattr("bochner.models.convex.exact.PENALTY_ROWS", 60)
+    model = bo.LogisticRegression(kernel, random_state=0).fit(X, y)
+    path, held = model.path_, class_sample(bo.Blocks.from_arrays(X, 1.0 * y), 0, 2).folds[0]
+    assert pytest.approx(1 / path.alpha) == model.C_
+    np.testing.assert_allclose(path.alphas[1:] / path.alphas[:-1], 0.1)
+    lost = []
+    for alpha in path.alphas:
+        fit = bo.LogisticRegression(kernel, C=1 / alpha).fit(X[~held], y[~held])
+        lost.append(log_loss(y[held], fit.predict_proba(X[held])))
+    # Penalties are compared by fits to 3e-3 of their objective.
+    np.testing.assert_allclose(path.errors / path.errors[0], np.array(lost) / lost[0], rtol=0.02)
 
 
 @pytest.mark.parametrize("cls", LEARNERS)
