@@ -165,5 +165,5 @@ def test_rows_that_cannot_be_read_are_refused_with_what_to_do(X, y, message):
 
 def test_rows_to_predict_that_cannot_be_read_are_refused_alike():
     model = bo.KernelRidge().fit(ROWS, ROWS[:, 0])
-    with pytest.raises(bo.errors.InvalidInput, match="KernelRidge: X must hold finite numbers"):
+    with pytest.raises(bo.errors.InvalidInput, match="KernelRidge: X must have no missing values"):
         model.predict(ROWS * np.nan)

@@ -35,7 +35,11 @@ REFUSED = {
     "no rows": (X[:0], Y[:0], r"0 sample\(s\).*minimum of 1 is required by KernelRidge"),
     "no columns": (X[:, :0], Y, r"0 feature\(s\).*minimum of 1 is required by KernelRidge"),
     "one dimension": (X[:, 0], Y, r"two dimensions, .*; got shape \(60,\)\. Reshape"),
-    "three dimensions": (X[None], Y, r"KernelRidge: X with three dimensions, .* requires a kernel of sequences"),
+    "three dimensions": (
+        X[None],
+        Y,
+        r"KernelRidge: X with three dimensions, .* requires a kernel of sequences",
+    ),
     "complex": (X + 1j, Y, r"Complex data not supported"),
     "masked": (np.ma.masked_array(X, X > 2), Y, r"X must have no missing values; got.*1 masked"),
     "words": (np.full((60, 3), "a"), Y, r"X must hold numbers; got text"),

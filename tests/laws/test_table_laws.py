@@ -437,7 +437,7 @@ def test_gaps_that_a_fit_cannot_fill_are_refused():
         whole.partial_fit(X, y)
     with pytest.raises(InvalidInput, match="a sparse X must have no missing values; got NaN in"):
         bo.KernelRidge("gaussian", **FAST).fit(csr_array(X), y)
-    with pytest.raises(InvalidInput, match="X must hold finite numbers, .*; got infinity"):
+    with pytest.raises(InvalidInput, match=r"X must hold finite numbers, .*; got infinity"):
         bo.KernelRidge("gaussian", **FAST).fit(np.where(np.isnan(X), np.inf, X), y)
 
 

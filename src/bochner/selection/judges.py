@@ -1,9 +1,9 @@
 """Candidates for a kernel, judged by rows that none has seen: few rows first, the best with more.
 
 What errs least on few rows need not do so on many, so the last word has a fit to so many rows as
-time allows: of the best kernel, the best sum, and what is near them. All err on the same rows: what
-tells one from the other is the mean of differences of what they lose
-(:mod:`bochner.selection.held_out`), and its standard error.
+time allows. There sums are tried too. All err on the same rows: what tells one from the other is
+the mean of differences of what they lose (:mod:`bochner.selection.held_out`), and its standard
+error.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -146,12 +146,12 @@ class Trials:
         judged = self._judged(self._finalists(few), rows, held)
         more = self._with_more_rows(generator, judged, few)
         judged += [self._erring(each, rows, held) for each in more]
-        judged += self._sums(judged, rows, held)
         last = self.train.lowest(self.effort.last)
-        if len(last) < MANY_MORE * len(rows) or self.budget.over:
-            return self._compared(judged, few, rows)
-        final = self._judged(self._finalists(judged), last, Matrices())
-        return self._compared(final, judged + few, last)
+        final, out = judged, few
+        if len(last) >= MANY_MORE * len(rows) and not self.budget.over:
+            rows, held, out = last, Matrices(), judged + few
+            final = self._judged(self._finalists(judged), rows, held)
+        return self._compared([*final, *self._sums(final, rows, held)], out, rows)
 
     def _turned(self, generator: Generator, start: Judged) -> Iterator[Judged]:
         """Give kernels in metrics learned from gradients, for as long as they may be of use."""
@@ -161,14 +161,13 @@ class Trials:
                 return
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
-        """Return the best kernels that are near the least error, the simplest, and the best sum."""
+        """Return the best that are near the least error, and the simplest."""
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
-        single = [j for j in near if not j.candidate.parts][: self.effort.finalists]
+        last = near[: self.effort.finalists]
         simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
-        single += [] if any(j is simple for j in single) else [simple]
-        sums = [j for j in near if j.candidate.parts][:1]
-        return [each.candidate for each in single + sums]
+        last += [] if any(j is simple for j in last) else [simple]
+        return [each.candidate for each in last]
 
     def _near(self, judged: Judged, best: Judged) -> bool:
         """Whether an error is near the least; log losses are so too where classes are certain."""
