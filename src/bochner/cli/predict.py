@@ -1,7 +1,6 @@
 """Commands that apply a fitted model to files: predict, check, report."""
 
 import shlex
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -31,6 +30,9 @@ from bochner.persist.files import load
 from bochner.report.model import report_model
 from bochner.report.quality import coded, errors_of, kind_of, look
 from bochner.report.render import require
+
+#: Bytes written to standard output at a time.
+PIECE = 1 << 20
 
 
 def run_predict(
@@ -105,7 +107,8 @@ def _write(out: Path, parts: Iterator[Iterator[Chunk]]) -> int:
             table = Path(folder) / "predictions.csv"
             rows = write_table(table, chain.from_iterable(parts))
             with table.open("rb") as file:
-                shutil.copyfileobj(file, click.get_binary_stream("stdout"))
+                for part in iter(partial(file.read, PIECE), b""):
+                    click.echo(part, nl=False)
         return rows
     if out.suffix:
         return write_table(out, chain.from_iterable(parts))
