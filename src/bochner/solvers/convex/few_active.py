@@ -4,7 +4,7 @@ With F the active rows √cᵢ zᵢ, s their √cᵢ, a of them,
 
     (αI + FᵀF)⁻¹ v = (v − Fᵀ M⁻¹ F v)/α,      M = αI + F Fᵀ,
 
-so that a step takes O(a² D + a³) and not O(a D² + D³) (Woodbury 1950). The intercept is eliminated.
+so that a step takes O(a² D + a³) and not O(a D² + D³). The intercept is eliminated.
 """
 
 from dataclasses import dataclass, replace

@@ -39,6 +39,9 @@ EVERY, FEWEST, COARSE = 4, 256, 0.1
 #: curvatures change least near the end. The least curvature in it, as a share of the mean.
 STEPS, LEAST_CURVATURE = 6, 1e-3
 
+#: Steps that promise less than so many roundings of the objective are judged by their slopes.
+TRUSTED = 100
+
 #: From so many rows on a common factor is of float32, if the penalty is so much of the trace.
 SINGLE_FROM, SINGLE = 2048, 1e-6
 
@@ -342,7 +345,7 @@ def _by_common_factors(
     problem: KernelProblem, at: DualPoint, factors: _KernelFactors, tol: float, max_iter: int
 ) -> _End:
     """Take steps of conjugate gradients, with a new factor after every few."""
-    value = problem.value(at)
+    value, least = problem.value(at), np.inf
     steps: list[Step] = []
     turns, again = _Turns(problem, at, factors), STEPS
     while len(steps) < max_iter:
@@ -352,9 +355,12 @@ def _by_common_factors(
         there = _along(problem, at, step, first) if first < 0 else at
         new = problem.value(there)
         steps.append(Step(min(new, value), promise))
-        if not new <= value + ROUNDING["float64"] * abs(value):
+        rounding = ROUNDING["float64"] * abs(value)
+        if promise < min(least, TRUSTED * rounding):
+            rounding *= TRUSTED  # the gradient still tells a step that is lost in the objective
+        if not new <= value + rounding:
             return _End(at, Convergence.ROUNDED, steps)
-        made, at, value = value - new, there, new
+        made, at, value, least = value - new, there, new, min(least, promise)
         if max(promise, made) <= tol * max(value, TINY):
             return _End(at, Convergence.CONVERGED, steps)
     return _End(at, Convergence.MOST_STEPS, steps)
