@@ -431,8 +431,6 @@ def test_demo_shows_what_the_report_found(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((), "Missing option '--out'"),
-        (("--target", "y"), "Missing option '--out'"),
         (("--target", "y", "--out", "{}/no/m"), "cannot be written: there is no folder '{}/no'"),
         (("--target", "y", "--out", "{}"), "'{}' cannot be written: it is a folder."),
         ((*to("y", "{}/m"), "--features", "0"), "0 is not in the range x>=1"),

@@ -150,7 +150,7 @@ def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
 
 
 #: What ``--coords`` stands for, where nothing else is said.
-ON_COORDINATES = {"model": "gp", "kernel": "matern32", "method": "grid"}
+ON_COORDINATES = {"model": "gp", "kernel": "matern32"}
 
 #: The most columns of coordinates.
 MOST_COORDINATES = 3

@@ -43,7 +43,7 @@ _coords = click.option(
     "--coords",
     type=names,
     metavar="A[,B[,C]]",
-    help="Columns of coordinates, one to three: a process on a Fourier grid of them.",
+    help="Columns of coordinates, one to three: a Gaussian process of them.",
 )
 _drop = click.option("--drop", type=names, metavar="A,B*,...", help="Columns that are no features.")
 _types = click.option(
@@ -122,7 +122,7 @@ def demo(**options: Any) -> None:
     callback=one_or_several,
     help="Column to predict; repeat for several.",
 )
-@click.option("--out", required=True, type=destination(), help="Model file to write.")
+@click.option("--out", default="m.bochner", type=destination(), help="Model file to write.")
 @click.option(
     "--kernel",
     type=click.Choice(KERNELS),
@@ -180,8 +180,8 @@ def demo(**options: Any) -> None:
 def fit(**options: Any) -> None:
     """Fit a model to the rows of FILES and write it.
 
-    With --coords the model is a Gaussian process of kernel matern32 on a Fourier grid, unless
-    --model, --kernel or --method say what it is to be.
+    With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel say
+    what it is to be. --method grid takes a Fourier grid, for millions of rows.
     """
     _run("fit", "run_fit", options | on_coordinates(options.pop("coords"), options["columns"]))
 
