@@ -245,7 +245,7 @@ def test_a_map_and_sums_of_parts_travel_and_no_rows(dask_client, tmp_path, monke
     """Files are read by workers: one map comes in, for each part one sum goes out, 8 D² bytes."""
     pl = pytest.importorskip("polars")
     pickle = pytest.importorskip("cloudpickle")
-    wide, parts = 128, 3
+    wide = 128
     pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).write_parquet(tmp_path / "rows.parquet")
     submit, handed, before = dask_client.submit, [], dask_client.run(_sent)
 
@@ -266,13 +266,12 @@ def test_a_map_and_sums_of_parts_travel_and_no_rows(dask_client, tmp_path, monke
     one_sum, one_map = 8 * wide**2, 8 * wide  # of wide / 2 frequencies in two columns
     assert sum(size > one_map for size in maps) >= 1
     assert max(rows) < 20_000  # where rows are, whatever D
-    passes, rest = divmod(len(merges), parts - 1)
-    assert rest == 0
+    assert 2 <= len(rows) - len(merges) <= len(rows) / 2  # passes, each of two parts or more
     assert max(merges) < 20_000
     after = dask_client.run(_sent)
     sent = [one for worker in after for one in after[worker][len(before.get(worker, ())) :]]
     sums = [size for key, size in sent if "-share-" not in key]
-    assert len(sums) <= passes * (2 * parts - 1)  # a sum goes to one worker or here, once
+    assert len(sums) <= len(rows) + len(merges)  # a sum goes to one worker or here, once
     assert max(sums) < 1.1 * one_sum + 10_000
     assert len([key for key, _ in sent if "-share-" in key]) <= 2 * len(maps)
 

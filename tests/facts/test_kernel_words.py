@@ -67,7 +67,7 @@ def test_a_metric_is_told_by_lengthscales_along_columns():
             Monotone(Gaussian(2.0), (1,), ((0.0, 1.0),), ((0.0, 1.0),)),
             "Gaussian(lengthscale=2.0); c1",
         ),
-        (Mahalanobis(Linear(), np.eye(2)), "Mahalanobis(kernel=Linear("),
+        (Mahalanobis(Linear(), np.eye(2)), "Linear, a metric with lengthscales along 2 columns"),
     ],
     ids=["sum", "multiple", "smooth", "product", "brackets", "some", "many", "curves", "linear"],
 )

@@ -486,7 +486,8 @@ def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
     weighted = cls(**few).fit(X, y, counts)
     copies = cls(**few).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert weighted.C_ == pytest.approx(copies.C_)
-    np.testing.assert_allclose(weighted.kernel_.lengthscale, copies.kernel_.lengthscale)
+    found = weighted.kernel_.lengthscale, copies.kernel_.lengthscale
+    np.testing.assert_allclose(*found, rtol=5e-4)  # of four digits, the last rounded either way
 
 
 def test_sample_keeps_rows_of_rare_classes_and_weighs_all_as_all_rows():

@@ -120,7 +120,8 @@ def test_of_a_linear_function_gradients_give_slope_times_deviation(rows):
     model = bo.KernelRidge(Linear(), alpha=1e-6, random_state=0).fit(X, y)
     found = column_importance(model, X, by="gradient")
     exact = np.array([3.0, 0.2, 1.0]) * X.std(axis=0)  # shrunk by alpha/(n σ²), 3e-7 at most
-    np.testing.assert_allclose(found.importance[:, 0], exact, rtol=1e-6)
+    # The condition n σ²/alpha is 2e9: rounding in float64 alone may leave 1e-6.
+    np.testing.assert_allclose(found.importance[:, 0], exact, rtol=1e-5)
     assert np.all(found.error < 1e-6)
     drawn = column_importance(model, X)
     z = norm.isf(ALARM / 6)

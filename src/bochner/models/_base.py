@@ -79,6 +79,7 @@ from bochner.models._tables import (
     is_table,
     needs_schema,
     numbered,
+    refuse_unknown_places,
     require_no_gaps,
 )
 from bochner.selection.chosen import FeatureSpec
@@ -352,6 +353,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             width = (found if y is None else found[0]).shape[1]
             inputs = Inputs(width, None if names is None else tuple(names.tolist()))
         X, y = (found, None) if y is None else found
+        refuse_unknown_places(who, X, vars(self).get("method"))
         if is_learned_of_arrays(known) or (known is None and has_gaps(X)):
             table = numbered(who, X)
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)

@@ -17,6 +17,8 @@ from bochner.data.schema import Inputs, Schema, listed
 from bochner.data.sources import Block
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput
+from bochner.features.fourier.grid import FourierGrid
+from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.selection.columns import CellsOf, LearnedColumns, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
@@ -73,11 +75,23 @@ def require_no_gaps(who: str, X: Any) -> None:
             f"{who}: a sparse X must have no missing values; got NaN in "
             f"{np.isnan(values).sum()} of its cells. Fill them, or pass a dense array."
         )
-    row, column = np.argwhere(np.isnan(X))[0]
     raise InvalidInput(
         f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
-        f"row {row}, column {column} (counted from 0). Fill such cells, or fit to rows with gaps."
+        f"{_first_gap(X)}. Fill such cells, or fit to rows with gaps."
     )
+
+
+def refuse_unknown_places(who: str, X: Any, method: Any) -> None:
+    """Refuse NaN among the coordinates of waves: a median is no place."""
+    if (method == "grid" or isinstance(method, FourierGrid | SphericalHarmonics)) and has_gaps(X):
+        raise InvalidInput(
+            f"{who}: coordinates must be known; got NaN in {_first_gap(X)}. Drop such rows."
+        )
+
+
+def _first_gap(X: Any) -> str:
+    row, column = np.argwhere(np.isnan(X))[0]
+    return f"row {row}, column {column} (counted from 0)"
 
 
 def numbered(who: str, X: Any) -> Any:

@@ -166,6 +166,11 @@ class DenseBlock(WavePreconditioner):
     def scatter(self, real: Float[Array, "s b"], c: Array) -> Array:
         """Put the real coefficients of the block into vectors."""
 
+    @property
+    def left(self) -> float:
+        """Largest element of the diagonal beyond the block, in penalties: as a condition number."""
+        return float((self.diagonal * (self.others > 0)).max()) / self.alpha
+
     def from_block(self, real: Float[Array, "s b"]) -> Array:
         """Return vectors whose coefficients are those of the block, and zero elsewhere."""
         return self.scatter(real, np.zeros((len(real), *self.diagonal.shape), np.complex128))

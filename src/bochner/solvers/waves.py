@@ -51,6 +51,10 @@ MOST_WHOLE = 2048
 #: Waves up to which posteriors are exact, by a Cholesky factorisation.
 MOST_EXACT = 4096
 
+#: So many are solved for so too where the block leaves this condition number: steps of conjugate
+#: gradients would take longer than the factor.
+HARD = 4.0
+
 #: Penalties are sought between these shares of W k(0).
 LEAST, MOST = 1e-11, 1e2
 
@@ -129,10 +133,17 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        low = self.gram.whole(alpha) if self.is_small else self.gram.preconditioner(alpha)
+        low = self._preconditioner(alpha)
         drawn = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, drawn]), error)
         return WaveState(self, low, krylov, drawn)
+
+    def _preconditioner(self, alpha: float) -> WavePreconditioner:
+        if self.is_small:
+            return self.gram.whole(alpha)
+        low = self.gram.preconditioner(alpha)
+        hard = isinstance(low, DenseBlock) and low.left > HARD
+        return self.gram.whole(alpha) if hard and self.gram.dimension <= MOST_EXACT else low
 
 
 @dataclass(frozen=True, eq=False)

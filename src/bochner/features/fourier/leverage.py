@@ -98,8 +98,8 @@ class Drawn(NamedTuple):
 #
 #     p(ω) τ(ω) ≤ Π A_k/π + n_λ p(ω) d² e^(−t²),   n_λ = n k(0)/λ.
 #
-# p τ(ω) is the least of ‖Φy − √p z(ω)‖²/λ + ‖y‖² over y in L₂, Φ Φ* = K [Avron et al. (2017),
-# lemma 5]. Take √p(η) y(η) = √p(ω) ĝ(η − ω) with g = Π g_k, g_k the indicator of [−A_k, A_k]
+# p τ(ω) is the least of ‖Φy − √p z(ω)‖²/λ + ‖y‖² over y in L₂, Φ Φ* = K [Avron et al. (2017)].
+# Take √p(η) y(η) = √p(ω) ĝ(η − ω) with g = Π g_k, g_k the indicator of [−A_k, A_k]
 # smoothed by a Gaussian of deviation 1/b_k. Then Φy = √p z g, where 1 − g ≤ d e^(−t²/2) on the box,
 # and ‖y‖² = Π ∫ (sin A_k u/πu)² e^(−u²/b_k²) e^(ω_k u + u²/2) du, whose weight e^(−ω_k²u²/2)
 # cosh ω_k u is at most 1: Π A_k/π. And p τ ≤ n_λ p always. Over |ω| = r the product is largest

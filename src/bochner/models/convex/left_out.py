@@ -6,8 +6,8 @@ H the Hessian there, g_i = zᵢᵀ H⁻¹ zᵢ, s_i and c_i slope and curvature 
     f₋ᵢ(xᵢ) ≈ fᵢ + g_i s_i / (1 − g_i c_i)
 
 (approximate leave-one-out: Rad and Maleki 2020), exact for squares. Where slopes jump, s are
-multipliers and the rows at a jump stay there, as in the span of support vectors (Chapelle and
-Vapnik 2000). Kernel, features and penalty stay: they were chosen with the row.
+multipliers and the rows at a jump stay there, as in the span of support vectors (Vapnik and
+Chapelle 2000). Kernel, features and penalty stay: they were chosen with the row.
 """
 
 from typing import Any
