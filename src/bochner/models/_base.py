@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import (
@@ -79,8 +79,7 @@ from bochner.models._tables import (
     is_table,
     needs_schema,
     numbered,
-    refuse_unknown_places,
-    require_no_gaps,
+    refuse_gaps,
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
@@ -110,7 +109,6 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
 class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
-    _of_classes: ClassVar[bool] = False
     kernel: Any
     fit_: Any
 
@@ -301,7 +299,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             asked.get("columns", "as_given"),
             asked.get("effort"),
         )
-        return replace(spec, of_classes=self._of_classes)
+        return replace(spec, of_classes=is_classifier(self))
 
     def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:
         """Give where the passes of a fit to these blocks are made."""
@@ -353,12 +351,13 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             width = (found if y is None else found[0]).shape[1]
             inputs = Inputs(width, None if names is None else tuple(names.tolist()))
         X, y = (found, None) if y is None else found
-        refuse_unknown_places(who, X, vars(self).get("method"))
-        if is_learned_of_arrays(known) or (known is None and has_gaps(X)):
+        learned, gaps = is_learned_of_arrays(known), has_gaps(X)
+        if gaps and not learned:
+            refuse_gaps(who, X, known is None, vars(self).get("method"))
+        if learned or gaps:
             table = numbered(who, X)
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)
             return blocks, replace(inputs, names=None)
-        require_no_gaps(who, X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         return Blocks.from_arrays(X, y, sample_weight), inputs
@@ -452,7 +451,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
             self._inputs_of(blocks, first=False)
             return blocks
         X = self._checked_rows(X)
-        require_no_gaps(who, X)
+        if has_gaps(X):
+            refuse_gaps(who, X)
         return Blocks.from_arrays(X)
 
     def _checked_rows(self, X: Any) -> Any:
@@ -617,8 +617,6 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     """A classifier: its fit sees codes of classes."""
 
     classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
-
-    _of_classes: ClassVar[bool] = True
 
     def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
         return self._class_blocks_of(*rows, **classes)

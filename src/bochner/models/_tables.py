@@ -61,31 +61,28 @@ def _has_text(X: Any) -> bool:
 
 
 def has_gaps(X: Any) -> bool:
-    """Whether an array of numbers has NaN: a missing value."""
-    return isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+    """Whether rows of numbers have NaN: a missing value."""
+    return bool(np.isnan(X.data if is_sparse(X) else X).any())
 
 
-def require_no_gaps(who: str, X: Any) -> None:
-    """Refuse NaN in rows of a fit that has learned nothing to fill them with."""
-    values = X.data if is_sparse(X) else X
-    if not np.isnan(values).any():
-        return
+def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
+    """Refuse rows with NaN, unless they are dense and the ``first``, of which a fit can learn.
+
+    Coordinates of waves are always refused: a median is no place.
+    """
     if is_sparse(X):
         raise InvalidInput(
             f"{who}: a sparse X must have no missing values; got NaN in "
-            f"{np.isnan(values).sum()} of its cells. Fill them, or pass a dense array."
+            f"{np.isnan(X.data).sum()} of its cells. Fill them, or pass a dense array."
         )
-    raise InvalidInput(
-        f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
-        f"{_first_gap(X)}. Fill such cells, or fit to rows with gaps."
-    )
-
-
-def refuse_unknown_places(who: str, X: Any, method: Any) -> None:
-    """Refuse NaN among the coordinates of waves: a median is no place."""
-    if (method == "grid" or isinstance(method, FourierGrid | SphericalHarmonics)) and has_gaps(X):
+    if method == "grid" or isinstance(method, FourierGrid | SphericalHarmonics):
         raise InvalidInput(
             f"{who}: coordinates must be known; got NaN in {_first_gap(X)}. Drop such rows."
+        )
+    if not first:
+        raise InvalidInput(
+            f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
+            f"{_first_gap(X)}. Fill such cells, or fit to rows with gaps."
         )
 
 

@@ -11,7 +11,6 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import is_sparse, to_numpy
@@ -21,8 +20,9 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.models.convex.exact import ExactConvexFit, matrix_choice
-from bochner.models.convex.exact_regression import AT_BOUND, CORRECTIONS, DualFit
+from bochner.models.convex.exact_regression import CORRECTIONS, DualFit, put_on_support
 from bochner.models.convex.fit import ConvexSpec, warned
+from bochner.models.convex.left_out import AT_BOUND
 from bochner.selection.choose import choose_without_target
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
@@ -100,17 +100,7 @@ class SupportProblem:
         A = np.ones((len(free) + 1, len(free) + 1))
         A[:-1, :-1], A[:-1, -1], A[-1, -1] = self.K[np.ix_(free, free)], -1.0, 0.0
         rest = self.nu * float(self.w.sum()) - float(coef.sum())
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = solve(A, np.append(-self.K[free] @ coef, rest))
-        except LinAlgError:
-            return None
-        if not np.isfinite(found).all():
-            return None
-        coef = coef.copy()
-        coef[free] = found[:-1]
-        return coef, float(found[-1])
+        return put_on_support(A, np.append(-self.K[free] @ coef, rest), free, coef)
 
     def solved(self, tol: float, max_iter: int) -> DualFit:
         """Return the least, to a share ``tol`` of it where that can be had."""

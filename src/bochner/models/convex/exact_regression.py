@@ -27,7 +27,7 @@ from bochner.models._rows import N_FOLDS, folds_of, row_marks
 from bochner.models.convex.class_sample import CONSTANT, FIRST, NEAREST
 from bochner.models.convex.exact import LAST, ExactConvexFit, choose_exactly
 from bochner.models.convex.fit import ConvexSpec, scaled, warned
-from bochner.models.convex.left_out import left_out_of_matrix
+from bochner.models.convex.left_out import AT_BOUND, left_out_of_matrix
 from bochner.models.convex.regression import (
     AUTO_EPSILON,
     NARROW_SPREAD,
@@ -49,9 +49,6 @@ COARSE, FINE = 3e-2, (1e-2, 1e-3)
 
 #: Steps of LIBSVM, in rows, for fits to compare: where these are too few, it is the penalty.
 MOST_TRIED = 20
-
-#: Coefficients nearer than this share to their bound, or to zero, are there.
-AT_BOUND = 1e-8
 
 #: Corrections of a support, at most.
 CORRECTIONS = 30
@@ -142,17 +139,7 @@ class TubeProblem:
         A = np.ones((len(free) + 1, len(free) + 1))
         A[:-1, :-1], A[-1, -1] = self.K[np.ix_(free, free)], 0.0
         right = self.y[free] - self.epsilon * sign[free] - self.K[free] @ coef
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = solve(A, np.append(right, -coef.sum()), assume_a="sym")
-        except LinAlgError:
-            return None
-        if not np.isfinite(found).all():
-            return None
-        coef = coef.copy()
-        coef[free] = found[:-1]
-        return coef, float(found[-1])
+        return put_on_support(A, np.append(right, -coef.sum()), free, coef, assume_a="sym")
 
     def solved(self, tol: float, max_iter: int) -> DualFit:
         """Return the least, to a share ``tol`` of it where that can be had."""
@@ -164,6 +151,26 @@ class TubeProblem:
             more = self.polished(self.decomposed(fine, max_iter * len(self.y)), tol)
             at = more if more.gap < at.gap else at
         return at
+
+
+def put_on_support(
+    A: Float[Array, "f f"], right: Float[Array, " f"], free: Array, coef: Array, **options: Any
+) -> tuple[Float[Array, " n"], float] | None:
+    """Return coefficients with the free ones, and the intercept, that solve a system of these.
+
+    None where rounding leaves no solution. ``options`` are those of :func:`scipy.linalg.solve`.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = solve(A, right, **options)
+    except LinAlgError:
+        return None
+    if not np.isfinite(found).all():
+        return None
+    coef = coef.copy()
+    coef[free] = found[:-1]
+    return coef, float(found[-1])
 
 
 # --- fitting -------------------------------------------------------------------------------------
