@@ -17,8 +17,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.models._base import TargetEstimator
 from bochner.models._kernel_sum import KernelSum
+from bochner.models._kinds import TargetEstimator
 from bochner.models.error_law import (
     Distribution,
     ErrorInputs,

@@ -10,7 +10,7 @@ families and numbers of lengthscales are then held against one another on rows t
 from dataclasses import replace
 from typing import Any
 
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone
 
 from bochner._core.checks import one_of, positive
 from bochner._core.random import seed_of
@@ -19,6 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
+from bochner.models._kinds import LabelEstimator
 from bochner.selection.descent import TimeBudget
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
@@ -114,7 +115,7 @@ def tune(
 
 def _sample(model: KernelEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
     """Return rows to tune on, classes as indicators."""
-    if not is_classifier(model):
+    if not isinstance(model, LabelEstimator):
         return sampled(model._blocks_of(X, y, sample_weight)[0], seed)
     blocks, inputs = model._class_blocks_of(X, y, sample_weight)
     return sampled(blocks, seed, len(inputs.classes))

@@ -18,10 +18,11 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
-from bochner.models._base import LabelEstimator, learned
+from bochner.models._base import learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
+from bochner.models._kinds import LabelEstimator
 from bochner.models._parameters import estimator
 from bochner.models.convex.classification import fit_classifier
 from bochner.models.convex.exact import (

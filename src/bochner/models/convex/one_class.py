@@ -16,8 +16,8 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import WithoutTarget
 from bochner.models._held import by_partition
+from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
 from bochner.models.convex.exact import ONE_CLASS_ROWS, ExactConvexFit, on_kernel
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, features_of, warned

@@ -17,9 +17,10 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
-from bochner.models._base import PenalisedByAlpha, learned
+from bochner.models._base import learned
 from bochner.models._gradients import Differentiable
 from bochner.models._intervals import WithIntervals
+from bochner.models._kinds import PenalisedByAlpha
 from bochner.models._parameters import estimator
 from bochner.models.convex.exact import REGRESSION_ROWS, ExactConvexFit, on_kernel
 from bochner.models.convex.fit import (

@@ -22,9 +22,10 @@ from bochner.features.method import Method
 from bochner.features.waves import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
-from bochner.models._base import KernelEstimator, PenalisedByAlpha, TargetEstimator, learned
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
+from bochner.models._kinds import PenalisedByAlpha, TargetEstimator
 from bochner.models._parameters import estimator
 from bochner.models.displays import MapDisplay
 from bochner.models.gaussian_process.exact import (

@@ -21,16 +21,12 @@ from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sequences import windows_of
-from bochner.models._base import (
-    KernelEstimator,
-    LabelEstimator,
-    PenalisedByAlpha,
-    learned,
-)
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._intervals import WithIntervals
+from bochner.models._kinds import LabelEstimator, PenalisedByAlpha
 from bochner.models._parameters import estimator
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.error_law import LeftOutRows

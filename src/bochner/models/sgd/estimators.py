@@ -19,9 +19,10 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, LabelEstimator, learned
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
+from bochner.models._kinds import LabelEstimator
 from bochner.models._parameters import estimator
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy

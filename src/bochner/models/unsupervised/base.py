@@ -21,7 +21,8 @@ from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import contenders
-from bochner.models._base import KernelEstimator, WithoutTarget
+from bochner.models._base import KernelEstimator
+from bochner.models._kinds import WithoutTarget
 from bochner.selection.choose import choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.sums.executor import Executor
