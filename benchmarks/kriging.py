@@ -6,10 +6,7 @@ KISS-GP. Deviations are compared where they are exact, with up to 4,096 waves.
 
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,6 @@ TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 LENGTHS = {1: 0.1, 2: 0.2, 3: 0.3}
 MOST_WAVES, MOST_DEVIATED = 200_000, 4096
 WRITTEN = 1 << 18
-NEAREST, INDUCING, BATCH, ALL = 40, 500, 1000, 10**9
 
 _FIT = """
 import json, sys, time
@@ -55,7 +51,6 @@ def run(options: Options) -> list[Row]:
         *_many(options),
         *_files(options),
         *_chosen(options),
-        *_rivals(options),
     ]
 
 
@@ -193,190 +188,3 @@ def _chosen(options: Options) -> Iterator[Row]:
         f"{share:.0%} covers": float(np.mean(z < norm.ppf(0.5 + share / 2))) for share in (0.9,)
     }
     yield row | judged(seconds, 120.0, least=False)
-
-
-# --- rivals --------------------------------------------------------------------------------------
-
-
-def _rivals(options: Options) -> Iterator[Row]:
-    """Given kernel, noise and amplitude: error and log density of new rows, and seconds."""
-    n, m = options.pick((100_000, 2000), (2000, 50))
-    X, y = rows_of(n + m, 2)
-    test = X[n:], y[n:]
-    missing = []
-    for name, package, case, most in _CASES:
-        if find_spec(package) is None:
-            missing.append(package)
-            continue
-        import_module(package)
-        rows = slice(min(n, options.pick(most, most // 10)))
-        start, used = time.perf_counter(), time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mean, variance = case(X[rows], y[rows], test[0])
-        seconds, used = time.perf_counter() - start, time.process_time() - used
-        density = norm.logpdf(test[1], mean, np.sqrt(np.maximum(variance, 0) + NOISE)).mean()
-        error = float(np.sqrt(np.mean((mean - truth(test[0])) ** 2)))
-        row = {"what": f"{name}, n = {rows.stop:,}", "seconds": seconds, "core seconds": used}
-        yield row | {"error": error, "log density": float(density)}
-    yield from ({"note": f"{name}: not installed."} for name in missing)
-
-
-def _ours(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    given = {"noise": NOISE, "amplitude": 1.0}
-    method = bo.FourierGrid(1e-2)
-    model = bo.GaussianProcessRegressor(Matern(1.5, 0.2), method=method, **given).fit(X, y)
-    mean, std = model.predict(new, return_std=True)
-    return mean, std**2
-
-
-def _exact_few(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    mean, std = exact(Matern(1.5, 0.2), X, y, new)
-    return mean, std**2
-
-
-def _pykrige(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    """All rows in one system."""
-    mean, variance = _pykriged(X, y).execute("points", *new.T)
-    return np.asarray(mean), np.asarray(variance) - NOISE
-
-
-def _pykrige_local(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    """Forty rows about each place; it makes the matrix of all pairs of rows, even so."""
-    model = _pykriged(X[:100], y[:100])
-    (model.X_ADJUSTED, model.Y_ADJUSTED), model.Z = X.T.copy(), y
-    found = model.execute("points", *new.T, backend="loop", n_closest_points=NEAREST)
-    return np.asarray(found[0]), np.asarray(found[1]) - NOISE
-
-
-def _pykriged(X: Array, y: Array) -> Any:
-    from pykrige.ok import OrdinaryKriging  # noqa: PLC0415
-
-    kernel = Matern(1.5, 0.2)
-    curve = lambda _, h: NOISE + 1 - kernel(np.ravel(h)[:, None], np.zeros((1, 1))).reshape(h.shape)
-    return OrdinaryKriging(
-        *X.T, y, "custom", variogram_parameters=[0.0], variogram_function=curve, exact_values=False
-    )
-
-
-def _gstools(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    import gstools as gs  # noqa: PLC0415
-
-    scale = 0.2 / 2**0.5  # its Matern has sqrt(nu) r / scale, ours sqrt(2 nu) r / lengthscale
-    model = gs.Matern(dim=2, var=1.0, len_scale=scale, nu=1.5, nugget=NOISE)
-    kriged = gs.krige.Ordinary(model, X.T, y, exact=False, cond_err=NOISE)
-    mean, variance = kriged(new.T)
-    return np.asarray(mean), np.asarray(variance) - NOISE
-
-
-def _gpboost(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    import gpboost  # noqa: PLC0415
-
-    model = gpboost.GPModel(
-        gp_coords=X,
-        cov_function="matern",
-        cov_fct_shape=1.5,
-        gp_approx="vecchia",
-        num_neighbors=NEAREST,
-        likelihood="gaussian",
-    )
-    model.set_prediction_data(num_neighbors_pred=NEAREST)
-    found = model.predict(
-        y=y - y.mean(),
-        gp_coords_pred=new,
-        cov_pars=np.array([NOISE, 1.0, 0.2]),
-        predict_var=True,
-        predict_response=False,
-    )
-    return found["mu"] + y.mean(), found["var"]
-
-
-def _scikit(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    from sklearn import gaussian_process as gp  # noqa: PLC0415
-
-    kernel = gp.kernels.Matern(0.2, nu=1.5)
-    model = gp.GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(X, y - y.mean())
-    mean, std = model.predict(new, return_std=True)
-    return mean + y.mean(), std**2
-
-
-def _svgp(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    """Natural gradients: with kernel and noise given, one of all rows ends at the optimum."""
-    import gpytorch  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
-    class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc]
-        def __init__(self, places: Any) -> None:
-            law = gpytorch.variational.NaturalVariationalDistribution(len(places))
-            super().__init__(
-                gpytorch.variational.VariationalStrategy(
-                    self, places, law, learn_inducing_locations=False
-                )
-            )
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.MaternKernel(nu=1.5)
-
-        def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(
-                self.mean_module(x), self.covar_module(x)
-            )
-
-    X, y, new = (torch.tensor(a, dtype=torch.float64) for a in (X, y, new))
-    model, likelihood = Process(X[:INDUCING].clone()), gpytorch.likelihoods.GaussianLikelihood()
-    model.double(), likelihood.double()
-    model.covar_module.lengthscale, likelihood.noise = 0.2, NOISE
-    model.mean_module.constant.data.fill_(float(y.mean()))
-    loss = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
-    step = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
-    for at in torch.randperm(len(y)).split(BATCH):
-        step.zero_grad()
-        (-loss(model(X[at]), y[at])).backward()
-        step.step()
-    model.eval()
-    with torch.no_grad():
-        found = model(new)
-        return found.mean.numpy(), found.variance.numpy()
-
-
-def _kiss(X: Array, y: Array, new: Array) -> tuple[Array, Array]:
-    import gpytorch  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
-    class Process(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self, X: Any, y: Any, likelihood: Any) -> None:
-            super().__init__(X, y, likelihood)
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.GridInterpolationKernel(
-                gpytorch.kernels.MaternKernel(nu=1.5), grid_size=100, num_dims=2
-            )
-
-        def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(
-                self.mean_module(x), self.covar_module(x)
-            )
-
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    X, y, new = (torch.tensor(a, dtype=torch.float32) for a in (X, y, new))
-    model = Process(X, y, likelihood)
-    model.covar_module.base_kernel.lengthscale = 0.2
-    likelihood.noise = NOISE
-    model.mean_module.constant.data.fill_(float(y.mean()))
-    model.eval()
-    likelihood.eval()
-    with torch.no_grad(), gpytorch.settings.fast_pred_var():
-        found = model(new)
-        return found.mean.numpy(), found.variance.numpy()
-
-
-#: Name, package, case, and the most rows that it is given: what memory or minutes hold.
-_CASES = (
-    ("ours", "finufft", _ours, ALL),
-    ("exact", "scipy", _exact_few, 4000),
-    ("scikit-learn", "sklearn", _scikit, 4000),
-    ("PyKrige", "pykrige", _pykrige, 4000),
-    ("PyKrige, 40 nearest", "pykrige", _pykrige_local, 20_000),
-    ("GSTools", "gstools", _gstools, 4000),
-    ("GPyTorch KISS-GP", "gpytorch", _kiss, ALL),
-    ("GPyTorch SVGP, 500 places", "gpytorch", _svgp, ALL),
-    ("GPBoost Vecchia, 40 nearest", "gpboost", _gpboost, ALL),
-)

@@ -50,7 +50,8 @@ def test_short_lengthscales_say_how_large_and_what_a_tolerance_would_do():
     assert "FourierGrid: tolerance=0.0001 takes" in said
     assert " x " in said
     assert "No tolerance up to 0.5 takes under a million waves. Or take" in said
-    assert "Or take a longer lengthscale, a smoother kernel, or Nystrom()." in said
+    assert "Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian" in said
+    assert said.endswith("process NearestNeighbours(), which has no grid.")
     with pytest.raises(InvalidInput, match=r"tolerance=0\.\d+ takes [\d,]+ x [\d,]+\. Or take"):
         bo.KernelRidge(Matern(1.5, 0.02), method=bo.FourierGrid(1e-9)).fit(X, y)
 

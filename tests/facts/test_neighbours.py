@@ -29,6 +29,26 @@ def exact(X, kernel=KERNELS[0], **options):
     return process(method, kernel, n_features=n, precision="float64", **options)
 
 
+def test_without_noise_the_amplitude_is_still_found():
+    """Of a law without noise, a² is the mean of (y − E y)²/Var y; rows at one place may differ."""
+    X, y = some(80)
+    model = process(bo.NearestNeighbours(79), noise=0.0).fit(X, y)
+    K = KERNELS[0](X) + 1e-8 * np.eye(80)
+    squares = []
+    for i in range(80):
+        rest = np.delete(np.arange(80), i)
+        right = np.stack([y[rest], np.ones(79), K[rest, i]], axis=1)
+        a, one, k = np.linalg.solve(K[np.ix_(rest, rest)], right).T
+        mean = a.sum() / one.sum()
+        left = 1 - K[i, rest] @ one
+        variance = K[i, i] - K[i, rest] @ k + left**2 / one.sum()
+        squares.append((y[i] - K[i, rest] @ a - mean * left) ** 2 / variance)
+    assert model.noise_variance_ == 0
+    assert model.amplitude_ == pytest.approx(np.mean(squares), rel=1e-2)
+    twice = process(bo.NearestNeighbours(10), noise=0.0).fit(np.repeat(X, 2, axis=0), [*y, *y + 1])
+    assert np.isfinite(twice.predict(X, return_std=True)).all()
+
+
 # --- Laws ----------------------------------------------------------------------------------------
 
 

@@ -128,6 +128,12 @@ def test_what_no_variogram_can_be_made_of_is_refused(given, sentence):
         bo.variogram(asked.pop("X"), asked.pop("y"), **asked)
 
 
+def test_rows_at_one_place_have_no_variogram():
+    X, y = places(30)
+    with pytest.raises(InvalidInput, match="at two places at least; got 30 rows at the same one"):
+        bo.variogram(np.repeat(X[:1], 30, axis=0), y)
+
+
 def test_kernels_without_a_lengthscale_are_refused():
     found = bo.variogram(*places(50))
     for kernel in (Linear(), "linear"):

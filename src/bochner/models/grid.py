@@ -104,6 +104,12 @@ class SummedWaves:
         return self.chosen.choice.method.accuracy  # type: ignore[attr-defined]
 
     @property
+    def left_out(self) -> float:
+        """What waves leave out of k(x, x)."""
+        origin = np.zeros((1, self.map.n_inputs))
+        return max(float(self.chosen.kernel.diag(origin)[0]) - self.problem.gram.size, 0.0)
+
+    @property
     def target_mean(self) -> Float[Array, " t"]:
         """ȳ, or zero where there is no intercept."""
         sums = self.sums

@@ -332,6 +332,11 @@ def variogram(
     if globe:
         places = _as_vectors(places, direction)
     longest = _longest(places, globe) if max_lag is None else positive(max_lag, who, "max_lag")
+    if not longest > 0:
+        raise InvalidInput(
+            f"variogram: rows must be at two places at least; got {len(places):,} rows at the same "
+            "one. Pass rows of several places."
+        )
     cosine = None if unit is None else (unit, math.cos(math.radians(min(tolerance, 90.0))))
     sums = _summed(places, rows.y[:, 0], n_lags, longest, cosine, globe)
     known = sums[0] > 0

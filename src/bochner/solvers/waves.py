@@ -228,7 +228,7 @@ class WaveState:
             return np.full(len(self.gained), amplitude)
         if noise is not None:
             return np.full(len(self.gained), noise / self.alpha)
-        return self._q / self.problem.freedom
+        return self._q / max(self.problem.freedom, 1.0)
 
     @property
     def _q(self) -> Float[Array, " t"]:

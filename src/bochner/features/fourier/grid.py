@@ -565,7 +565,8 @@ def _require_serves(kernel: Kernel, d: int) -> None:
     if d > MOST_COLUMNS:
         raise UnsupportedKernel(
             f"FourierGrid serves one to three columns; got {d}. Fourier() and Nystrom() serve any "
-            "number; Columns(kernel, (0, 1)) looks at some."
+            "number, and NearestNeighbours() those of a Gaussian process; Columns(kernel, (0, 1)) "
+            "looks at some."
         )
     equispaced_weights(kernel, np.ones(d), (0,) * d)
 
@@ -609,4 +610,7 @@ def _remedy(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> str
         if grid.waves < FEW_WAVES:
             less = f"tolerance={tolerance:.1g} takes {grid}. "
             break
-    return f"{less}Or take a longer lengthscale, a smoother kernel, or Nystrom()."
+    return (
+        f"{less}Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian "
+        "process NearestNeighbours(), which has no grid."
+    )

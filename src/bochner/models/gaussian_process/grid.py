@@ -3,12 +3,14 @@
 The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
 rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
 of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
-to 4,096 waves, and beyond draws of the posterior, beside those of a law that is known.
+to 4,096 waves, and beyond draws of the posterior, beside those of a law that is known. Where rows
+are fewer than waves by far, they tell deviations, and solve where waves would take long.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere
+from bochner.models.gaussian_process.grid_rows import FewRows
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import (
@@ -126,11 +129,29 @@ class GridProcessFit(FeaturelessFit):
 
     def moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of f at rows."""
-        return self.mean(X), self.variance(X) + self.left_out_variance
+        found = self._by_rows(X)
+        if found is not None:
+            return self.mean(X), found
+        return self.mean(X), self._variance(X) + self.left_out_variance
 
     def resolved_moments(self, X: Array) -> tuple[Float[Array, "b t"], Float[Array, "b t"]]:
         """Return the mean and variance of what waves draw of f at rows."""
-        return self.mean(X), self.variance(X)
+        found = self._by_rows(X)
+        if found is not None:
+            return self.mean(X), np.maximum(found - self.left_out_variance, 0.0)
+        return self.mean(X), self._variance(X)
+
+    @cached_property
+    def _few(self) -> FewRows | None:
+        return FewRows.of(self.summed)
+
+    def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
+        """Return the variance of f by the rows of the fit, where they are few."""
+        return self._few and self._few.variance(X, self.evidence, self.noise)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: what they lead to is found again when it is asked for."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -138,10 +159,7 @@ class GridProcessFit(FeaturelessFit):
 
         Where noise was open it was found as noise, and is taken off that: a new y has the same law.
         """
-        origin = np.zeros((1, self.summed.map.n_inputs))
-        whole = float(self.chosen.kernel.diag(origin)[0])
-        share = max(whole - self.summed.problem.gram.size, 0.0)
-        lost = self.evidence.amplitude * share
+        lost = self.evidence.amplitude * self.summed.left_out
         return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
 
     @property
@@ -150,7 +168,7 @@ class GridProcessFit(FeaturelessFit):
         given = self.spec.noise is not None
         return self.evidence.noise - (0.0 if given else self.left_out_variance)
 
-    def variance(self, X: Array) -> Float[Array, "b t"]:
+    def _variance(self, X: Array) -> Float[Array, "b t"]:
         """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
         if len(X) <= FEW_ROWS and self.summed.map.n_features > MOST_EXACT:
             return np.einsum("iit->it", self._covariance(X))
@@ -208,6 +226,8 @@ class GridProcessFit(FeaturelessFit):
 
         What the waves leave out of f is taken as different at each place.
         """
+        if self._few is not None:
+            return self._few.covariance(X, self.evidence, self.noise)
         apart = np.eye(len(X))[:, :, None] * self.left_out_variance
         return self._covariance(X) + apart
 
@@ -381,16 +401,31 @@ def grid_process(
 ) -> GridProcessFit:
     """Return the fit that sums lead to; ``start`` is a penalty near the best one, or that one."""
     summed = replace(summed, fit_intercept=spec.fit_intercept)
-    problem = summed.problem
+    few = FewRows.of(summed)
+    if few is not None and start is None:
+        start = few.penalty(spec)
+    if few is not None and start is not None and few.is_faster(summed, start):
+        evidence, coef = few.solved(spec, summed, start)
+    else:
+        evidence, coef = _solved(spec, summed, start, settled)
+    if evidence.outcome in WARNED:
+        warn_user(str(evidence.outcome))
+    fit = GridProcessFit(inputs, spec, summed, coef, evidence)
+    fit.__dict__["_few"] = few
+    return fit
+
+
+def _solved(
+    spec: GaussianProcessSpec, summed: SummedWaves, start: float | None, settled: bool
+) -> tuple[Evidence, Float[Array, "D t"]]:
+    """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
+    problem, error = summed.problem, SOLVED * summed.tolerance
     evidence, states = maximise_wave_evidence(problem, spec.noise, spec.amplitude, start, settled)
-    error = SOLVED * summed.tolerance
     parts = []
     for i, state in enumerate(states):
         one = problem.target(i).without_probes()
         parts.append(problem.gram.to_real(one.at(state.alpha, error).c))
-    if evidence.outcome in WARNED:
-        warn_user(str(evidence.outcome))
-    return GridProcessFit(inputs, spec, summed, np.concatenate(parts, axis=1), evidence)
+    return evidence, np.concatenate(parts, axis=1)
 
 
 def with_grid_process_rows_of(

@@ -497,6 +497,8 @@ class Search:
         """Return σ²/a² for a log share of k(x, x); as given, where both are."""
         noise, amplitude = self.spec.noise, self.spec.amplitude
         least = LEAST * self.around.whole
+        if noise == 0:
+            return least
         if noise is not None and amplitude is not None:
             return max(noise / amplitude, least)
         return max(_digits(np.exp(log_share)) * self.around.whole, least)
@@ -515,7 +517,7 @@ class Search:
     def _held(self, share: float, best: Float[Array, " t"]) -> Float[Array, " t"]:
         if self.spec.amplitude is not None:
             return np.full_like(best, self.spec.amplitude)
-        if self.spec.noise is not None:
+        if self.spec.noise:
             return np.full_like(best, max(self.spec.noise / share, TINY))
         return np.maximum(best, TINY)
 
@@ -526,7 +528,8 @@ class Search:
             return -float(self.amplitudes(at)[1].sum())
 
         free = 1 + self.scales
-        both = self.spec.noise is not None and self.spec.amplitude is not None
+        noise, amplitude = self.spec.noise, self.spec.amplitude
+        both = noise == 0 or (noise is not None and amplitude is not None)
         bounds = np.log([(LEAST, MOST), (SHORTEST, LONGEST)])[:free]
         starts = product(NOISES[:1] if both else NOISES, FACTORS[: 1 + 2 * self.scales])
         begin = min((np.log(start)[:free] for start in starts), key=judged)

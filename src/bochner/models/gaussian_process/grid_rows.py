@@ -1,0 +1,176 @@
+"""A process on more waves than rows, by the kernel matrix of the rows: n × n in the place of D × D.
+
+A sample that is kept of a pass holds all of few rows. Their matrix A = √w K √w + λI has one factor,
+and evidence, coefficients and deviations follow from that: those of the exact process. Coefficients
+u of the rows are those of waves, Σ √w_i u_i φ(x_i), which leave out of the mean what the tolerance
+lets them. Penalties of waves hold what waves leave out of f as noise, where noise is open:
+those of rows do not, and are told apart here.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from bochner._core.arrays import to_numpy
+from bochner._core.nufft import sums_of_waves
+from bochner._core.shapes import Array, Float
+from bochner.features.fourier.grid import FourierGrid
+from bochner.kernels.kernel import Kernel
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.models.grid import SummedWaves, as_rows
+from bochner.solvers.gram import DenseBlock
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
+from bochner.solvers.waves import MOST_EXACT
+
+#: Error of the kernel, as a share of k(x, x), up to which its matrix stands for that of the waves.
+MOST_ERROR = 1e-2
+
+#: Waves a row, from which on the matrix of rows is the smaller work.
+WAVES = 4
+
+#: What the preconditioner leaves of waves, as a condition number, from which on conjugate gradients
+#: take longer than some factors of 2048 rows.
+HARD = 2.0
+
+#: Rows that tell about where the penalty is.
+LOOKED_AT = 512
+
+#: Products n² b, of deviations of b places: beyond, draws of the posterior take less.
+MOST_PRODUCTS = 1e11
+
+#: Places whose kernel values are held at once.
+PLACES = 1024
+
+#: Penalties that differ by rounding, relatively.
+SAME = 1e-8
+
+#: Error of sums of waves over coefficients: rows of opposite signs cancel.
+SUMMED = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """All rows of a fit, in random order, and their kernel matrix once it is asked for.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    X : (n, d)
+    y : (n, t)
+    w : (n,)
+    centred : bool
+    """
+
+    kernel: Kernel
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    centred: bool
+    _factors: dict[float, KernelPosterior] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(summed: SummedWaves) -> "FewRows | None":
+        """Return the rows where all are known, and waves are many more."""
+        if not is_served(summed):
+            return None
+        sample = summed.sample
+        order = np.argsort(sample.priority, kind="stable")
+        rows = as_rows(sample.X)[order], sample.y[order], sample.w[order]
+        return FewRows(summed.chosen.kernel, *rows, summed.fit_intercept)
+
+    @cached_property
+    def rows(self) -> KernelRows:
+        """The kernel matrix, n ≤ 8192: 3 n² numbers with its factor."""
+        return self._first(len(self.w))
+
+    def _first(self, m: int) -> KernelRows:
+        K = np.asarray(to_numpy(self.kernel(self.X[:m])), np.float64)
+        return KernelRows(K, self.y[:m], self.w[:m], self.centred)
+
+    def penalty(self, spec: GaussianProcessSpec) -> float:
+        """Return about the least λ of all targets, by the evidence of some rows."""
+        given = spec.noise, spec.amplitude
+        return float(choose_penalty(self._first(LOOKED_AT), *given, criterion="evidence")[0].min())
+
+    def is_faster(self, summed: SummedWaves, alpha: float) -> bool:
+        """Whether conjugate gradients on waves take longer than factors of the rows, near λ."""
+        low = summed.problem.gram.preconditioner(alpha + summed.left_out)
+        return isinstance(low, DenseBlock) and low.left > HARD
+
+    def posterior(self, alpha: float) -> KernelPosterior:
+        """Return the posterior at λ, for an amplitude of one; the factor is kept."""
+        near = (known for known in self._factors if abs(known - alpha) <= SAME * alpha)
+        alpha = next(near, alpha)
+        if alpha not in self._factors:
+            self._factors[alpha] = KernelPosterior.of(self.rows, alpha)
+        return self._factors[alpha]
+
+    def solved(
+        self, spec: GaussianProcessSpec, summed: SummedWaves, start: float | None
+    ) -> tuple[Evidence, Float[Array, "D t"]]:
+        """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
+        rows = self.rows
+        alpha, outcome = choose_penalty(
+            rows, spec.noise, spec.amplitude, criterion="evidence", start=start
+        )
+        coef, found = np.empty_like(rows.y), []
+        for i, value in enumerate(alpha):
+            posterior = self.posterior(float(value))
+            own, _ = posterior.coefficients(rows.y[:, i : i + 1], rows)
+            coef[:, i] = own[:, 0]
+            held = spec.amplitude
+            if held is None and spec.noise:
+                held = spec.noise / value
+            found.append(evidence_at(posterior, rows, coef[:, i], i, held))
+        amplitude, likelihood = np.array(found).T
+        lost = 0.0 if spec.noise is not None else summed.left_out
+        penalty = alpha + lost
+        evidence = Evidence(amplitude * penalty, amplitude, penalty, likelihood, outcome)
+        return evidence, self._as_waves(summed, coef)
+
+    def _as_waves(self, summed: SummedWaves, coef: Float[Array, "n t"]) -> Float[Array, "D t"]:
+        """Return Σ_i c_i φ(x_i), coefficients of features."""
+        gram, angles = summed.problem.gram, summed.map.places.angles(self.X)
+        waves = [sums_of_waves(angles, c[None], summed.map.shape, SUMMED) for c in coef.T]
+        return gram.to_real(gram.right(np.concatenate(waves)))
+
+    def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
+        """Return the variance of f at rows; None where there are so many that draws take less."""
+        if len(X) * len(self.X) ** 2 > MOST_PRODUCTS:
+            return None
+        X = as_rows(X)
+        parts = [
+            self._variance(X[start : start + PLACES], evidence, noise)
+            for start in range(0, len(X), PLACES)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, len(noise)))
+
+    def _variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"]:
+        k, prior = self._values(X), np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
+        found = [one.variance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(found, axis=1) * evidence.amplitude
+
+    def covariance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        X = as_rows(X)
+        k, prior = self._values(X), np.asarray(to_numpy(self.kernel(X)), np.float64)
+        found = [one.covariance(k, prior) for one in self._posteriors(evidence, noise)]
+        return np.stack(found, axis=2) * evidence.amplitude
+
+    def _posteriors(self, evidence: Evidence, noise: Array) -> list[KernelPosterior]:
+        shares = np.maximum(noise / evidence.amplitude, 0.0)
+        return [self.posterior(float(alpha)) for alpha in shares]
+
+    def _values(self, X: Array) -> Float[Array, "b n"]:
+        return np.asarray(to_numpy(self.kernel(X, self.X)), np.float64)
+
+
+def is_served(summed: SummedWaves) -> bool:
+    """Whether all rows are known, their targets vary, and waves are many more."""
+    n, D = len(summed.sample), summed.map.n_features
+    known = n == summed.sums.rows and isinstance(summed.chosen.choice.method, FourierGrid)
+    many = max(MOST_EXACT, WAVES * n) < D and summed.map.error <= MOST_ERROR
+    return known and many and bool(np.all(summed.problem.power > 0))
