@@ -5,7 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
+from sklearn.metrics.pairwise import (
+    additive_chi2_kernel,
+    chi2_kernel,
+    cosine_similarity,
+    laplacian_kernel,
+    polynomial_kernel,
+    rbf_kernel,
+)
 from tolerance import assert_close
 
 import bochner as bo
@@ -42,6 +49,25 @@ CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
 def test_an_unknown_argument_names_the_one_that_was_meant(make, message):
     with pytest.raises(InvalidType, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": 1.0}, r"KernelRidge has no argument 'gamma': give kernel=Gaussian\(lengthscale"),
+        ({"n_feature": 8}, r"no argument 'n_feature'; did you mean 'n_features'\?"),
+        ({"kernel__gamma": 1.0}, r"Gaussian has no parameter 'gamma': give lengthscale=1/sqrt\(2"),
+        ({"kernel__length_scale": 1.0}, r"no parameter 'length_scale': give lengthscale, with"),
+        ({"zzz__a": 1.0}, r"KernelRidge has no argument 'zzz'\. It takes: kernel"),
+    ],
+)
+def test_a_parameter_set_later_names_the_one_that_was_meant(change, message):
+    """As a grid search sets them."""
+    model = bo.KernelRidge("rbf")
+    before = model.get_params()
+    with pytest.raises(InvalidInput, match=message):
+        model.set_params(**change)
+    assert model.get_params() == before
 
 
 def test_a_class_without_arguments_of_its_own_takes_none():
@@ -97,6 +123,9 @@ def test_names_of_kernels_elsewhere_are_served(word):
     [
         ({"kernel": "mattern"}, r"got 'mattern'; did you mean 'matern\d\d'\?"),
         ({"kernel": "RBF"}, r"got 'RBF'; did you mean 'gaussian'\?"),
+        ({"kernel": "poly"}, r"got 'poly'; give kernels\.Polynomial\(degree, offset, scale\)\."),
+        ({"kernel": "sigmoid"}, r"give kernels\.NNGP\(depth\), for tanh\(⟨x, y⟩\) is no"),
+        ({"kernel": "precomputed"}, r"give kernels\.Custom\(function\), whose function gives"),
         ({"method": "nystron"}, r"got 'nystron'; did you mean 'nystrom'\?"),
         ({"method": "zzz"}, r"got 'zzz'\."),
     ],
@@ -108,6 +137,30 @@ def test_a_misspelt_word_names_the_one_that_was_meant(given, message):
 
 GAMMA = 0.7
 ROWS = np.random.default_rng(0).standard_normal((6, 3))
+SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
+
+
+@pytest.mark.parametrize(
+    ("word", "theirs", "options"),
+    [
+        ("poly", polynomial_kernel, {"gamma": GAMMA, "coef0": 2.0, "degree": 2}),
+        ("cosine", cosine_similarity, {}),
+        ("additive_chi2", additive_chi2_kernel, {}),
+        ("chi2", chi2_kernel, {"gamma": GAMMA}),
+    ],
+)
+def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn(word, theirs, options):
+    """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
+    written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
+    ours = eval(written, {**vars(kernels), "gamma": GAMMA})(SHARES)
+    found = theirs(SHARES, **options)
+    assert_close(2 * ours - 2 if word == "additive_chi2" else ours, found)
+
+
+@pytest.mark.parametrize("word", names.VALUES)
+def test_what_is_given_for_a_word_exists(word):
+    parts = names.VALUES[word].split(",")[0].replace("(", " ").replace(")", " ").split()
+    assert parts[0] in kernels.__all__
 
 
 @pytest.mark.parametrize(
@@ -173,6 +226,9 @@ def test_what_is_named_instead_exists(name):
         "noise_level",
         "n_components",
         "bandwidth",
+        "poly",
+        "sigmoid",
+        "precomputed",
     ],
 )
 def test_the_page_holds_the_words_people_look_for(word):

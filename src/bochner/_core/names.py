@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, Self, cast
 
-from bochner.errors import InvalidType
+from bochner.errors import InvalidInput, InvalidType
 
 #: Arguments of other libraries, or of other parts of this one, and what to give here: the first
 #: of these that the refusing class has.
@@ -78,6 +78,9 @@ OTHERS: dict[str, str] = {
     "SquaredExponential": "kernels.Gaussian(lengthscale)",
     "ExpQuad": "kernels.Gaussian(lengthscale)",
     "MaternKernel": "kernels.Matern(smoothness, lengthscale)",
+    "Matern12": "kernels.Matern(0.5, lengthscale)",
+    "Matern32": "kernels.Matern(1.5, lengthscale)",
+    "Matern52": "kernels.Matern(2.5, lengthscale)",
     "WhiteKernel": "the argument noise of GaussianProcessRegressor, alpha of KernelRidge",
     "ConstantKernel": "kernels.Constant(value), or a number times a kernel",
     "ScaleKernel": "a number times a kernel, such as 2.0 * kernels.Gaussian()",
@@ -113,6 +116,18 @@ WORDS: dict[str, str] = {
     "rq": "rational_quadratic",
 }
 
+#: Kernels that other libraries know by a word, and here are values only.
+VALUES: dict[str, str] = {
+    "poly": "Polynomial(degree, offset, scale)",
+    "polynomial": "Polynomial(degree, offset, scale)",
+    "cosine": "Normalised(Linear())",
+    "sigmoid": "NNGP(depth), for tanh(⟨x, y⟩) is no positive semi-definite kernel",
+    "additive_chi2": "AdditiveChi2()",
+    "chi2": "Normalised(Exp(2 * gamma * AdditiveChi2()))",
+    "periodic": "Periodic(period, lengthscale)",
+    "precomputed": "Custom(function), whose function gives the matrix of two tables of rows",
+}
+
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" for the known name nearest in spelling, or nothing."""
@@ -120,6 +135,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     word = WORDS.get(name.lower(), name.lower())
     near = get_close_matches(word, choices, n=1, cutoff=0.7)
     return f"; did you mean {choices[near[0]]!r}?" if near else ""
+
+
+def meant_kernel(name: str, known: Iterable[str]) -> str:
+    """Return the same of a kernel, or "; give ..." where it is a value here."""
+    value = VALUES.get(name.lower())
+    return meant(name, known) if value is None else f"; give kernels.{value}."
 
 
 def missing(
@@ -172,12 +193,25 @@ class NamedArguments:
         return object.__new__(cls)
 
 
-def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:
+def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:
+    """Return what to give in the place of another library's argument; None if it has none."""
     near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
     meanings = ARGUMENTS.get(near[0], {}) if near else {}
     here = next((meanings[k] for k in known if k in meanings), None)
-    here = OWN_ARGUMENTS.get((who, near[0]), here) if near else here
+    return OWN_ARGUMENTS.get((who, near[0]), here) if near else here
+
+
+def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:
+    here = instead(who, name, known)
     if here is not None:
         return f"{who} has no argument {name!r}: give {here}."
     takes = ", ".join(known) or "none"
     return f"{who} has no argument {name!r}{meant(name, known) or '.'} It takes: {takes}."
+
+
+def require_arguments(cls: Callable[..., Any], given: Iterable[str]) -> None:
+    """Refuse names that are no arguments of a class, those of its parameters that are set later."""
+    known = _arguments(cls)
+    for name in given:
+        if known is not None and name not in known:
+            raise InvalidInput(_unknown(cls.__name__, name, known))

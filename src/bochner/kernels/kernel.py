@@ -27,7 +27,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.checks import check_fields, counted, finite, nonnegative, positive, unpacked
-from bochner._core.names import NamedArguments
+from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels.free import OPEN, Free, free_or
@@ -67,9 +67,9 @@ def _require_known(value: Any, changes: dict[str, Any]) -> None:
         new = changes.get(name, params.get(name))
         if name not in params or (rest and not is_dataclass(new)):
             known = ", ".join(get_params(value)) or "none: it has no parameters"
-            raise InvalidInput(
-                f"{type(value).__name__} has no parameter {path!r}; its parameters are: {known}."
-            )
+            here = instead(type(value).__name__, name, tuple(params))
+            advice = f"; its parameters are: {known}." if here is None else f": give {here}."
+            raise InvalidInput(f"{type(value).__name__} has no parameter {path!r}{advice}")
 
 
 # --- Functions that a user hands over: checked when handed, and each time they answer ------------

@@ -37,7 +37,7 @@ from bochner._core.arrays import (
     refuse_dates,
     refuse_masked,
 )
-from bochner._core.names import NamedArguments
+from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.shapes import Array, Tabular
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -467,6 +467,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
         """
         inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}
         outer = {k: v for k, v in params.items() if k[:8] != "kernel__"}
+        require_arguments(type(self), (name.partition("__")[0] for name in outer))
         draft = object.__new__(type(self))
         draft.__dict__ = self.__dict__.copy()
         BaseEstimator.set_params(draft, **outer)

@@ -191,13 +191,13 @@ class SVC(ConvexClassifier):
         LIBSVM; max(0, 1 − yf)² on features. None: the faster, and the squared hinge of classes
         against the rest: where none has half of the probability, the hinge is lost there.
     multi_class : {"auto", "ovo", "ovr", "crammer_singer"}, default "auto"
-        "ovo": one problem for each pair of classes, of their rows alone; the value of a class is
-        that against its nearest rival (``bochner.models.convex.pairs``), (n, K) as with "ovr",
-        which has one problem a class, against all others. "crammer_singer" is one for all
-        (Crammer and Singer 2001): slower, seldom better. Its largest of margins is smoothed, and
-        more digits than ``tol`` says are not to be had: weights and copies of rows agree to
-        ``tol`` only. "auto": pairs with the kernel itself, an intercept and 100 rows a class, in a
-        half of the time; else "ovr".
+        "ovo": one problem for each pair of classes, of their rows alone (Chang and Lin 2011,
+        section 7); the value of a class is that against its nearest rival
+        (``bochner.models.convex.pairs``), (n, K) as with "ovr", which has one problem a class,
+        against all others. "crammer_singer" is one for all (Crammer and Singer 2001): slower,
+        seldom better. Its largest of margins is smoothed, and more digits than ``tol`` says are not
+        to be had: weights and copies of rows agree to ``tol`` only. "auto": pairs with the kernel
+        itself, an intercept and 100 rows a class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
         more for each (``bochner.models._calibration``). Its largest probability is always that of

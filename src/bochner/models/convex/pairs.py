@@ -1,8 +1,9 @@
 """Every class against every other: a column for each pair of classes, and values of classes.
 
-A pair's value f_kl says k where it is above zero. LIBSVM (Chang and Lin 2011) counts the pairs that
-a class wins; pairs with classes that are out of the question have as much to say as others, and say
-nothing of how sure a class is. Here the value of a class is that against its nearest rival,
+A pair's value f_kl says k where it is above zero. LIBSVM (Chang and Lin 2011, section 7) counts the
+pairs that a class wins; pairs with classes that are out of the question have as much to say as
+others, and say nothing of how sure a class is. Here the value of a class is that against its
+nearest rival,
 
     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4,
 
