@@ -1,8 +1,9 @@
-"""The numbers of docs/compare.md: measured, kept in docs/measured, written into the page.
+"""The numbers of docs/compare.md and of the README: measured, kept in docs/measured, written there.
 
 ``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote;
-``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the page
-is written again from what is kept. Each part keeps its date, commit and machine.
+``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the page,
+its pictures and the first claim of the README are written again from what is kept. Each part keeps
+its date, commit and machine.
 """
 
 import argparse
@@ -16,16 +17,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+from benchmarks.compared import PICTURES
 from benchmarks.harness import Row
 from benchmarks.tables import CLASSES, means
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "measured" / "tables.json"
 PAGE = ROOT / "docs" / "compare.md"
+README = ROOT / "README.md"
 
 #: The default of ours, and the learners beside it, in the order of the columns.
 OURS = "KernelRidge"
@@ -223,7 +227,7 @@ SOURCES = {"accuracy": "accuracy", "speed": "accuracy", "proof": "proof", "scale
 
 
 def written(page: str, kept: Mapping[str, Any]) -> str:
-    """Return the page with its tables made anew of what is kept."""
+    """Return the page with its tables and pictures made anew of what is kept."""
     for name, source in SOURCES.items():
         if source not in kept:
             continue
@@ -232,12 +236,57 @@ def written(page: str, kept: Mapping[str, Any]) -> str:
         note = (
             f"Measured {when['date']} at {when['commit']}: {when['machine']}; {when['versions']}."
         )
-        body = f"<!-- {name} -->\n\n{TABLES[name](part['rows'])}\n\n{note}\n\n<!-- end -->"
+        words, _ = PICTURES[name](part["rows"])
+        shown = f"![{words}](pictures/compare-{name}.svg)"
+        table = TABLES[name](part["rows"])
+        body = f"<!-- {name} -->\n\n{shown}\n\n{table}\n\n{note}\n\n<!-- end -->"
         page, count = re.subn(
             rf"<!-- {name} -->.*?<!-- end -->", lambda _, b=body: b, page, flags=re.DOTALL
         )
         assert count == 1, name
     return page
+
+
+def headlined(readme: str, kept: Mapping[str, Any]) -> str:
+    """Return the README with its first claim made anew of what is kept."""
+    body = f"<!-- headline -->\n{headline(kept['accuracy']['rows'])}\n<!-- end -->"
+    made, count = re.subn(
+        r"<!-- headline -->.*?<!-- end -->", lambda _: body, readme, flags=re.DOTALL
+    )
+    assert count == 1
+    return made
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """Return how often ours errs least, what it costs, and the picture of both."""
+    least = sum(min(row["found"].items(), key=_error)[0].startswith("KernelRidge") for row in rows)
+    most = max(row["rows"] for row in rows)
+    seconds = [
+        median(row["found"][name][1] for row in rows if name in row["found"])
+        for name in (OURS, "LightGBM")
+    ]
+    words, _ = PICTURES["accuracy"](rows)
+    return (
+        f"Default against default, on {len(rows)} tables of up to {most:,} rows: **bochner errs "
+        f"least on {least} of {len(rows)}**, beside\nLightGBM, CatBoost, HistGradientBoosting and "
+        f"scikit-learn's machines. The price is time: {seconds[0]:.2g} seconds of one core\nin the "
+        f"middle, where LightGBM takes {seconds[1]:.2g}. `python -m benchmarks.tables` measures it "
+        f"anew.\n\n![{words}](docs/pictures/compare-accuracy.svg)"
+    )
+
+
+def _error(found: tuple[str, Sequence[float]]) -> float:
+    return found[1][0]
+
+
+def drawn(kept: Mapping[str, Any]) -> dict[Path, str]:
+    """Return the pictures of what is kept, by file."""
+    folder = PAGE.parent / "pictures"
+    return {
+        folder / f"compare-{name}.svg": PICTURES[name](kept[source]["rows"])[1]
+        for name, source in SOURCES.items()
+        if source in kept
+    }
 
 
 def main() -> None:
@@ -259,6 +308,9 @@ def main() -> None:
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    README.write_text(headlined(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    for file, picture in drawn(kept).items():
+        file.write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How Sphinx makes the pages: ``make docs``. Nothing is fetched while they are made."""
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ templates_path = ["api/templates"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_validation_checks: set[str] = set()
 
@@ -145,7 +147,19 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             depth = indent if line.rstrip().endswith("::") else None
 
 
+def with_arguments(
+    app: Any, what: str, name: str, obj: Any, options: Any, shown: str | None, returns: Any
+) -> tuple[str, Any] | None:
+    """Show what a class is made with where its ``__new__`` only looks for misspelt names."""
+    if what != "class" or "**given" not in (shown or ""):
+        return None
+    known = inspect.signature(obj)
+    plain = [p.replace(annotation=p.empty) for p in known.parameters.values()]
+    return str(inspect.Signature(plain)), returns
+
+
 def setup(app: Any) -> None:
-    """Connect both."""
+    """Connect all three."""
+    app.connect("autodoc-process-signature", with_arguments)
     app.connect("source-read", with_citations)
     app.connect("autodoc-process-docstring", as_written, priority=900)

@@ -286,18 +286,17 @@ def test_what_is_not_a_fitted_model_of_numbers_is_refused():
         bo.export.to_onnx(bo.KernelRidge())
 
 
-def test_a_table_that_is_encoded_first_is_refused():
+def test_a_table_of_numbers_is_one_matrix():
     pandas = pytest.importorskip("pandas")
-    text = pandas.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "yes", "no")})
-    model = bo.KernelRidge(**OPTIONS).fit(text, Y)
-    message = (
-        "to_onnx: the model must be fitted to columns of numbers.*\\('a', 'b'\\) are encoded first"
-    )
-    with pytest.raises(InvalidInput, match=message):
-        bo.export.to_onnx(model)
     numbers = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1]})
     model = bo.KernelRidge(**OPTIONS).fit(numbers, Y)
     assert alike(run(model, X[:, :2])["prediction"], model.predict(numbers), SINGLE)
+
+
+def test_many_columns_have_a_graph():
+    wide = np.random.default_rng(0).normal(size=(40, 30)).astype("f4") * 1.0
+    model = bo.KernelRidge(Gaussian(6.0), method="exact", alpha=0.1).fit(wide, wide[:, 0])
+    assert alike(run(model, wide)["prediction"], model.predict(wide), SINGLE)
 
 
 def test_without_onnx_the_extra_is_named(monkeypatch):

@@ -1,9 +1,11 @@
 """docs/compare.md says what was measured, and its command runs."""
 
 import json
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -25,6 +27,55 @@ def test_the_tables_of_the_page_are_those_of_the_file_of_results(measured):
     assert measured.written(page, kept) == page
     kept["scale"]["rows"][0]["seconds"] += 100
     assert measured.written(page, kept) != page
+
+
+def test_the_pictures_of_the_page_are_those_of_the_file_of_results(measured):
+    kept = json.loads(measured.KEPT.read_text(encoding="utf-8"))
+    pictures = measured.drawn(kept)
+    assert len(pictures) == 4
+    page = measured.PAGE.read_text(encoding="utf-8")
+    for file, picture in pictures.items():
+        assert file.read_text(encoding="utf-8") == picture
+        assert page.count(f"](pictures/{file.name})") == 1
+    kept["scale"]["rows"][0]["peak"] *= 2
+    assert measured.drawn(kept) != pictures
+
+
+def test_the_first_claim_of_the_readme_is_what_was_measured(measured):
+    kept = json.loads(measured.KEPT.read_text(encoding="utf-8"))
+    text = measured.README.read_text(encoding="utf-8")
+    assert measured.headlined(text, kept) == text
+    given = rows("uci_pol", {"KernelRidge": 1.0, "LightGBM": 2.0})
+    given += rows("kin8nm", {"KernelRidge": 2.0, "LightGBM": 1.0})
+    claim = measured.headline(measured.accuracy(given))
+    assert "on 2 tables of up to 100 rows: **bochner errs least on 1 of 2**" in claim
+    assert "3 seconds of one core\nin the middle, where LightGBM takes 3." in claim
+
+
+def marks(picture):
+    """Where the marks of each colour are, from the left, row by row."""
+    place = r'translate\(([\d.]+) ([\d.]+)\)" fill="(#\w+)"'
+    found = re.findall(place, picture)
+    return {c: [float(x) for x, y, at in found if at == c and float(y) > 60] for _, _, c in found}
+
+
+def test_marks_stand_where_the_numbers_say_and_words_say_how_often_ours_errs_least(measured):
+    given = rows("uci_pol", {"KernelRidge": 1.5, "LightGBM": 5.5})  # means over splits: 2 and 6
+    given += rows("kin8nm", {"KernelRidge": 1.5, "LightGBM": 0.5})  # 2 and 1
+    words, picture = measured.PICTURES["accuracy"](measured.accuracy(given))
+    assert words.endswith("bochner errs least on 1 of them")
+    assert ET.fromstring(picture).find("{*}title").text == words
+    (first, second), (less, more) = marks(picture).values()
+    assert first == second  # ours over ours
+    assert less < first < more
+    assert (more - first) / (first - less) == pytest.approx(np.log(3) / np.log(2), abs=0.01)
+
+
+def test_marks_of_learners_differ_in_colour_and_in_form(measured):
+    given = dict.fromkeys(["KernelRidge", *measured.RIVALS], 1.0)
+    _, picture = measured.PICTURES["speed"](measured.accuracy(rows("uci_pol", given)))
+    outlines = re.findall(r'<path d="([^"]+)" transform="[^"]+" fill="([^"]+)"', picture)
+    assert len({form for form, _ in outlines}) == len({c for _, c in outlines}) == len(given)
 
 
 def rows(table, errors):

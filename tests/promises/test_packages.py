@@ -11,7 +11,8 @@ import pytest
 import bochner
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 FORMS = {
     "vendor.github-workflows": sorted((ROOT / ".github" / "workflows").glob("*.yml")),
     "vendor.github-issue-forms": sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")),
@@ -51,6 +52,24 @@ def test_the_recipe_asks_for_what_the_package_asks_for():
     run = recipe.split("  run:\n")[1].split("\n\n")[0]
     asked = {line.strip("- ").replace(" ", "") for line in run.splitlines()} - {"python"}
     assert asked == set(PROJECT["dependencies"])
+
+
+def shown(text):
+    """A text as the index shows it."""
+    for step in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(step["pattern"], step["replacement"], text)
+    return text
+
+
+def test_the_readme_of_the_index_has_no_links_into_the_project_and_no_keys():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](docs/" in text
+    assert not re.search(r"\]\((?!https?://)|<!--|\[@", shown(text))
+    assert "pip install ." in shown(text)
+    kept = "See [page](https://example.org/page.html)."
+    assert shown(f"<!-- a -->\n{kept} And [this](docs/choose.md).\n![picture](docs/a.svg)\n") == (
+        f"{kept} And this.\n"
+    )
 
 
 def test_the_package_says_that_it_has_types():

@@ -267,6 +267,13 @@ class OnnxNamespace:
             raise AttributeError(name)
         raise Unwritable(f"the function {name}, which it has no node for")
 
+    def __array_namespace_info__(self) -> "OnnxNamespace":
+        return self
+
+    def capabilities(self) -> dict[str, bool]:
+        """Return which options of the standard there are: none that looks at values."""
+        return {"boolean indexing": False, "data-dependent shapes": False}
+
     # --- making arrays ---------------------------------------------------------------------------
 
     def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Traced:  # noqa: ARG002
@@ -305,7 +312,7 @@ class OnnxNamespace:
     @property
     def _rows(self) -> str:
         """The number of rows that come in, as a vector."""
-        return self.graph.node("Shape", "X", start=0, end=1)
+        return self.graph.node("Shape", self.graph.first, start=0, end=1)
 
     def zeros(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
         return self.full(shape, 0.0, dtype, device)
@@ -396,6 +403,9 @@ class OnnxNamespace:
     def isfinite(self, a: Any) -> Any:  # noqa: ARG002
         """Return that all are, for which rows of finite numbers are asked for."""
         return True
+
+    def isnan(self, a: Traced) -> Traced:
+        return Traced(self.graph, self.graph.node("IsNaN", a.name), a.shape, BOOL)
 
     def all(self, condition: Any) -> Any:
         return _unknown() if isinstance(condition, Traced) else condition

@@ -8,10 +8,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.checks import one_of
-from bochner.data.schema import Inputs, Schema, listed
+from bochner.data.schema import Inputs
 from bochner.data.writers import atomic
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, FLOAT, OnnxNamespace, Rows, Traced
+from bochner.errors import InvalidType, UnsupportedKernel
+from bochner.export.arrays import ANY, FLOAT, OnnxNamespace, Rows
+from bochner.export.columns import rows_of
 from bochner.export.graph import OPSET, Graph, Unwritable
 from bochner.export.outputs import Outputs, outputs
 from bochner.features.map import FeatureMap
@@ -26,19 +27,22 @@ def to_onnx(
     Parameters
     ----------
     model : estimator or FeatureMap
-        Fitted to columns of numbers.
+        Fitted to rows of numbers, or to a table.
     path : path, optional
         Usually named ``*.onnx``; a file that is there is replaced. Default: no file is written.
     precision : {"float32", "float64"}, default "float32"
-        Of the rows that come in and of the numbers that go out. All between is float64, because
-        coefficients of smooth kernels are large and cancel. Take "float64" for rows that float32
-        blurs, such as times in seconds.
+        Of the numbers that come in and go out. All between is float64, because coefficients of
+        smooth kernels are large and cancel. Take "float64" for numbers that float32 blurs.
 
     Returns
     -------
     onnx.ModelProto
-        Operators of version 18 (onnxruntime 1.14 or later). One input, ``X`` of shape
-        (rows, columns), for any number of rows. Outputs by what the model gives:
+        Operators of version 18 (onnxruntime 1.14 or later), for any number of rows. Of a model
+        that was fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one that was
+        fitted to a table with text, dates or times, each column that it uses is an input of its
+        name and of shape (rows, 1): text as text, "" where missing; dates and times as seconds
+        from 1970 on in float64; numbers of ``precision``; NaN where missing. What the fit learned
+        of them, such as categories and medians, is in the graph. Outputs by what the model gives:
 
         ======================================  ================================================
         regressors                              ``prediction``; of a Gaussian process ``deviation``
@@ -54,8 +58,7 @@ def to_onnx(
     UnsupportedKernel
         The kernel or the map is made by steps that ONNX has no nodes for.
     InvalidInput
-        The model was fitted to a table whose columns are encoded first; encode them before the
-        graph, and fit to numbers.
+        A column has a name that the graph uses, such as "prediction" or "label".
     InvalidType
         Not a learner or map of bochner.
     MissingDependency
@@ -83,33 +86,28 @@ def to_onnx(
     ['prediction']
     """
     one_of(precision, "to_onnx", "precision", ("float32", "float64"))
-    fit, columns = _formula(model)
+    fit, inputs = _formula(model)
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
-    raw = Traced(graph, "X", (ANY, columns), dtype)
-    xp = OnnxNamespace(graph)
     try:
-        found = outputs(fit, xp.astype(raw, FLOAT))
+        found = outputs(fit, rows_of(inputs, graph, dtype))
     except Unwritable as reason:
         raise UnsupportedKernel(
             f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
             f"{_what(model)!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
-    text = (
-        f"{who} of bochner. X: rows of {columns} finite numbers. Computed in float64; "
-        f"operators of version {OPSET}."
-    )
-    made = _made(graph, xp, found, dtype, who, text, columns)
+    text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
+    made = _made(graph, found, dtype, who, text)
     if path is not None:
         with atomic(path) as file:
             file.write(made.SerializeToString())
     return made
 
 
-def _formula(model: Any) -> tuple[Any, int]:
-    """Return what the outputs are formulas of, and the number of columns."""
+def _formula(model: Any) -> tuple[Any, Inputs]:
+    """Return what the outputs are formulas of, and what its rows are."""
     if isinstance(model, FeatureMap):
-        return model, model.n_inputs
+        return model, Inputs(model.n_inputs)
     if not isinstance(model, KernelEstimator):
         kind = "estimator" if isinstance(model, BaseEstimator) else "value"
         raise InvalidType(
@@ -117,41 +115,20 @@ def _formula(model: Any) -> tuple[Any, int]:
             f"{kind} {type(model).__module__}.{type(model).__qualname__}."
         )
     check_is_fitted(model)
-    inputs: Inputs = model.fit_.inputs
-    _require_numbers(inputs)
-    return model.fit_, inputs.n_columns
-
-
-def _require_numbers(inputs: Inputs) -> None:
-    """Refuse columns that are not the numbers that the model sees."""
-    schema = inputs.schema
-    if schema is not None and schema.features_only() != Schema(schema.columns):
-        raise InvalidInput(
-            "to_onnx: the model must be fitted to columns of numbers, because a graph takes one "
-            f"matrix; got a table whose columns ({listed(schema.columns)}) are encoded first. "
-            "Encode them before the fit, e.g. with scikit-learn's OneHotEncoder."
-        )
+    return model.fit_, model.fit_.inputs
 
 
 def _what(model: Any) -> Any:
     return model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
 
 
-def _made(
-    graph: Graph,
-    xp: OnnxNamespace,
-    found: Outputs,
-    dtype: np.dtype,
-    who: str,
-    text: str,
-    columns: int,
-) -> Any:
+def _made(graph: Graph, found: Outputs, dtype: np.dtype, who: str, text: str) -> Any:
     """Return the graph with these outputs."""
-    shapes = {}
+    xp, shapes = OnnxNamespace(graph), {}
     for name, value in found.items():
         given = xp.astype(value, dtype) if value.dtype == FLOAT else value
         if not isinstance(given.shape[0], Rows):
             given = xp.spread(given, (ANY, *given.shape[1:]))
         graph.named(name, given.name)
         shapes[name] = (given.dtype, ["rows", *map(int, given.shape[1:])])
-    return graph.model(who, text, {"X": (dtype, ["rows", columns])}, shapes)
+    return graph.model(who, text, shapes)

@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 
 from bochner import __version__
-from bochner.errors import MissingDependency
+from bochner.data.schema import listed
+from bochner.errors import InvalidInput, MissingDependency
 
 #: The version of ONNX's operators that graphs are written in, and of the file format that goes
 #: with it: read by onnxruntime from 1.14 on.
 OPSET, FORMAT = 18, 8
+
+#: The version of its operators for learners, of which texts need one, and their domain.
+LEARNERS, DOMAIN = 3, "ai.onnx.ml"
+
+#: Texts, as the type of an input.
+TEXT = np.dtype(object)
 
 
 class Unwritable(Exception):
@@ -38,6 +45,19 @@ class Graph:
         self._onnx = onnx()
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
+        self._inputs: dict[str, Any] = {}
+
+    @property
+    def first(self) -> str:
+        """The name of the first input, which has as many rows as every other."""
+        return next(iter(self._inputs))
+
+    def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> str:
+        """Add an input of so many columns, and of any number of rows; return its name."""
+        self._inputs[name] = self._onnx.helper.make_tensor_value_info(
+            name, self.element(dtype), ["rows", columns], text
+        )
+        return name
 
     def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
         """Add a node and return the name of what it gives, the first if it gives more."""
@@ -67,7 +87,6 @@ class Graph:
         self,
         name: str,
         text: str,
-        inputs: Mapping[str, tuple[np.dtype, Sequence[Any]]],
         outputs: Mapping[str, tuple[np.dtype, Sequence[Any]]],
     ) -> Any:
         """Return the checked model of this graph; ``"rows"`` in a shape is any number."""
@@ -75,20 +94,36 @@ class Graph:
         nodes = self._needed(set(outputs))
         read = {name for node in nodes for name in node.input}
         constants = [c for c in self._constants.values() if c.name in read]
-        sides = [
-            [helper.make_tensor_value_info(n, self.element(t), shape) for n, (t, shape) in side]
-            for side in (inputs.items(), outputs.items())
+        self._require_free({*outputs, *(n for node in nodes for n in node.output)})
+        given = [
+            helper.make_tensor_value_info(n, self.element(t), shape)
+            for n, (t, shape) in outputs.items()
         ]
-        graph = helper.make_graph(nodes, name, *sides, constants, text)
+        graph = helper.make_graph(nodes, name, [*self._inputs.values()], given, constants, text)
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=self._operators(nodes),
             ir_version=FORMAT,
             producer_name="bochner",
             producer_version=__version__,
         )
         self._onnx.checker.check_model(model, full_check=True)
         return model
+
+    def _require_free(self, names: set[str]) -> None:
+        """Refuse inputs that have the name of something else."""
+        taken = sorted({*self._inputs} & {*names, *(c.name for c in self._constants.values())})
+        if taken:
+            raise InvalidInput(
+                "to_onnx: columns must have other names than what the graph gives and computes; "
+                f"got {listed(taken)}. Rename the column before the fit."
+            )
+
+    def _operators(self, nodes: Sequence[Any]) -> list[Any]:
+        """Return the sets of operators that the nodes are of."""
+        versions = {"": OPSET, DOMAIN: LEARNERS}
+        used = {"", *(node.domain for node in nodes)}
+        return [self._onnx.helper.make_opsetid(one, versions[one]) for one in sorted(used)]
 
     def _needed(self, wanted: set[str]) -> list[Any]:
         """Return the nodes that these values are computed from."""
