@@ -29,7 +29,7 @@ MAY_IMPORT = {  # a part may import itself and the parts named here, and nothing
     "features": _MATHS,
     "certificates": f"{_MATHS} features",
     "selection": f"{_MATHS} features certificates",
-    "models": _MIDDLE,
+    "models": f"{_MIDDLE} __version__",
     "planner": f"{_MIDDLE} models",
     "landmarks": "features",
     "datasets": "errors",

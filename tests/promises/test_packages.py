@@ -1,5 +1,6 @@
 """What is published agrees with itself: versions, dependencies, workflows and forms."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def test_the_recipe_asks_for_what_the_package_asks_for():
 
 def shown(text):
     """A text as the index shows it."""
-    for step in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+    hooks = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]
+    for step in hooks["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(step["pattern"], step["replacement"], text)
     return text
 
@@ -74,6 +76,40 @@ def test_the_readme_of_the_index_has_no_links_into_the_project_and_no_keys():
 
 def test_the_package_says_that_it_has_types():
     assert (Path(bochner.__file__).parent / "py.typed").is_file()
+
+
+def wanted(extra):
+    """The names of what an extra installs, those of other extras of the project too."""
+    names = set()
+    for line in PROJECT["optional-dependencies"][extra]:
+        name, others = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", line).groups()
+        names |= {name}
+        if name == "bochner":
+            names |= {found for other in others.split(",") for found in wanted(other)}
+    return names | {re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"]}
+
+
+def imported(*folders):
+    """Packages that tests cannot be collected without."""
+    files = [file for folder in folders for file in folder]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    nodes = [node for tree in trees for node in tree.body]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    found = {name.partition(".")[0] for name in names}
+    return found - set(sys.stdlib_module_names) - {"tests", *(file.stem for file in files)}
+
+
+def test_jobs_that_run_the_laws_install_what_these_import():
+    tests = ROOT / "tests"
+    helpers = [tests / f"{name}.py" for name in ("conftest", "gallery", "inside", "layouts")]
+    helpers += [tests / f"{name}.py" for name in ("naive", "tolerance")]
+    packages = imported((tests / "laws").glob("*.py"), helpers)
+    names = {"sklearn": "scikit-learn"}
+    assert {names.get(p, p.replace("_", "-")) for p in packages} <= wanted("laws")
+    for file in FORMS["vendor.github-workflows"]:
+        text = file.read_text(encoding="utf-8")
+        assert text.count("pytest tests/laws") == text.count('".[laws]"')
 
 
 def test_the_oldest_python_is_tried():

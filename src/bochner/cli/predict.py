@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -218,7 +217,7 @@ def _error(found: dict[str, Any]) -> str:
 def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
     model = load(path)
-    learner = isinstance(model, BaseEstimator)
+    learner = isinstance(model, KernelEstimator)
     fitted = learner and not isinstance(model, KernelFeatures) and _is_fitted(model)
     if not fitted:
         kind = "one that is not fitted" if learner else f"a {type(model).__name__}"

@@ -7,7 +7,7 @@ taken for granted.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import zip_longest
@@ -270,7 +270,7 @@ class OnnxNamespace:
     def __array_namespace_info__(self) -> "OnnxNamespace":
         return self
 
-    def capabilities(self) -> dict[str, bool]:
+    def capabilities(self) -> Mapping[str, Any]:
         """Return which options of the standard there are: none that looks at values."""
         return {"boolean indexing": False, "data-dependent shapes": False}
 

@@ -1,7 +1,8 @@
 """Rows as a graph takes them: one matrix of numbers, or a table's columns of text and times too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,8 @@ def _(encoder: NumberColumn, cells: Traced) -> Traced:
 @_columns.register
 def _(encoder: TimeColumn, cells: Traced) -> Traced:
     seconds, missing = _filled(cells, encoder.fill)
-    columns = [column for part in encoder.parts for column in PARTS[part][1](seconds)]
+    parts: list[Callable[[Any], tuple[Any, ...]]] = [PARTS[part][1] for part in encoder.parts]
+    columns = [column for columns_of in parts for column in columns_of(seconds)]
     if "trend" in encoder.parts:
         columns[0] = columns[0] - encoder.origin / DAY
     return OnnxNamespace(cells.graph).concat([*columns, *[missing] * encoder.indicator], axis=1)

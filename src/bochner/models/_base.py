@@ -48,6 +48,7 @@ from bochner.errors import InvalidInput
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.sequences import as_rows
 from bochner.models._held import held_blocks, is_held
+from bochner.models._pickles import OfOneVersion
 from bochner.models._refusals import in_one_sentence
 from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
@@ -87,7 +88,7 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
     return property(value, doc=doc)
 
 
-class KernelEstimator(NamedArguments, ShownEstimator, BaseEstimator):
+class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any

@@ -22,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
+from sklearn.pipeline import Pipeline
 
 from bochner import __version__
 from bochner.data.files import name_beside, reason_of
@@ -50,15 +51,17 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : estimator, FeatureMap, Kernel, Method or Moments
-        Anything made of bochner's own classes; fitted or not.
+    model : estimator, FeatureMap, Kernel, Method, Moments or Pipeline
+        Anything made of bochner's own classes; fitted or not. Or a Pipeline of scikit-learn about
+        them, of MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler and
+        StandardScaler; its ``memory`` and ``verbose`` are left out.
     path : path
         Usually named ``*.bochner``. A file that is there is replaced.
 
     Raises
     ------
     InvalidType
-        A part of the model is not of bochner's own classes, as a kernel class of your own.
+        A part of the model is not of these classes, as a kernel class of your own.
     DataFileError
         The file cannot be written; nothing is left behind.
 
@@ -71,13 +74,15 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     The same model gives the same bytes. Memory: twice the model's arrays.
     """
     arrays = NamedArrays()
-    if type(model) not in NAMES:
+    name = _class_name(model)
+    if name is None:
         raise InvalidType(
-            "save: model must be an estimator, map, kernel, method or moments of bochner; "
+            "save: model must be an estimator, map, kernel, method or moments of bochner, or a "
+            "pipeline of scikit-learn about one; "
             f"got {type(model).__module__}.{type(model).__qualname__}."
         )
     header = {
-        "class": NAMES[type(model)],
+        "class": name,
         "fingerprint": _fingerprint(model),
         "format": FORMAT,
         "library": __version__,
@@ -126,10 +131,15 @@ def load(path: str | PathLike[str]) -> Any:
         require_arrays(arrays)
         require_nesting(header, size)
         model = decode(header["value"], arrays)
-        if NAMES[type(model)] != header["class"]:
+        if _class_name(model) != header["class"]:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     return model
+
+
+def _class_name(model: Any) -> str | None:
+    """Return the name of a model's class in files; None of one that they do not hold."""
+    return "Pipeline" if type(model) is Pipeline else NAMES.get(type(model))
 
 
 # --- Header --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
 from bochner._core.shapes import shape_of
 from bochner.data.blocks import Blocks
@@ -28,6 +28,7 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import own_names
 from bochner.kernels.zonal import Monomials
+from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.exact import ExactProcessFit
 from bochner.models.gaussian_process.grid import GridProcessFit
 from bochner.models.gaussian_process.neighbourhoods import KeptRows
@@ -422,7 +423,10 @@ def require_working(model: Any, size: int) -> None:
         _require_narrow(model, size)
         for n in _ROWS:
             _tried(model, np.zeros((n, model.n_inputs)))
-    elif isinstance(model, BaseEstimator) and hasattr(model, "n_features_in_"):
+    elif isinstance(model, Pipeline):
+        for _, step in model.steps:
+            require_working(step, size)
+    elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
         _require_predictions(copy.copy(model), size)
 
 

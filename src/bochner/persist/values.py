@@ -15,9 +15,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.pipeline import Pipeline
 
 from bochner.errors import InvalidType
 from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, SHAPED
+from bochner.persist.pipelines import (
+    TRANSFORMERS,
+    fitted_step,
+    require_known_steps,
+    require_one_width,
+    state_of,
+)
 from bochner.persist.validate import (
     require_compressed,
     require_fields,
@@ -120,6 +128,23 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
     return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
+
+
+@encode.register
+def _(value: Pipeline, arrays: NamedArrays) -> Json:
+    if type(value) is not Pipeline:
+        return encode.dispatch(object)(value, arrays)
+    require_known_steps(value)
+    return {"pipeline": [[name, _step(name, step, arrays)] for name, step in value.steps]}
+
+
+def _step(name: str, step: Any, arrays: NamedArrays) -> Json:
+    """Return a step as JSON: a transformer of scikit-learn, or what all values are."""
+    kind = type(step).__name__
+    if kind not in TRANSFORMERS:
+        return arrays.encoded(name, step)
+    parts = (step.get_params(deep=False), state_of(step))
+    return {"transformer": [kind, *(arrays.encoded(name, part) for part in parts)]}
 
 
 @encode.register(type(None))
@@ -261,6 +286,18 @@ def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     return model
 
 
+def _transformer(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
+    name, *parts = content
+    return fitted_step(name, *(decode(part, arrays) for part in parts))
+
+
+def _pipeline(content: Json, arrays: Mapping[str, np.ndarray]) -> Pipeline:
+    pipeline = Pipeline([(name, decode(item, arrays)) for name, item in content])
+    require_known_steps(pipeline)
+    require_one_width(pipeline)
+    return pipeline
+
+
 def _number(content: Json, _arrays: Mapping[str, np.ndarray]) -> float:
     if content not in ("nan", "inf", "-inf"):
         raise ValueError("other numbers stand for themselves")
@@ -274,9 +311,11 @@ _DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
     "enum": _member,
     "estimator": _estimator,
     "float": _number,
+    "pipeline": _pipeline,
     "random": _random,
     "scalar": _scalar,
     "sparse": _sparse,
     "text": _text,
+    "transformer": _transformer,
     "tuple": lambda content, arrays: tuple(decode(part, arrays) for part in content),
 }
