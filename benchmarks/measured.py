@@ -1,9 +1,9 @@
 """The numbers of docs/compare.md and of the README: measured, kept in docs/measured, written there.
 
 ``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote;
-``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the page,
-its pictures and the first claim of the README are written again from what is kept. Each part keeps
-its date, commit and machine.
+``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the
+page, its pictures and the first claim of the README are written again from what is kept. Each part
+keeps its date, commit and machine.
 """
 
 import argparse

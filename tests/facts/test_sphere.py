@@ -389,6 +389,12 @@ def test_maps_of_the_globe():
     assert model.sample_functions(2, random_state=0)(X[:5]).shape == (5, 2)
 
 
+def test_features_on_the_equator_and_at_the_poles_are_the_kernel():
+    kernel, X = OnSphere("gaussian", 40.0), [[0.0, 0.0], [0.0, 90.0], [90.0, 0.0], [-90.0, 5.0]]
+    Z = bo.draw(kernel, bo.SphericalHarmonics(30), n_features=961, n_inputs=2)(np.array(X))
+    np.testing.assert_allclose(Z @ Z.T, kernel(np.array(X)), atol=1e-9)
+
+
 def test_features_serve_every_learner():
     X, y = some(200)
     labels = y > np.median(y)

@@ -18,7 +18,10 @@ from bochner import (
     KernelRegressor,
     KernelRidge,
     KernelRidgeClassifier,
+    KernelSGDClassifier,
+    KernelSGDRegressor,
     LogisticRegression,
+    OneClassSVM,
     draw,
 )
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -308,6 +311,42 @@ def test_gradients_of_classifiers_are_those_of_decision_values(name, classes):
     y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
     model = clone(CLASSIFIERS[name]).fit(X, y)
     assert_gradient_of(model, model.decision_function, X[:9] + 0.01)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["exact_cached", "gram_cached", "kernel_on_the_fly", "approximate_on_the_fly"]
+)
+@pytest.mark.parametrize("learner", [KernelSGDRegressor, KernelSGDClassifier])
+def test_gradients_of_descents_are_those_of_what_they_have_come_to(learner, strategy):
+    """Of φ(x)·β or Σ c k(x, x_i) by hand, in float64: predictions may be of rounded features."""
+    X, y = table(n=150)
+    kernel = Linear() + 1.0 if strategy == "exact_cached" else Gaussian(0.8)
+    options = {"kernel": kernel, "random_state": 0}
+    if strategy == "approximate_on_the_fly":
+        options |= {"method": "nystrom", "n_features": 24}
+    target = y if learner is KernelSGDRegressor else np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
+    model = learner(strategy=strategy, max_iter=5, tol=None, **options).fit(X, target)
+    at, found = X[:9] + 0.01, model.gradient(X[:9] + 0.01)
+    if strategy in ("gram_cached", "kernel_on_the_fly"):
+        support, coef = np.asarray(model.support_vectors_, float), model.dual_coef_.T
+        value = lambda X: (kernel(X, support) @ coef).reshape(len(X), -1)
+    else:
+        phi, coef = model.map_, model.coef_.T
+        value = lambda X: (phi(X) @ coef).reshape(len(X), -1)
+    assert found.shape == (9, 2, *np.shape(model.intercept_))
+    amplified = amplification(model.map_) if "method" in options else 1.0
+    size = np.abs(coef).sum(axis=0).max() * np.abs(kernel(at, X)).max()
+    assert_gradient(found.reshape(9, 2, -1), value, at, size, amplified)
+
+
+@pytest.mark.parametrize("options", [{}, FOURIER], ids=["kernel", "features"])
+def test_gradients_of_one_class_are_those_of_its_decision_values(options):
+    X, _ = table(n=150)
+    model = OneClassSVM(**{**options, "kernel": Gaussian(0.8), "random_state": 0, "nu": 0.2})
+    at, found = X[:9] + 0.01, model.fit(X).gradient(X[:9] + 0.01)
+    assert found.shape == at.shape
+    size = np.abs(model.solution_.coef).sum()
+    assert_gradient(found[:, :, None], lambda X: model.decision_function(X)[:, None], at, size)
 
 
 def test_gradients_of_quantiles_follow_the_order_of_the_quantiles():

@@ -242,9 +242,6 @@ def test_what_cannot_be_measured_is_refused(ridge, rows):
         column_importance(ridge, X, by="shapley")
     with pytest.raises(InvalidInput, match=r"at least 2 rows are required to compare; got 1"):
         column_importance(ridge, X[:1])
-    sgd = bo.KernelSGDRegressor(Gaussian(1.0), n_features=16, random_state=0).fit(X, y)
-    with pytest.raises(UnsupportedKernel, match=r"requires a learner with gradients; KernelSGD"):
-        column_importance(sgd, X, by="gradient")
     model = bo.KernelRidge(Polynomial(2), n_features=16, random_state=0).fit(X, y)
     with pytest.raises(
         UnsupportedKernel, match=r"a kernel with lengthscales, or a metric; got Pol"

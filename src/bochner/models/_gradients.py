@@ -14,7 +14,9 @@ class Differentiable(KernelEstimator):
     """An estimator whose predictions, or decision values, have gradients in the rows."""
 
     def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
-        """Return the gradients of the predictions in the rows: of a classifier's decision values.
+        """Return the gradients of the predictions in the rows.
+
+        Of a classifier and of a one-class machine they are those of ``decision_function``.
 
         Parameters
         ----------

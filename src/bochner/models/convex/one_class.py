@@ -16,6 +16,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition
 from bochner.models._kinds import WithoutTarget
 from bochner.models._parameters import estimator
@@ -35,7 +36,7 @@ ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
 @estimator
-class OneClassSVM(OutlierMixin, WithoutTarget, ConvexEstimator):
+class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     """Support of a distribution: which rows are like those seen; of many rows, through features.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the

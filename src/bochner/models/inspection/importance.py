@@ -25,7 +25,7 @@ rows, and their product says nothing.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -276,12 +276,7 @@ def _mean_and_error(values: Float[Array, "m t"]) -> tuple[Float[Array, " t"], Fl
 
 
 def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
-    model = seen.model
-    if not isinstance(model, Differentiable):
-        raise UnsupportedKernel(
-            f'column_importance: by="gradient" requires a learner with gradients; '
-            f'{type(model).__name__} has none. Take by="exchange".'
-        )
+    model = cast("Differentiable", seen.model)  # as all that predict targets are
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(seen.X))])
     _, X, slopes = _within(seen)
     G = np.divide(G, slopes[:, :, None], out=np.zeros_like(G), where=slopes[:, :, None] > 0)

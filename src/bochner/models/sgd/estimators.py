@@ -19,7 +19,8 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, learned
+from bochner.models._base import learned
+from bochner.models._gradients import Differentiable
 from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import LabelEstimator
@@ -33,7 +34,7 @@ from bochner.sums.executor import LOCAL, Executor
 Kind = TypeVar("Kind", bound=FeatureStrategy | KernelStrategy)
 
 
-class SgdEstimator(KernelEstimator):
+class SgdEstimator(Differentiable):
     """An estimator whose ``fit_`` is a :class:`SgdFit`."""
 
     _losses: ClassVar[tuple[str, ...]]

@@ -104,6 +104,10 @@ class SgdFit(ShownFit):
             parts.append(self.chosen.strategy.read(X) @ coef)
         return np.concatenate(parts) + intercept, block.X
 
+    def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of f at them."""
+        return self.chosen.strategy.gradients(self.walk.result[0], blocks)
+
     def targets(self, y: Array) -> Float[Array, "n t"]:
         """Return −1 and +1 of classes, or numbers, one column an output."""
         classes = self.inputs.classes

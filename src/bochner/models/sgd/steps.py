@@ -9,11 +9,14 @@ import scipy.sparse
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
+from bochner._core.sizes import block_rows as rows_to_predict
+from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.kernel import Kernel
+from bochner.models._kernel_sum import KernelSum
 from bochner.solvers.sgd import Descent, Walk
 from bochner.sums.moments import Precision
 
@@ -75,6 +78,15 @@ class FeatureStrategy:
         """Return φ(X): what coefficients are multiplied with."""
         return Rounded(self.map.kernel, self.map, self.precision)(X)
 
+    def gradients(
+        self, coef: Float[Array, "D t"], blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of φ(x) coef at them."""
+        phi = self.map
+        for block in blocks.with_rows(rows_to_predict(max(phi.n_features, phi.n_inputs))):
+            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
+            yield block.X, phi.gradients(X, coef)
+
     def table(self, X: Array) -> "FeatureTable":
         return FeatureTable(self, X)
 
@@ -97,6 +109,13 @@ class KernelStrategy:
     def read(self, X: Array) -> Float[Array, "n m"]:
         """Return k(X, support): what coefficients are multiplied with."""
         return to_numpy(self.kernel(X, self.support))
+
+    def gradients(
+        self, coef: Float[Array, "m t"], blocks: Blocks
+    ) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
+        """Give the rows of one block after the other, and the gradients of k(x, support) coef."""
+        support = to_numpy(self.support).astype(np.float64)
+        return KernelSum(self.kernel, support, coef, np.zeros(coef.shape[1])).gradients(blocks)
 
     def table(self, X: Array) -> "KernelTable":
         return KernelTable(self, X)
