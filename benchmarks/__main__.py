@@ -39,6 +39,7 @@ NAMES = (
     "leverage",
     "gaussian_process",
     "kriging",
+    "kriging_rivals",
     "unsupervised",
     "tuning",
     "metric",

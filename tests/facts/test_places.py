@@ -58,10 +58,20 @@ def test_projected_points_are_x_and_y():
         (Frame(None), {}, "must have a coordinate reference system.*got none. Call frame.set_crs"),
         (Frame(DEGREES), {"crs": "EPSG:32632"}, "system EPSG:32632; got EPSG:4326. Call .*to_crs"),
         (Frame(DEGREES, ("Point", "Polygon")), {}, "must be a point; got Point, Polygon"),
+        (Frame(DEGREES, ("Point", None)), {}, "must have a point; 1 have no geometry. Drop them"),
+        (Frame(DEGREES), {"target": "q"}, "column of the frame; got 'q', which it does not have"),
         (Frame(DEGREES, ()), {}, "must be a point; got none"),
         (Frame(DEGREES, x=np.full(3, np.nan)), {}, "coordinates must be finite"),
     ],
-    ids=["no system", "another system", "polygons", "nothing", "empty points"],
+    ids=[
+        "no system",
+        "another system",
+        "polygons",
+        "none for a row",
+        "no such target",
+        "nothing",
+        "empty points",
+    ],
 )
 def test_points_that_are_not_known_are_refused(frame, given, sentence):
     with pytest.raises(InvalidInput, match=sentence):

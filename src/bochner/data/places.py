@@ -59,7 +59,14 @@ class PlacedRows:
                 f"{type(frame).__name__}."
             )
         found = _system(geometry.crs, crs)
-        kinds = sorted({str(kind) for kind in geometry.geom_type})
+        of_rows = list(geometry.geom_type)
+        missing = sum(not isinstance(kind, str) for kind in of_rows)
+        if missing:
+            raise InvalidInput(
+                f"{POINTS}: every row must have a point; {missing:,} have no geometry. Drop them: "
+                "frame[frame.geometry.notna()]."
+            )
+        kinds = sorted(set(of_rows))
         if kinds != ["Point"]:
             raise InvalidInput(
                 f"{POINTS}: every geometry must be a point; got "
@@ -73,7 +80,7 @@ class PlacedRows:
             raise InvalidInput(
                 f"{POINTS}: coordinates must be finite; got empty points. Drop them."
             )
-        y = None if target is None else np.asarray(frame[target])
+        y = None if target is None else _target(frame, target)
         return cls(X, ("lat", "lon") if globe else ("x", "y"), y, found)
 
     @classmethod
@@ -111,6 +118,16 @@ class PlacedRows:
         at = np.nonzero(known)
         X = np.stack([axis[i] for axis, i in zip(axes, at, strict=True)], axis=1)
         return cls(X, names, values[known])
+
+
+def _target(frame: Any, name: str) -> Array:
+    try:
+        return np.asarray(frame[name])
+    except KeyError:
+        raise InvalidInput(
+            f"{POINTS}: target must be the name of a column of the frame; got {name!r}, which it "
+            "does not have."
+        ) from None
 
 
 def _system(found: Any, asked: Any) -> str:
