@@ -7,7 +7,7 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers import decompose, kernel_evidence, log_evidence
+from bochner.solvers import CRITERIA, KernelRows, decompose, kernel_evidence, log_evidence
 
 GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
 WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}
@@ -53,6 +53,20 @@ def test_its_gradient_is_that_of_differences(centred, given):
         by_alpha = difference(lambda h: (K, y, w, 0.1 * np.exp(h)))
         assert abs(score.by_log_alpha / by_alpha - 1) < 1e-5
     assert_close(score.by_kernel, score.by_kernel.T, factor=1e3)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
+def test_criteria_read_a_kernel_matrix_on_and_below_its_diagonal_alone(criterion, weights):
+    X, y = rows(t=2)
+    K = Gaussian(0.8)(X)
+    below = np.where(np.tri(25), K, np.nan)
+    whole = criterion.of_kernel(KernelRows(K, y, WEIGHTS[weights]), 0.1)
+    half = criterion.of_kernel(KernelRows(below, y, WEIGHTS[weights]), 0.1, overwrite=True)
+    assert half.value == whole.value
+    assert half.by_log_alpha == whole.by_log_alpha
+    assert (half.by_kernel == whole.by_kernel).all()
+    assert (K == Gaussian(0.8)(X)).all()  # only what may be overwritten is
 
 
 def test_a_matrix_that_is_no_kernel_has_none():

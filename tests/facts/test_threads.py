@@ -36,6 +36,40 @@ def test_one_thread_gives_back_what_was_set_before(two_threads):
     assert blas_threads() == {2}
 
 
+def test_one_thread_is_asked_for_once(monkeypatch):
+    libraries, asked = blas._libraries(), []
+
+    class Libraries:
+        def limit(self, **wanted):
+            asked.append(wanted["limits"])
+            return libraries.limit(**wanted)
+
+    monkeypatch.setattr(blas, "_libraries", Libraries)
+    with one_thread(), one_thread():
+        blas.cholesky(np.eye(3))
+    assert asked == [1]
+    with pytest.raises(ZeroDivisionError), one_thread():
+        _ = 1 / 0
+    blas.cholesky(np.eye(3))
+    assert asked == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 5, 128, 129, 300])
+def test_triangles_are_inverted_in_their_place(n, dtype):
+    rng = np.random.default_rng(n)
+    A = np.asfortranarray(rng.standard_normal((n, n)) / n + 2 * np.eye(n), dtype)
+    U = A.copy(order="F")
+    blas.invert_triangle(U)
+    assert np.abs(np.triu(U) @ np.triu(A) - np.eye(n)).max() < 50 * np.finfo(dtype).eps
+    assert (np.tril(U, -1) == np.tril(A, -1)).all()  # nothing below is touched
+
+
+def test_a_triangle_with_a_zero_on_its_diagonal_has_no_inverse():
+    with pytest.raises(np.linalg.LinAlgError, match="a factor without an inverse"):
+        blas.invert_triangle(np.zeros((3, 3), order="F"))
+
+
 def bits(name, G, Z):
     A = Z if name in ("svd", "qr") else G
     found = getattr(blas, name)(A)

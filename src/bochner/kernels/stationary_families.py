@@ -88,8 +88,14 @@ class Matern(Radial):
         falling = np.exp(-u)
         once = falling * (1 + u)
         if self.smoothness == 1.5:
-            return once, -1.5 * falling
-        return once + falling * u * u / 3, -5 / 6 * once
+            falling *= -1.5
+            return once, falling
+        u *= u
+        u *= falling
+        u /= 3
+        u += once
+        once *= -5 / 6
+        return u, once
 
     @property
     def mixing(self) -> Mixing:

@@ -204,30 +204,47 @@ class Trials:
         chooses: bool = False,
         settles: bool = True,
     ) -> Judged:
-        goes_on = settles and self.of_classes and self.share is None and not chooses
         K, across = held.of(candidate, rows.X, self.test.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if chooses:
-            alpha = Penalties(problem).best("loo", candidate.alpha)
-            candidate = replace(candidate, alpha=alpha)
-        elif self.share is not None:
-            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
-        judged = self._at_penalty(problem, across, candidate)
-        while goes_on:
-            smaller = replace(candidate, alpha=judged.candidate.alpha / SMALLER)
-            found = self._at_penalty(problem, across, smaller)
-            goes_on = found.error < (1 - WORTH) * judged.error
-            judged = found if goes_on else judged
+            judged = self._at_best(problem, across, candidate)
+        else:
+            if self.share is not None:
+                candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+            judged = self._at_penalty(problem, across, candidate)
+            if settles and self.of_classes and self.share is None:
+                judged = self._at_smaller(problem, across, judged)
         if np.isfinite(judged.error):
             self._note(judged, len(rows))
         return judged
+
+    def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
+        """Judge the fit at the penalty that leave-one-out errors choose."""
+        penalties = Penalties(problem)
+        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha))
+        found = penalties.at(candidate.alpha)
+        if found is None:
+            return self._failed(candidate)
+        return self._judgement(candidate, across @ found.coef + found.intercept)
+
+    def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
+        """Judge smaller penalties, for as long as the error falls."""
+        while True:
+            smaller = replace(judged.candidate, alpha=judged.candidate.alpha / SMALLER)
+            found = self._at_penalty(problem, across, smaller)
+            if not found.error < (1 - WORTH) * judged.error:
+                return judged
+            judged = found
 
     def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         try:
             coef, intercept = problem.coefficients(candidate.alpha, COMPARED)
         except LinAlgError:
-            return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
+            return self._failed(candidate)
         return self._judgement(candidate, across @ coef + intercept)
+
+    def _failed(self, candidate: TunedKernel) -> Judged:
+        return Judged(candidate, np.full(len(self.test), np.inf), np.inf)
 
     def _judgement(self, candidate: TunedKernel, fitted: Float[Array, "m t"]) -> Judged:
         lost = relative_losses(self.train, self.test, fitted, self.of_classes)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.blas import one_thread
+from bochner._core.blas import one_thread, upper_products
 from bochner._core.globe import unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
@@ -38,6 +38,7 @@ from bochner.selection.recorder import Recorder
 from bochner.selection.rows import TuningRows, deviations, median_distance, rounded, screen
 from bochner.solvers.ridge.criteria import Criterion, LogEvidence
 from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_evidence import KernelScore
 
 #: Rows that a descent ends on, at most, and rows that its starts are tried on: an evaluation takes
 #: a tenth of a second, and three milliseconds.
@@ -86,6 +87,9 @@ STEP = 1e-4
 
 #: What is minimised.
 EVIDENCE = LogEvidence()
+
+#: Takes the gradient of a score in the kernel matrix on to log ℓ.
+Through = Callable[[KernelScore], Float[Array, " p"]]
 
 
 def lengthscales_by_evidence(
@@ -347,41 +351,59 @@ class OnProcess(Descended):
         rows = self.rows
         K, through = self._pairs(at)
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
-        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        return score.value, np.append(through(score.by_kernel), score.by_log_alpha)
+        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)
+        return score.value, np.append(through(score), score.by_log_alpha)
 
     def known(self, at: Hyperparameters) -> tuple[float, Float[Array, " p"]]:
         """Return minus the log prior per row, and its gradient."""
         away = (at.lengths - self.centre) / (SPREAD**2 * self.rows.count)
         return 0.5 * float(away @ (at.lengths - self.centre)), away
 
-    def _pairs(self, at: Hyperparameters) -> tuple[Array, Any]:
-        """Return K, and what takes a gradient in K on to the factors."""
+    def _pairs(self, at: Hyperparameters) -> tuple[Array, Through]:
+        """Return K, and what takes a score on to its gradient in the factors.
+
+        Of kernels of the distance K is there on and below the diagonal: a criterion reads no more.
+        """
         kernel = self.kernel(at)
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
             up, down = (
                 self.kernel(replace(at, lengths=at.lengths + h))(self.rows.X) for h in (STEP, -STEP)
             )
-            slope = (up - down) / (2 * STEP)
-            return kernel(self.rows.X), lambda by: np.array([float((by * slope).sum())])
+            change = (up - down) / (2 * STEP)
+            return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
         if self.width == 1:
             factor = float(np.exp(-2 * at.lengths[0]))
             K, slope = _in_bands(
-                kernel, lambda band: factor * self._squared[band], len(self.rows.w)
+                kernel, lambda band, left: factor * self._squared[band, left], self._room
             )
-            return K, lambda by: np.array([-2 * factor * _dot(by, slope, self._squared)])
+            return K, lambda by: np.array([-4 * factor * _dot(by.below, slope, self._squared)])
         X = self.rows.X / kernel.lengthscale
         size = np.einsum("ij,ij->i", X, X)
-        K, slope = _in_bands(kernel, lambda band: _squared(X, size, band), len(X))
-        return K, lambda by: _by_column(by, slope, X)
+        K, slope = _in_bands(kernel, lambda band, left: _squared(X, size, band, left), self._room)
+        return K, lambda by: _by_column(by.below, slope, X)
+
+    @cached_property
+    def _room(self) -> Float[Array, "2 m m"]:
+        """Where all evaluations put kernel values and slopes: fresh memory takes time."""
+        return np.zeros((2, len(self.rows.w), len(self.rows.w)))
 
     @cached_property
     def _squared(self) -> Float[Array, "m m"]:
         """Squared distances in units of the start's lengthscales."""
         X = self.rows.X / self.start.lengthscale
-        return _squared(X, np.einsum("ij,ij->i", X, X), slice(None))
+        return _squared(X, np.einsum("ij,ij->i", X, X), slice(None), slice(None))
 
     def kernel(self, at: Hyperparameters) -> Any:
+        key = at.lengths.tobytes()  # asked for by the evaluation, and by the record of it
+        if key not in self._kernels:
+            self._kernels[key] = self._kernel(at)
+        return self._kernels[key]
+
+    @cached_property
+    def _kernels(self) -> dict[bytes, Any]:
+        return {}
+
+    def _kernel(self, at: Hyperparameters) -> Any:
         scales = self.start.lengthscale * np.exp(at.lengths)
         if self.width == 1 and not isinstance(self.start.lengthscale, tuple):
             return self.start.replace(lengthscale=float(scales[0]))
@@ -406,41 +428,50 @@ class OnProcess(Descended):
 
 
 # --- pairs of rows, a band of them at a time: what is made of a band stays in cache ---------------
+#
+# Matrices are symmetric, and made on and below the diagonal alone.
 
 
-def _bands(m: int) -> Iterator[slice]:
-    return (slice(start, start + BAND) for start in range(0, m, BAND))
+def _bands(m: int) -> Iterator[tuple[slice, slice]]:
+    """Give rows, and columns up to the diagonal."""
+    for start in range(0, m, BAND):
+        stop = min(start + BAND, m)
+        yield slice(start, stop), slice(0, stop)
 
 
 def _in_bands(
-    kernel: Radial, squared: Callable[[slice], Array], m: int
+    kernel: Radial, squared: Callable[[slice, slice], Array], room: Float[Array, "2 m m"]
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """Return kernel values of all pairs, and their slopes in the squared distance."""
-    K, slope = np.empty((m, m)), np.empty((m, m))
-    for band in _bands(m):
-        K[band], slope[band] = kernel.with_slope(squared(band))
+    """Return kernel values of pairs, and their slopes in the squared distance, zero above."""
+    K, slope = room
+    for band, left in _bands(len(K)):
+        K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
+        slope[band, band] = np.tril(slope[band, band])
     return K, slope
 
 
-def _squared(X: Float[Array, "m d"], size: Float[Array, " m"], band: slice) -> Float[Array, "b m"]:
+def _squared(
+    X: Float[Array, "m d"], size: Float[Array, " m"], band: slice, left: slice
+) -> Float[Array, "b l"]:
     """Return |x − y|² of pairs, zero for equal rows: a search needs no more digits."""
-    both = size[band, None] + size
-    s = both - 2 * (X[band] @ X.T)
-    s[s < EQUAL * both] = 0.0
+    both = size[band, None] + size[left]
+    s = X[band] @ X[left].T
+    s *= -2
+    s += both
+    both *= EQUAL
+    np.copyto(s, 0.0, where=s < both)
     return s
 
 
 def _dot(A: Float[Array, "m m"], B: Float[Array, "m m"], C: Float[Array, "m m"]) -> float:
-    """Return the sum of a product of three."""
-    return sum(float(np.vdot(A[band] * B[band], C[band])) for band in _bands(len(A)))
+    """Return the sum of a product of three on and below the diagonal."""
+    return sum(float(np.vdot(A[own] * B[own], C[own])) for own in _bands(len(A)))
 
 
 def _by_column(
     by: Float[Array, "m m"], slope: Float[Array, "m m"], X: Float[Array, "m d"]
 ) -> Float[Array, " d"]:
-    """Return the gradient in the columns' log lengthscales; ``by`` and ``slope`` are symmetric."""
-    squares, total = X * X, np.zeros(X.shape[1])
-    for band in _bands(len(X)):
-        R = by[band] * slope[band]
-        total += R.sum(axis=1) @ squares[band] - np.einsum("ij,ij->j", X[band], R @ X)
-    return -4 * total
+    """Return the gradient in the columns' log lengthscales; ``slope`` is written to."""
+    slope *= by
+    sums = upper_products(slope.T, np.hstack([X, np.ones((len(X), 1))]))
+    return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))

@@ -14,6 +14,7 @@ class Recorder:
     def __init__(self, criterion: Criterion, budget: TimeBudget) -> None:
         self.criterion, self.budget = criterion, budget
         self._steps: list[TuningStep] = []
+        self._best: dict[str, float] = {}
         self._compared: list[KernelComparison] = []
 
     def noting(self, stage: str) -> Note:
@@ -27,8 +28,7 @@ class Recorder:
 
     def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
         """Write down an evaluation."""
-        before = [step.best for step in self._steps if step.stage == stage]
-        best = min(before[-1], float(value)) if before else float(value)
+        self._best[stage] = best = min(self._best.get(stage, np.inf), float(value))
         found = TuningStep(stage, kernel, share, float(value), best, self.budget.passed)
         self._steps.append(found)
 

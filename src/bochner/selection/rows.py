@@ -118,7 +118,10 @@ def median_distance(
     kept = lengths > 0
     if not np.any(kept):
         return 1.0
-    lengths, weights = lengths[kept], (w[pairs[0]] * w[pairs[1]])[kept]
+    lengths = lengths[kept]
+    if np.all(w == w[0]):
+        return float(np.median(lengths))
+    weights = (w[pairs[0]] * w[pairs[1]])[kept]
     rising = np.argsort(lengths, kind="stable")
     below = np.cumsum(weights[rising])
     middle = [np.searchsorted(below, 0.5 * below[-1], side) for side in ("left", "right")]

@@ -243,9 +243,19 @@ class Criterion(ABC):
 
     @abstractmethod
     def of_kernel(
-        self, rows: KernelRows, alpha: float, noise: float | None, amplitude: float | None
+        self,
+        rows: KernelRows,
+        alpha: float,
+        noise: float | None = None,
+        amplitude: float | None = None,
+        *,
+        overwrite: bool = False,
     ) -> KernelScore:
-        """Return the criterion of a ridge regression on the kernel matrix; see :mod:`.dual`."""
+        """Return the criterion of a ridge regression on the kernel matrix; see :mod:`.dual`.
+
+        Of the matrix only what is on and below the diagonal is read; with ``overwrite`` it may be
+        written to.
+        """
 
     @abstractmethod
     def shown(self, value: float) -> float:
@@ -268,8 +278,10 @@ class LeaveOneOutError(Criterion):
         alpha: float,
         noise: float | None = None,  # noqa: ARG002
         amplitude: float | None = None,  # noqa: ARG002
+        *,
+        overwrite: bool = False,
     ) -> KernelScore:
-        return kernel_leave_one_out(rows, alpha)
+        return kernel_leave_one_out(rows, alpha, overwrite)
 
     def shown(self, value: float) -> float:
         return float(np.exp(value))
@@ -291,13 +303,22 @@ class LogEvidence(Criterion):
         alpha: float,
         noise: float | None = None,
         amplitude: float | None = None,
+        *,
+        overwrite: bool = False,
     ) -> KernelScore:
         found = kernel_evidence(
-            rows.K, rows.y, rows.w, alpha, centred=rows.centred, noise=noise, amplitude=amplitude
+            rows.K,
+            rows.y,
+            rows.w,
+            alpha,
+            centred=rows.centred,
+            noise=noise,
+            amplitude=amplitude,
+            overwrite=overwrite,
         )
-        n, by_kernel = rows.count, found.by_kernel
-        by_kernel /= n
-        return KernelScore(found.value / n, by_kernel, found.by_log_alpha / n)
+        n, below = rows.count, found.below
+        below /= n
+        return KernelScore(found.value / n, below, found.by_log_alpha / n)
 
     def shown(self, value: float) -> float:
         return value

@@ -14,15 +14,27 @@ so each criterion has its slope in log α for n² operations more: ∂u/∂α = 
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
-from scipy.linalg.lapack import get_lapack_funcs
 
-from bochner._core.blas import add_outer_sum, cho_factor, mirror, one_thread, product, scaled_gram
+from bochner._core.blas import (
+    add_outer_sum,
+    cho_factor,
+    invert_triangle,
+    mirror,
+    one_thread,
+    product,
+    scaled_gram,
+)
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.kernel_evidence import TINY, KernelScore, both_sides, inverse_of
+from bochner.solvers.ridge.kernel_evidence import (
+    TINY,
+    KernelScore,
+    both_sides,
+    inverse_of,
+    shifted,
+)
 
 #: From so many rows on, factors are of float32; refinements of what they give, and its residual:
 #: a share of the right side, or of what rounding in float64 leaves.
@@ -150,7 +162,7 @@ class KernelRows:
             found = self._by_single(alpha, right, last, within)
             if found is not None:
                 return found
-        A = self._shifted(alpha, np.float64)
+        A = shifted(self.K, self.root, alpha)
         factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
         return cho_solve(factor, right, check_finite=False), inverse_diagonal(factor[0], last)
 
@@ -162,7 +174,7 @@ class KernelRows:
         A residual of rounding itself, |A| |u| in units of the last digit, is as good as zero: no
         factor of float64 has a smaller one.
         """
-        A = self._shifted(alpha, np.float32)
+        A = shifted(self.K, self.root, alpha, dtype=np.float32)
         try:
             factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -181,22 +193,20 @@ class KernelRows:
             before = off
         return None
 
-    def _shifted(self, alpha: float, dtype: Any) -> Float[Array, "n n"]:
-        A = np.array(self.weighted.T, dtype, order="F")  # symmetric: its transpose is copied fast
-        A[np.diag_indices(len(A))] += alpha
-        return A
-
     @one_thread()  # factors of few rows follow one another: threads would wait for one another
-    def at(self, alpha: float) -> "Dual":
+    def at(self, alpha: float, overwrite: bool = False) -> "Dual":
         """Return the ridge regression at one penalty; O(n³).
+
+        With ``overwrite`` the inverse takes the place of K: nothing else can be asked of the rows.
 
         Raises
         ------
         LinAlgError
             If rounding leaves A not positive.
         """
-        A = self._shifted(alpha, np.float64)
-        inverse, log_det = inverse_of(A, self.root if self.centred else None)
+        A = shifted(self.K, self.root, alpha, overwrite)
+        upper, log_det = inverse_of(A, self.root if self.centred else None)
+        inverse = mirror(upper)
         return Dual(self, alpha, inverse, inverse @ (self.root[:, None] * self.about), log_det)
 
 
@@ -327,11 +337,9 @@ def inverse_diagonal(L: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
     """
     if not last:
         return np.empty(0)
-    block = np.tril(L[-last:, -last:])
-    inverse, failed = get_lapack_funcs("trtri", (block,))(block, lower=1)
-    if failed:
-        raise LinAlgError("a factor without an inverse")
-    return np.square(np.tril(inverse)).sum(axis=0, dtype=np.float64)
+    upper = np.asfortranarray(np.triu(L[-last:, -last:].T))
+    invert_triangle(upper)
+    return np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
 
 
 # --- a criterion and its gradient in the kernel matrix -------------------------------------------
@@ -341,17 +349,18 @@ def inverse_diagonal(L: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
 #     ∂J/∂A = −½(M P uᵀ + u PᵀM) − M diag(q) M.
 
 
-def kernel_leave_one_out(rows: KernelRows, alpha: float) -> KernelScore:
+def kernel_leave_one_out(rows: KernelRows, alpha: float, overwrite: bool = False) -> KernelScore:
     """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
 
-    And its gradient in K; O(n³), a third of which is the gradient's.
+    And its gradient in K, which is read on and below its diagonal alone; 2 n³ operations, half of
+    which are the gradient's. With ``overwrite`` K may be written to.
 
     Raises
     ------
     LinAlgError
         If rounding leaves A not positive.
     """
-    dual, w = rows.at(alpha), rows.w
+    dual, w = rows.at(alpha, overwrite), rows.w
     e, s, above = dual.left_out, dual.slack, np.maximum(rows.w, 1.0)
     varies = rows.power > 0
     shares = np.where(varies, 1 / np.where(varies, rows.power, 1.0), 0.0) / max(varies.sum(), 1)
@@ -363,8 +372,8 @@ def kernel_leave_one_out(rows: KernelRows, alpha: float) -> KernelScore:
     outer = scaled_gram(inverse, -by_diagonal)
     for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
         add_outer_sum(outer, left, -0.5 * right)
-    outer = mirror(outer).T
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ np.diag(inverse)) / alpha
-    by_kernel = both_sides(outer, rows.root)
-    return KernelScore(float(np.log(total)), by_kernel / total, alpha * by_alpha / total)
+    outer /= total
+    below = both_sides(outer.T, rows.root)
+    return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)

@@ -14,11 +14,21 @@ eq. 5.9).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dlauum, dpotrf
 
-from bochner._core.blas import add_outer, cholesky, mirror, one_thread, upper_product
+from bochner._core.blas import (
+    add_outer,
+    invert_triangle,
+    mirror,
+    one_thread,
+    upper_product,
+    upper_products,
+)
 from bochner._core.shapes import Array, Float
 
 
@@ -27,8 +37,13 @@ class KernelScore:
     """Minus the log marginal likelihood, summed over targets, and its gradient."""
 
     value: float
-    by_kernel: Float[Array, "m m"]  # ∂value/∂K, symmetric
+    below: Float[Array, "m m"]  # ∂value/∂K on and below the diagonal; above it nothing is meant
     by_log_alpha: float  # ∂value/∂log λ
+
+    @cached_property
+    def by_kernel(self) -> Float[Array, "m m"]:
+        """∂value/∂K, symmetric."""
+        return mirror(self.below.T).T
 
 
 #: Below this numbers are no divisors.
@@ -41,22 +56,25 @@ def inverse_of(
     """Return the inverse of A in its place, and log det A: of all directions but s, if it is given.
 
     A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s: where an intercept is fitted, s = √w is taken up by it. A is
-    Fortran-contiguous float64; O(m³).
+    Fortran-contiguous float64, and its upper triangle alone is read and written; m³ operations.
 
     Raises
     ------
     LinAlgError
         If rounding leaves A not positive.
     """
-    U = cholesky(A, overwrite_a=True, check_finite=False)
+    U, failed = dpotrf(A, clean=0, overwrite_a=1)
+    if failed:
+        raise LinAlgError("a matrix that rounding leaves not positive")
     log_det = 2 * float(np.log(np.diag(U)).sum())
-    inverse = dpotri(U, overwrite_c=True)[0]
+    invert_triangle(U)
+    inverse = dlauum(U, overwrite_c=1)[0]
     if s is not None:
         p = upper_product(inverse, s)
         share = max(float(s @ p), TINY)
         add_outer(inverse, p, -1 / share)
         log_det += float(np.log(share / (s @ s)))
-    return mirror(inverse), log_det
+    return inverse, log_det
 
 
 @one_thread()  # a descent asks often, and for few rows: threads would wait for one another
@@ -69,12 +87,14 @@ def kernel_evidence(
     centred: bool = True,
     noise: float | None = None,
     amplitude: float | None = None,
+    overwrite: bool = False,
 ) -> KernelScore:
     """Return the evidence of rows at λ = ``alpha``, the same for all targets: O(m³).
 
     Parameters
     ----------
     K : (m, m)
+        On and below the diagonal: nothing else is read.
     y : (m, t)
         Targets that vary; each has its own amplitude where that is open.
     w : (m,)
@@ -84,6 +104,8 @@ def kernel_evidence(
         Whether there is an intercept, of flat prior.
     noise, amplitude : float, optional
         σ² and a² where they are given; the amplitude decides where both are.
+    overwrite : bool, default False
+        Whether K may be written to.
 
     Raises
     ------
@@ -94,11 +116,10 @@ def kernel_evidence(
     m = n - centred
     root, freedom = np.sqrt(w), max(float(w.sum()), n) - centred
     u = root[:, None] * (y - w @ y / w.sum() if centred else y)
-    A = np.array(both_sides(K, root).T, order="F")  # symmetric: its transpose is copied fast
-    A[np.diag_indices(n)] += alpha
+    A = shifted(K, root, alpha, overwrite)
     M, log_det = inverse_of(A, root if centred else None)
     log_det += (freedom - m) * np.log(alpha)
-    v = M @ u
+    v = upper_products(M, u)
     q = np.maximum((u * v).sum(axis=0), TINY)
     scale = _amplitudes(q / freedom, alpha, noise, amplitude)
     value = 0.5 * float((q / scale + freedom * np.log(2 * np.pi * scale)).sum() + t * log_det)
@@ -109,12 +130,29 @@ def kernel_evidence(
     M *= 0.5 * t
     for each, a in zip(v.T, scale, strict=True):
         add_outer(M, each, -0.5 / a)
-    return KernelScore(value, both_sides(mirror(M).T, root), 0.5 * slope)
+    return KernelScore(value, both_sides(M.T, root), 0.5 * slope)
 
 
 def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
     """Return √w M √w."""
     return M if np.all(root == 1) else root[:, None] * M * root
+
+
+def shifted(
+    K: Float[Array, "m m"],
+    root: Float[Array, " m"],
+    alpha: float,
+    overwrite: bool = False,
+    dtype: Any = np.float64,
+) -> Float[Array, "m m"]:
+    """Return √w K √w + αI, Fortran-contiguous; in the place of K where that may be written to.
+
+    What of K is on and below the diagonal is then on and above it: a transpose costs nothing.
+    """
+    M = both_sides(K, root)
+    A = np.asfortranarray(M.T, dtype) if overwrite else np.array(M.T, dtype, order="F")
+    A[np.diag_indices(len(A))] += alpha
+    return A
 
 
 def _amplitudes(
