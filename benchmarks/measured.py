@@ -1,9 +1,9 @@
-"""The numbers of docs/compare.md and of the README: measured, kept in docs/measured, written there.
+"""The numbers of pages and of the README: measured, kept in docs/measured, written there.
 
 ``python -m benchmarks.measured --results FILE ...`` reads what ``benchmarks.tables`` wrote;
-``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments the
-page, its pictures and the first claim of the README are written again from what is kept. Each part
-keeps its date, commit and machine.
+``--proof`` and ``--scale`` measure the other two tables anew (a minute). Without arguments
+docs/compare.md, its pictures, docs/guide/classification.md and the first claim of the README are
+written again from what is kept. Each part keeps its date, commit and machine.
 """
 
 import argparse
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "measured" / "tables.json"
 PAGE = ROOT / "docs" / "compare.md"
 README = ROOT / "README.md"
+CLASS_PAGE = ROOT / "docs" / "guide" / "classification.md"
 
 #: The default of ours, and the learners beside it, in the order of the columns.
 OURS = "KernelRidge"
@@ -41,6 +42,10 @@ RIVALS = (
     "SVR of scikit-learn",
     "SVC of scikit-learn",
 )
+
+#: The columns of the page of classifiers: ours, and those beside them.
+CLASSIFIERS = (OURS_OF_CLASSES, "SVC", "LogisticRegression")
+BESIDE = ("LightGBM", "CatBoost")
 
 #: Rows of the fits of the table of scale.
 SCALE = (10_000, 40_000, 160_000)
@@ -99,6 +104,54 @@ def accuracy_table(kept: Sequence[Row], which: int) -> str:
         name = f"{row['table']}{' (classes)' * row['classes']}"
         lines.append([name, f"{row['rows']:,}", str(row["splits"]), *cells])
     return _markdown(["table", "rows", "splits", "bochner", *shown], lines)
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+def classified(rows: Sequence[Row]) -> list[Row]:
+    """Return errors, log losses and core seconds of each table of classes and each learner.
+
+    Means over splits, of seconds the median.
+    """
+    kept = []
+    for name in sorted({row["table"] for row in rows} & set(CLASSES)):
+        mine = [row for row in rows if row["table"] == name and np.isfinite(row["error"])]
+        found = {}
+        for learner in (*CLASSIFIERS, *BESIDE):
+            fits = [row for row in mine if row["learner"] == learner]
+            if fits:
+                found[learner] = [_digits(v) for v in _error_loss_seconds(fits)]
+        splits = len({row["split"] for row in mine})
+        kept.append({"table": name, "rows": mine[0]["rows"], "splits": splits, "found": found})
+    return kept
+
+
+def _error_loss_seconds(fits: Sequence[Row]) -> tuple[float, float, float]:
+    error, loss = (float(np.mean([row[name] for row in fits])) for name in ("error", "log loss"))
+    return error, loss, float(np.median([row["core seconds"] for row in fits]))
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def classified_table(kept: Sequence[Row]) -> str:
+    """Return error, log loss and core seconds in each cell; the least of the first two is bold."""
+    names = [name for name in (*CLASSIFIERS, *BESIDE) if any(name in row["found"] for row in kept)]
+    lines = []
+    for row in kept:
+        found = [row["found"].get(name) for name in names]
+        least = [min(each[i] for each in found if each) for i in (0, 1)]
+        cells = ["–" if each is None else _class_cell(each, least) for each in found]
+        lines.append([row["table"], f"{row['rows']:,}", str(row["splits"]), *cells])
+    return _markdown(["table", "rows", "splits", *names], lines)
+
+
+def _class_cell(found: Sequence[float], least: Sequence[float]) -> str:
+    shown = [f"{value:.3g}" for value in found[:2]]
+    shown = [f"**{s}**" if v == m else s for s, v, m in zip(shown, found, least, strict=False)]
+    return f"{shown[0]}, {shown[1]}, {found[2]:.3g} s"
 
 
 # --- proof ---------------------------------------------------------------------------------------
@@ -220,15 +273,19 @@ TABLES = {
     "speed": lambda rows: accuracy_table(rows, 1),
     "proof": proof_table,
     "scale": scale_table,
+    "classes": classified_table,
 }
 
-#: What each table is made of.
-SOURCES = {"accuracy": "accuracy", "speed": "accuracy", "proof": "proof", "scale": "scale"}
+#: What each table is made of, by the page that it is on.
+SOURCES = {
+    PAGE: {"accuracy": "accuracy", "speed": "accuracy", "proof": "proof", "scale": "scale"},
+    CLASS_PAGE: {"classes": "classes"},
+}
 
 
-def written(page: str, kept: Mapping[str, Any]) -> str:
-    """Return the page with its tables and pictures made anew of what is kept."""
-    for name, source in SOURCES.items():
+def written(page: str, kept: Mapping[str, Any], sources: Mapping[str, str] = SOURCES[PAGE]) -> str:
+    """Return a page with its tables and pictures made anew of what is kept."""
+    for name, source in sources.items():
         if source not in kept:
             continue
         part = kept[source]
@@ -298,16 +355,22 @@ def main() -> None:
     asked = parser.parse_args()
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     lines = [line for path in asked.results for line in path.read_text("utf-8").splitlines()]
-    made = circumstances()
-    if lines:
-        kept["accuracy"] = {"made": made, "rows": accuracy([json.loads(each) for each in lines])}
+    made, rows = circumstances(), [json.loads(each) for each in lines]
+    quantities = [row for row in rows if row["table"] not in CLASSES]
+    classes = [row for row in rows if row["table"] in CLASSES]
+    if quantities:
+        kept["accuracy"] = {"made": made, "rows": accuracy(quantities)}
+    if classes:
+        kept["classes"] = {"made": made, "rows": classified(classes)}
     if asked.proof:
         kept["proof"] = {"made": made, "rows": proof()}
     if asked.scale:
         kept["scale"] = {"made": made, "rows": scale()}
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    for page, sources in SOURCES.items():
+        text = written(page.read_text(encoding="utf-8"), kept, sources)
+        page.write_text(text, encoding="utf-8")
     README.write_text(headlined(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
     for file, picture in drawn(kept).items():
         file.write_text(picture, encoding="utf-8")

@@ -1,5 +1,8 @@
 """Ridge regression from the kernel matrix: every number against refits, a density or differences."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
@@ -202,6 +205,45 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
         assert np.argmin(errors) in (1, 2, 3)
     assert found.alpha in found.path.alphas
     assert_close(found.coef, problem.coefficients(found.alpha)[0], factor=1e6)
+
+
+def classes():
+    """Signs of a noisy wave, and what values without each row lose."""
+    noisy = rows(t=1)
+
+    def lost(f, y, w):
+        return float(np.average(np.log1p(np.exp(-8 * y * f))[:, 0], weights=w))
+
+    return replace(noisy, y=np.sign(noisy.y - 2)), lost
+
+
+def lost_slowly(problem, last, lost, alpha):
+    f = problem.y - problem.at(alpha).left_out
+    return lost(f[-last:], problem.y[-last:], problem.w[-last:])
+
+
+@pytest.mark.parametrize("most", [1024, 20])
+def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
+    """The slow way: what rows lose without themselves at each of many penalties."""
+    for name, value in (("PENALTY_ROWS", most), ("DENSE_ROWS", N), ("LOST_ROWS", 25)):
+        monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
+    signs, lost = classes()
+    found, last = solve_kernel(signs, "loo", lost=lost), N if most > N else 25
+    slow = partial(lost_slowly, signs, last, lost)
+    assert slow(found.alpha) <= 1.01 * min(map(slow, found.alpha * 3.0 ** np.arange(-2, 3)))
+    assert slow(found.alpha) < 0.99 * slow(solve_kernel(signs, "loo").alpha)
+    assert np.isfinite(found.slack).all()
+
+
+def test_slacks_of_as_many_rows_are_known_as_a_loss_is_told_by(monkeypatch):
+    for name, value in (("PENALTY_ROWS", 10), ("DENSE_ROWS", 12)):
+        monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
+    signs, lost = classes()
+    for loss, known in ((None, 10), (lost, 12)):
+        found = solve_kernel(signs, "loo", lost=loss)
+        np.testing.assert_array_equal(np.isfinite(found.slack[:, 0]), np.arange(N) >= N - known)
+        slow = signs.at(found.alpha).slack
+        assert_close(found.slack[-known:, 0], slow[-known:], factor=1e6)
 
 
 def test_edges_are_outcomes():

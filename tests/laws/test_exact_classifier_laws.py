@@ -353,11 +353,28 @@ def test_many_rows_have_the_kernel_itself_and_a_penalty_by_some():
     assert -np.log(p[np.arange(2000), new.astype(int)]).mean() < 0.65
 
 
-def test_the_penalty_of_many_rows_is_tried_again_with_all(monkeypatch):
+def test_some_rows_stand_for_all_of_their_class():
+    X, codes = rows(600)
+    codes[::60] = 3
+    w = 1 + np.arange(600) % 3
+    sample = class_sample(bo.Blocks.from_arrays(X, codes, 1.0 * w), 0, 4)
+    some, numbers = sample.some(80, 0, 4)
+    np.testing.assert_array_equal(some.X, X[numbers])
+    assert (np.flatnonzero(codes == 3)[:, None] == numbers).any(axis=1).all()  # ten of 600 are rare
+    shares = [np.bincount(each.codes.astype(int), each.w) for each in (some, sample)]
+    np.testing.assert_allclose(*shares)
+    assert some.inflation > 2
+    assert all(len(set(some.codes[~fold])) == 4 for fold in some.folds)
+    assert set(sample.some(40, 0, 4)[1]) <= set(numbers)
+    assert sample.some(600, 0, 4)[0] is sample
+
+
+def test_the_penalty_of_many_rows_is_tried_again_with_more(monkeypatch):
     """The obvious route: a fit at each penalty without the first fold, and what that loses."""
     X = np.random.default_rng(0).uniform(-2, 2, (700, 2))
     y, kernel = (np.sin(4 * X).prod(axis=1) > 0).astype(int), Gaussian(0.3)
     monkeypatch.setattr("bochner.models.convex.exact.PENALTY_ROWS", 60)
+    monkeypatch.setattr("bochner.models.convex.class_sample.CALIBRATED", 100)
     model = bo.LogisticRegression(kernel, random_state=0).fit(X, y)
     path, held = model.path_, class_sample(bo.Blocks.from_arrays(X, 1.0 * y), 0, 2).folds[0]
     assert pytest.approx(1 / path.alpha) == model.C_

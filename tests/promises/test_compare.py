@@ -23,7 +23,7 @@ def measured(monkeypatch):
 def test_the_tables_of_the_page_are_those_of_the_file_of_results(measured):
     kept = json.loads(measured.KEPT.read_text(encoding="utf-8"))
     page = measured.PAGE.read_text(encoding="utf-8")
-    assert set(kept) == {"accuracy", "proof", "scale"}
+    assert {"accuracy", "proof", "scale"} <= set(kept)
     assert measured.written(page, kept) == page
     kept["scale"]["rows"][0]["seconds"] += 100
     assert measured.written(page, kept) != page
@@ -78,6 +78,17 @@ def test_marks_of_learners_differ_in_colour_and_in_form(measured):
     assert len({form for form, _ in outlines}) == len({c for _, c in outlines}) == len(given)
 
 
+def test_the_table_of_classifiers_is_that_of_the_file_of_results(measured):
+    kept = json.loads(measured.KEPT.read_text(encoding="utf-8"))
+    page, sources = measured.CLASS_PAGE.read_text("utf-8"), measured.SOURCES[measured.CLASS_PAGE]
+    assert measured.written(page, kept, sources) == page
+    found = measured.classified(rows("adult", {"SVC": 0.1, "CatBoost": 0.2}))
+    kept["classes"] = {"made": kept["scale"]["made"], "rows": found}
+    changed = measured.written(page, kept, sources)
+    assert measured.classified_table(found) in changed
+    assert measured.written(changed, kept, sources) == changed
+
+
 def rows(table, errors):
     """Fits to a table, as ``benchmarks.tables`` writes them: two splits of each learner."""
     return [
@@ -87,6 +98,7 @@ def rows(table, errors):
             "split": split,
             "learner": learner,
             "error": error + split,
+            "log loss": 2 * error,
             "core seconds": 3.0,
         }
         for learner, error in errors.items()
@@ -103,6 +115,18 @@ def test_the_least_error_of_a_table_is_bold_and_ours_has_no_favour(measured):
     assert table[2:] == [
         "| kin8nm | 100 | 2 | 2.5 | **1.5** |",
         "| uci_pol | 100 | 2 | **1.5** | 2.5 |",
+    ]
+
+
+def test_the_least_error_and_the_least_log_loss_of_classes_are_bold(measured):
+    given = rows("adult", {"SVC": 1.0, "CatBoost": 2.0, "LightGBM": 3.0})
+    given += rows("magic", {"SVC": 2.0, "CatBoost": 1.0})
+    given += rows("uci_pol", {"KernelRidge": 1.0})  # no classes: not shown
+    table = measured.classified_table(measured.classified(given)).splitlines()
+    assert table[0] == "| table | rows | splits | SVC | LightGBM | CatBoost |"
+    assert table[2:] == [
+        "| adult | 100 | 2 | **1.5**, **2**, 3 s | 3.5, 6, 3 s | 2.5, 4, 3 s |",
+        "| magic | 100 | 2 | 2.5, 4, 3 s | – | **1.5**, **2**, 3 s |",
     ]
 
 

@@ -17,7 +17,6 @@ closed form, or fold by fold.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -86,40 +85,68 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     b = _pieces(f)
 
     start, bounds = np.ones(b.shape[2]), [(LEAST_SLOPE, None)] * b.shape[2]
-    fitted = partial(_likelihood, b=b, targets=targets, w=w)
-    found = minimize(lambda a: fitted(a)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds)
+    fitted = _Likelihood.of(b, targets, w)
+    found = minimize(fitted.sloping, start, jac=True, method="L-BFGS-B", bounds=bounds)
     slopes = _polished(found.x, fitted)
-    return Calibration(slopes, fitted(slopes)[0])
+    return Calibration(slopes, fitted.value(slopes))
 
 
-def _likelihood(
-    a: Float[Array, " j"], b: Float[Array, "n t j"], targets: Float[Array, "n K"], w: Array
-) -> tuple[float, Float[Array, " j"], Float[Array, "j j"]]:
-    """Return minus the mean log-likelihood, its gradient and Hessian in the slopes a.
+def log_loss_of_signs(
+    f: Float[Array, "n t"], y: Float[Array, "n t"], w: Float[Array, " n"]
+) -> float:
+    """Return what values of rows that were held out lose, calibrated; y are ±1 of the classes."""
+    some = np.isfinite(f).all(axis=1)
+    return calibrate(f[some], decided(y[some]), w[some]).log_loss
+
+
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    """Minus the mean log-likelihood of slopes a.
 
     With a tenth of a row's worth of belief that the slopes are 1: pieces that no row reaches.
     """
-    if b.shape[1] == 1:
-        b = np.concatenate([np.zeros_like(b), b], axis=1)
-    logs = log_softmax(b @ a, axis=1)
-    p = np.exp(logs)
-    mean = np.einsum("nk,nkj->nj", p, b)
-    slope = np.einsum("nk,nkj->j", w[:, None] * (p - targets), b)
-    curvature = np.einsum("nk,nki,nkj->ij", w[:, None] * p, b, b) - (w[:, None] * mean).T @ mean
-    value = float(-w @ (targets * logs).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
-    total = float(w.sum())
-    curvature = (curvature + PRIOR * np.eye(len(a))) / total
-    return value / total, (slope + PRIOR * (a - 1)) / total, curvature
+
+    pieces: Float[Array, "m j"]  # of one row after the other, a line for each class
+    targets: Float[Array, "n K"]
+    w: Float[Array, " n"]
+
+    @staticmethod
+    def of(b: Float[Array, "n t j"], targets: Float[Array, "n K"], w: Array) -> "_Likelihood":
+        if b.shape[1] == 1:
+            b = np.concatenate([np.zeros_like(b), b], axis=1)
+        return _Likelihood(b.reshape(-1, b.shape[2]), targets, w)
+
+    def value(self, a: Float[Array, " j"]) -> float:
+        return self.sloping(a)[0]
+
+    def sloping(self, a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
+        """Return it with its gradient."""
+        logs, total = self._logs(a), float(self.w.sum())
+        value = float(-self.w @ (self.targets * logs).sum(axis=1))
+        value += PRIOR / 2 * float(((a - 1) ** 2).sum())
+        away = self.w[:, None] * (np.exp(logs) - self.targets)
+        return value / total, (self.pieces.T @ away.ravel() + PRIOR * (a - 1)) / total
+
+    def curvature(self, a: Float[Array, " j"]) -> Float[Array, "j j"]:
+        """Return its Hessian."""
+        p, j = np.exp(self._logs(a)), len(a)
+        mean = np.matmul(p[:, None, :], self.pieces.reshape(*p.shape, j))[:, 0]
+        weights = (self.w[:, None] * p).reshape(-1, 1)
+        found = (weights * self.pieces).T @ self.pieces - (self.w[:, None] * mean).T @ mean
+        return (found + PRIOR * np.eye(j)) / float(self.w.sum())
+
+    def _logs(self, a: Float[Array, " j"]) -> Float[Array, "n K"]:
+        return log_softmax((self.pieces @ a).reshape(self.targets.shape), axis=1)
 
 
-def _polished(a: Float[Array, " j"], fitted: Callable[..., Any]) -> Float[Array, " j"]:
+def _polished(a: Float[Array, " j"], fitted: _Likelihood) -> Float[Array, " j"]:
     """Take Newton steps to the least: the digits that a quasi-Newton method leaves."""
     for _ in range(POLISH):
-        value, slope, curvature = fitted(a)
+        (value, slope), curvature = fitted.sloping(a), fitted.curvature(a)
         free = (a > LEAST_SLOPE) | (slope < 0)
         step = np.zeros(len(a))
         step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
-        while fitted(np.maximum(a - step, LEAST_SLOPE))[0] > value + 1e-14 * abs(value):
+        while fitted.value(np.maximum(a - step, LEAST_SLOPE)) > value + 1e-14 * abs(value):
             step /= 2
         a = np.maximum(a - step, LEAST_SLOPE)
     return a

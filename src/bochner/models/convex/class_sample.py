@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import Block
+from bochner.data.sources import Block, Piece, part
 from bochner.models._rows import N_FOLDS, row_marks
 from bochner.models.convex.pairs import ClassPairs
 from bochner.solvers.convex.class_losses import CrammerSinger, Hinge, SquaredHinge
@@ -85,6 +86,23 @@ class ClassSample:
         """Folds whose rows probabilities are calibrated on: as many as are enough."""
         return enough_folds(self.every_fold)
 
+    def some(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
+        """Return so many of the rows, with more of rare classes, and which these are."""
+        codes = self.codes.astype(np.int64)
+        if len(codes) <= most:
+            return self, np.arange(len(codes))
+        order = stream(seed, "some of the rows").permutation(len(codes))
+        kept = np.isin(np.arange(len(codes)), order[:most])
+        rare = most // (2 * n_classes)
+        for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
+            kept[order[codes[order] == k][:rare]] = True
+        numbers = np.flatnonzero(kept)
+        whole = np.bincount(codes, self.w, minlength=n_classes)
+        have = np.bincount(codes[numbers], self.w[numbers], minlength=n_classes)
+        stands = (whole / np.where(have > 0, have, 1.0))[codes[numbers]]
+        rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
+        return _told_apart(*rows, stands, seed, n_classes), numbers
+
 
 def class_sample(
     blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL, most: int = MOST
@@ -94,12 +112,24 @@ def class_sample(
     stands = np.ones(len(rows))
     if count_rows(blocks) > most:
         rows, stands = _with_rare(rows, blocks, seed, n_classes, most, where)
-    codes, w = rows.y[:, 0], stands * rows.w
+    return _told_apart(rows.X, rows.y[:, 0], rows.w, stands, seed, n_classes)
+
+
+def _told_apart(
+    X: Array,
+    codes: Float[Array, " m"],
+    w: Float[Array, " m"],
+    stands: Float[Array, " m"],
+    seed: int,
+    n_classes: int,
+) -> ClassSample:
+    """Return rows that each stand for so many of their class, and their folds."""
+    w = stands * w
     shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
     squares = (1 - shares[codes.astype(np.int64)]) ** 2
     inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
-    folds, distinct, every = _folds(rows.X, codes, seed, n_classes)
-    return ClassSample(rows.X, codes, w, inflation, folds, distinct, every)
+    folds, distinct, every = _folds(X, codes, seed, n_classes)
+    return ClassSample(X, codes, w, inflation, folds, distinct, every)
 
 
 def _with_rare(
@@ -147,8 +177,8 @@ class RareRows:
         self, a: tuple[Array, dict[int, RowSample]], b: tuple[Array, dict[int, RowSample]]
     ) -> tuple[Array, dict[int, RowSample]]:
         kept = dict(a[1])
-        for k, part in b[1].items():
-            kept[k] = (kept[k].merge(part) if k in kept else part).lowest(self.most)
+        for k, other in b[1].items():
+            kept[k] = (kept[k].merge(other) if k in kept else other).lowest(self.most)
         return a[0] + b[0], dict(sorted(kept.items()))
 
 

@@ -51,10 +51,11 @@ EXACT_ROWS, SQUARED_HINGE_ROWS, REGRESSION_ROWS, ONE_CLASS_ROWS = 8192, 2048, 20
 #: Penalty below which a hinge seldom changes: margins are met.
 LEAST_HINGE = 0.03
 
-#: Rows that a penalty is chosen by, at most.
-PENALTY_ROWS = 2048
+#: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
+#: more as columns of the problem are few.
+PENALTY_ROWS, DENSE_ROWS = 2048, 3072
 
-#: Steps between penalties that are tried again with all rows, and the share by which the loss must
+#: Steps between penalties that are tried again with more rows, and the share by which the loss must
 #: fall.
 FINER, WORTH = 2, 0.002
 
@@ -167,7 +168,7 @@ def fit_classifier_exactly(
     on_rows = OnRows(chosen.kernel(X), rows, learned)
     path, start, alpha = None, None, unit if given is None else given
     if given is None and rows.folds:
-        path, start = _path(on_rows, chosen, blocks)
+        path, start = _path(on_rows, chosen)
         alpha = unit * path.alpha
     ended = on_rows.minimised(alpha / unit, start, None, spec.tol, spec.max_iter)
     solution = ended.solution.scaled(unit)
@@ -188,15 +189,15 @@ def rows_on_kernel(loss: Loss, centred: bool) -> int:
     return EXACT_ROWS if isinstance(loss, Logistic | Multinomial) else 0
 
 
-def _path(
-    on_rows: "OnRows", chosen: Chosen, blocks: Blocks
-) -> tuple[HeldOutPath, DualPoint | None]:
-    """Return penalties and what rows left out lost; of many rows by some, then by all."""
-    if len(on_rows.rows.w) <= PENALTY_ROWS:
+def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
+    """Return penalties and what rows left out lost; of many rows by some, then by more."""
+    few, _ = on_rows.some(PENALTY_ROWS, chosen.seed)
+    if few is on_rows or not few.rows.folds:
         return on_rows.path(chosen.search)
-    learned = on_rows.learned
-    few = class_sample(blocks, chosen.seed, learned.n_classes, most=PENALTY_ROWS)
-    return on_rows.finer(OnRows(chosen.kernel(few.X), few, learned).path(chosen.search)[0])
+    most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.learned.columns**0.5))
+    dense, kept = on_rows.some(most, chosen.seed)
+    path, end = dense.finer(few.path(chosen.search)[0])
+    return path, on_rows.spread(end, kept)
 
 
 def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
@@ -269,19 +270,36 @@ class OnRows:
         return HeldOutPath(alphas, errors), lost.end(best)
 
     def finer(self, path: HeldOutPath) -> tuple[HeldOutPath, DualPoint]:
-        """Go on to smaller penalties while one fold of these rows, which are more, loses less.
+        """Go on to smaller penalties while folds of these rows, which are more, lose less.
 
         What some rows take for noise more rows may tell, and more so in sums over columns.
         """
-        one = replace(self.rows, folds=self.rows.folds[:1])
-        lost, step = _LeftOutOnMatrix(replace(self, rows=one), path.alpha), 0
+        rows, held = self.rows, replace(self.rows, folds=self.rows.calibrating)
+        lost, step = _LeftOutOnMatrix(replace(self, rows=held), rows.inflation * path.alpha), 0
         while step < LAST and lost(step + FINER) < (1 - WORTH) * lost(step):
             step += FINER
         if not step:
             return path, lost.end(0)
         steps, scale = sorted(lost.tried), path.errors[path.best] / max(lost(0), 1e-300)
         errors = scale * np.array([lost(each) for each in steps])
-        return HeldOutPath(np.array([lost.alpha(each) for each in steps]), errors), lost.end(step)
+        alphas = np.array([lost.alpha(each) for each in steps]) / rows.inflation
+        return HeldOutPath(alphas, errors), lost.end(step)
+
+    def some(self, most: int, seed: int) -> tuple["OnRows", Array]:
+        """Return the matrix of so many rows, and which these are; all of them where they are few.
+
+        The same first rows for any number.
+        """
+        rows, numbers = self.rows.some(most, seed, self.learned.n_classes)
+        if rows is self.rows:
+            return self, numbers
+        return replace(self, K=self.K[np.ix_(numbers, numbers)], rows=rows), numbers
+
+    def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
+        """Return the point that has coefficients of these rows alone."""
+        coef = np.zeros((len(self.K), at.coef.shape[1]))
+        coef[numbers] = at.coef
+        return DualPoint(coef, at.intercept, self.K[:, numbers] @ at.coef + at.intercept)
 
     def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""

@@ -28,7 +28,7 @@ from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel, Sum
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
-from bochner.models._calibration import Calibration, calibrate, decided
+from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
@@ -340,7 +340,8 @@ def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -
     by_folds = spec.alpha == "kfold" and len(folds) > 1
     K = _matrix(chosen.kernel, rows.X)
     problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
-    return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start)
+    lost = log_loss_of_signs if spec.features.of_classes else None
+    return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start, lost=lost)
 
 
 def _matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:

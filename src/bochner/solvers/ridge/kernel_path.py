@@ -6,6 +6,7 @@ factor takes a tenth of the time of the eigenvectors.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -34,6 +35,9 @@ PENALTY_ROWS = 1024
 #: Rows among which it is chosen again, where it may be smaller: rows that lie denser tell more of
 #: what fewer took for noise. Step of log α, and steps at most.
 DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
+
+#: Rows whose errors without themselves tell penalties apart by a loss of their own, at most.
+LOST_ROWS = 2048
 
 #: Residual of solutions whose errors are compared, as a share of the targets: for three digits.
 COMPARED = 1e-4
@@ -160,8 +164,17 @@ def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, 
 # --- the solution --------------------------------------------------------------------------------
 
 
+#: Of values that rows would have without themselves, targets and weights: what they lose.
+Lost = Callable[[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]], float]
+
+
 def solve_kernel(
-    rows: KernelRows, alpha: Alpha, *, per_target: bool = False, start: float | None = None
+    rows: KernelRows,
+    alpha: Alpha,
+    *,
+    per_target: bool = False,
+    start: float | None = None,
+    lost: Lost | None = None,
 ) -> Solution:
     """Return the coefficients of the kernel and each row at a given penalty, or at the best.
 
@@ -174,6 +187,9 @@ def solve_kernel(
         Whether each target has the penalty that is best for it alone.
     start : float, optional
         Where a penalty is looked for first.
+    lost : callable, optional
+        What values of rows left out lose: by it the penalty of "loo" is settled, from that of the
+        least squares on. Slacks are then those of the last 3072 rows.
 
     Notes
     -----
@@ -184,9 +200,13 @@ def solve_kernel(
     first 1024 rows, and slacks are those of the last 1024.
     """
     if len(rows.w) > PENALTY_ROWS:
-        return _solve_many(rows, alpha, per_target, start)
+        return _solve_many(rows, alpha, per_target, start, lost)
     penalties = Penalties(rows)
-    return _solution(penalties, *_chosen(penalties, alpha, per_target, start))
+    chosen, criterion = _chosen(penalties, alpha, per_target, start)
+    if lost is not None and _settles(rows, chosen, criterion):
+        each = partial(_lost_without_each, penalties, lost)
+        chosen = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
+    return _solution(penalties, chosen, criterion)
 
 
 def _chosen(
@@ -211,49 +231,85 @@ def _chosen(
     return chosen, criterion
 
 
-def _solve_many(rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None) -> Solution:
+def _solve_many(
+    rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None, lost: Lost | None
+) -> Solution:
     """Choose the penalty by some of the rows, and factor the matrix of all once."""
     kept = np.arange(PENALTY_ROWS)
     folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
     few = replace(rows.first(PENALTY_ROWS), folds=folds if len(folds) > 1 else ())
     penalties = Penalties(few)
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
-    if criterion == "loo" and len(chosen) == 1 and np.any(few.power > 0):
-        chosen = np.array([_among_more(rows, float(chosen[0]))])
+    if _settles(few, chosen, criterion):
+        dense = rows.first(DENSE_ROWS)
+        each = partial(_loo_of_last, dense, lost=lost)
+        bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
+        chosen = np.array([_settled(each, float(chosen[0]), bounds)])
         penalties.at(float(chosen[0]))
     found = _solution(penalties, chosen, criterion)
-    coef, intercept, last = rows.solved(found.alpha, len(kept))
+    known = len(kept) if lost is None else min(len(rows.w), DENSE_ROWS)
+    coef, intercept, last = rows.solved(found.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
-    slack[-len(kept) :] = last
+    slack[-known:] = last
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
     variance = rows.w @ residuals**2 / rows.w.sum()
     return replace(found, coef=coef, intercept=intercept, residual_variance=variance, slack=slack)
 
 
-def _among_more(rows: KernelRows, alpha: float) -> float:
-    """Return the penalty, smaller where leave-one-out errors among more rows say so."""
-    dense = rows.first(DENSE_ROWS)
+def _lost_of_last(
+    rows: KernelRows, alpha: float, coef: Array, slack: Array, lost: Lost | None
+) -> float:
+    """Return what the last rows lose without themselves, by default the pooled mean square."""
+    y, w = rows.y[-len(coef) :], rows.w[-len(coef) :]
+    errors = alpha * coef / w[:, None] / slack
+    if lost is not None:
+        return lost(y - errors, y, w)
+    return float(pooled((w @ errors**2 / w.sum())[None], rows.power)[0])
+
+
+def _settles(rows: KernelRows, chosen: Float[Array, " c"], criterion: str) -> bool:
+    """Whether one penalty for all targets was chosen by leave-one-out errors."""
+    return criterion == "loo" and len(chosen) == 1 and bool(np.any(rows.power > 0))
+
+
+def _settled(lost: Callable[[float], float], alpha: float, bounds: tuple[float, float]) -> float:
+    """Return where a loss is least, on the way down from a penalty within bounds of log α."""
+    tried = {0: lost(alpha)}
     at = lambda steps: alpha * float(np.exp(-FINER * steps))
-    errors = [_loo_of_last(dense, alpha)]
-    while len(errors) <= MOST_STEPS and (len(errors) == 1 or errors[-1] < errors[-2]):
-        errors.append(_loo_of_last(dense, at(len(errors))))
-    best = int(np.argmin(errors))
-    if 0 < best < len(errors) - 1:  # the least of the parabola through three
-        left, middle, right = errors[best - 1 : best + 2]
-        found = best + 0.5 * (left - right) / (left - 2 * middle + right)
-        return at(found) if np.isfinite(right) else at(best)
+    best = 0
+    for direction in (1, -1):
+        while abs(best) < MOST_STEPS:
+            step = best + direction
+            if step not in tried and bounds[0] <= np.log(at(step)) <= bounds[1]:
+                tried[step] = lost(at(step))
+            if not tried.get(step, np.inf) < tried[best]:
+                break
+            best = step
+        if best:
+            break
+    errors = [tried.get(best + side, np.inf) for side in (-1, 0, 1)]
+    left, middle, right = errors
+    if best and np.isfinite(left + right):  # the least of the parabola through three
+        return at(best + 0.5 * (left - right) / (left - 2 * middle + right))
     return at(best)
 
 
-def _loo_of_last(rows: KernelRows, alpha: float) -> float:
-    """Return the pooled mean square of leave-one-out errors of the last rows."""
+def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
+    """Return what all rows lose without themselves."""
+    found = penalties.at(alpha)
+    if found is None:
+        return np.inf
+    return _lost_of_last(penalties.rows, alpha, found.coef, found.slack[:, None], lost)
+
+
+def _loo_of_last(rows: KernelRows, alpha: float, lost: Lost | None) -> float:
+    """Return what the last rows lose without themselves, of a fit that is compared and not kept."""
+    last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
     try:
-        coef, _, slack = rows.solved(alpha, PENALTY_ROWS, COMPARED)
+        coef, _, slack = rows.solved(alpha, last, COMPARED)
     except LinAlgError:
         return np.inf
-    w = rows.w[-PENALTY_ROWS:]
-    errors = alpha * coef[-PENALTY_ROWS:] / w[:, None] / slack
-    return float(pooled((w @ errors**2 / w.sum())[None], rows.power)[0])
+    return _lost_of_last(rows, alpha, coef[-last:], slack, lost)
 
 
 def _solution(penalties: Penalties, chosen: Float[Array, " c"], criterion: str) -> Solution:
