@@ -322,6 +322,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutants", type=int, default=100, help="how many are tried; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--after", type=int, default=0, help="how many of these were tried before")
     parser.add_argument("--at", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument(
@@ -331,7 +332,7 @@ def main() -> int:
     asked = parser.parse_args()
     files, found = test_files(), sites_at(asked.at) if asked.at else sites_of(asked.parts)
     many = len(found) if asked.at else min(asked.mutants or len(found), len(found))
-    sample = random.Random(asked.seed).sample(found, many)
+    sample = random.Random(asked.seed).sample(found, many)[asked.after :]
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # As tests/conftest.py, before SciPy is loaded
     stats, *_ = map(import_module, LOADED)
     if pytest_code(tests_of(weights_of(sample[0], files), files), asked.seconds, None, []) > 0:

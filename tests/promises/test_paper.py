@@ -108,13 +108,21 @@ def test_each_method_has_the_lengthscale_of_its_least_error(script):
     table2, ridge = script("paper.table2"), script("paper.ridge")
     options = script("harness").Options(quick=True)
     data = script("paper.data").split("Elevation", options)
+    X, y = data.X[: table2.CHOSEN_ON[1]], data.y[: table2.CHOSEN_ON[1]]
     for method in (bo.Fourier(bo.IID()), "auto"):
         found = table2._best(data, method, 64, options)
-        X, y = data.X[: table2.CHOSEN_ON[1]], data.y[: table2.CHOSEN_ON[1]]
         maps = (table2._drawn(method, found * 2**p, 64, X, y, 0) for p in (-0.5, 0.0, 0.5))
         below, at, above = (ridge.two_fold_error(phi, X, y) for phi in maps)
         assert at <= min(below, above)
         assert found != 1.0
+    leaves = table2._methods("leaves", 64)["LocalKernel"]
+    assert (leaves.leaf_rows, leaves.landmarks) == (32, 32)
+    first, second = (
+        bo.KernelRidge(Gaussian(0.5), method=leaves, random_state=0).fit(X[half], y[half])
+        for half in (slice(0, 150), slice(150, 300))
+    )
+    errors = np.r_[first.predict(X[150:]) - y[150:300], second.predict(X[:150]) - y[:150]]
+    assert table2._two_fold(leaves, 0.5, 64, X, y) == pytest.approx(np.mean(errors**2), rel=1e-9)
 
 
 def test_a_difference_is_one_beyond_two_of_its_standard_errors(script):
@@ -157,7 +165,7 @@ def test_experiment_runs_and_fills_its_tables_of_the_page(
         wanted = ("Chebyshev",)
         assert picture.read_text(encoding="utf-8").count("<svg") == 1
     if name == "table2":
-        wanted = (*methods.PUBLISHED, *script("paper.table2").OURS, "KernelRidge()")
+        wanted = (*methods.PUBLISHED, *script("paper.table2").OURS, "LocalKernel", "KernelRidge()")
     assert all(method in printed for method in wanted)
     assert "Left out" not in printed
 
