@@ -293,10 +293,12 @@ def written(page: str, kept: Mapping[str, Any], sources: Mapping[str, str] = SOU
         note = (
             f"Measured {when['date']} at {when['commit']}: {when['machine']}; {when['versions']}."
         )
-        words, _ = PICTURES[name](part["rows"])
-        shown = f"![{words}](pictures/compare-{name}.svg)"
+        shown = ""
+        if name in PICTURES:
+            words, _ = PICTURES[name](part["rows"])
+            shown = f"![{words}](pictures/compare-{name}.svg)\n\n"
         table = TABLES[name](part["rows"])
-        body = f"<!-- {name} -->\n\n{shown}\n\n{table}\n\n{note}\n\n<!-- end -->"
+        body = f"<!-- {name} -->\n\n{shown}{table}\n\n{note}\n\n<!-- end -->"
         page, count = re.subn(
             rf"<!-- {name} -->.*?<!-- end -->", lambda _, b=body: b, page, flags=re.DOTALL
         )
@@ -341,7 +343,7 @@ def drawn(kept: Mapping[str, Any]) -> dict[Path, str]:
     folder = PAGE.parent / "pictures"
     return {
         folder / f"compare-{name}.svg": PICTURES[name](kept[source]["rows"])[1]
-        for name, source in SOURCES.items()
+        for name, source in SOURCES[PAGE].items()
         if source in kept
     }
 

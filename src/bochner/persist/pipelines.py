@@ -1,6 +1,6 @@
 """Pipelines of scikit-learn in model files: the transformers whose fits are arrays of columns."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from sklearn.preprocessing import (
 )
 
 from bochner.errors import InvalidType
-from bochner.persist.known import ESTIMATORS, NAMES
 
 #: By their names in files. Each gives as many columns as it takes.
 TRANSFORMERS: Mapping[str, type[BaseEstimator]] = {
@@ -49,11 +48,11 @@ _COLUMNS = ("n_features_in_", "feature_names_in_")
 _STATE = {*_OF_COLUMNS, *_OF_ROWS, *_QUANTILES, *_COLUMNS}
 
 
-def require_known_steps(pipeline: Pipeline) -> None:
-    """Refuse a pipeline with a step that a model file cannot hold."""
+def require_known_steps(pipeline: Pipeline, estimators: Collection[type]) -> None:
+    """Refuse a pipeline with a step that a model file cannot hold: these, and transformers."""
     for name, step in pipeline.steps:
         kind = type(step)
-        known = NAMES.get(kind) in ESTIMATORS or TRANSFORMERS.get(kind.__name__) is kind
+        known = kind in estimators or TRANSFORMERS.get(kind.__name__) is kind
         if not known and step not in (None, "passthrough") and kind is not Pipeline:
             raise InvalidType(
                 f"save: steps of a pipeline must be estimators of bochner or one of "

@@ -134,7 +134,7 @@ def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
 def _(value: Pipeline, arrays: NamedArrays) -> Json:
     if type(value) is not Pipeline:
         return encode.dispatch(object)(value, arrays)
-    require_known_steps(value)
+    require_known_steps(value, ESTIMATORS.values())
     return {"pipeline": [[name, _step(name, step, arrays)] for name, step in value.steps]}
 
 
@@ -293,7 +293,7 @@ def _transformer(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _pipeline(content: Json, arrays: Mapping[str, np.ndarray]) -> Pipeline:
     pipeline = Pipeline([(name, decode(item, arrays)) for name, item in content])
-    require_known_steps(pipeline)
+    require_known_steps(pipeline, ESTIMATORS.values())
     require_one_width(pipeline)
     return pipeline
 
