@@ -403,9 +403,9 @@ def grid_process(
     summed = replace(summed, fit_intercept=spec.fit_intercept)
     few = FewRows.of(summed)
     if few is not None and start is None:
-        start = few.penalty(spec)
+        start = few.penalty(spec.noise, spec.amplitude)
     if few is not None and start is not None and few.is_faster(summed, start):
-        evidence, coef = few.solved(spec, summed, start)
+        evidence, coef = few.solved(spec.noise, spec.amplitude, summed, start)
     else:
         evidence, coef = _solved(spec, summed, start, settled)
     if evidence.outcome in WARNED:

@@ -17,7 +17,6 @@ from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
 from bochner.features.fourier.grid import FourierGrid
 from bochner.kernels.kernel import Kernel
-from bochner.models.gaussian_process.spec import GaussianProcessSpec
 from bochner.models.grid import SummedWaves, as_rows
 from bochner.solvers.gram import DenseBlock
 from bochner.solvers.ridge.dual import KernelRows
@@ -90,10 +89,10 @@ class FewRows:
         K = np.asarray(to_numpy(self.kernel(self.X[:m])), np.float64)
         return KernelRows(K, self.y[:m], self.w[:m], self.centred)
 
-    def penalty(self, spec: GaussianProcessSpec) -> float:
+    def penalty(self, noise: float | None, amplitude: float | None) -> float:
         """Return about the least λ of all targets, by the evidence of some rows."""
-        given = spec.noise, spec.amplitude
-        return float(choose_penalty(self._first(LOOKED_AT), *given, criterion="evidence")[0].min())
+        rows = self._first(LOOKED_AT)
+        return float(choose_penalty(rows, noise, amplitude, criterion="evidence")[0].min())
 
     def is_faster(self, summed: SummedWaves, alpha: float) -> bool:
         """Whether conjugate gradients on waves take longer than factors of the rows, near λ."""
@@ -109,26 +108,25 @@ class FewRows:
         return self._factors[alpha]
 
     def solved(
-        self, spec: GaussianProcessSpec, summed: SummedWaves, start: float | None
+        self,
+        noise: float | None,
+        amplitude: float | None,
+        summed: SummedWaves,
+        start: float | None,
     ) -> tuple[Evidence, Float[Array, "D t"]]:
         """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
         rows = self.rows
-        alpha, outcome = choose_penalty(
-            rows, spec.noise, spec.amplitude, criterion="evidence", start=start
-        )
+        alpha, outcome = choose_penalty(rows, noise, amplitude, criterion="evidence", start=start)
         coef, found = np.empty_like(rows.y), []
         for i, value in enumerate(alpha):
             posterior = self.posterior(float(value))
             own, _ = posterior.coefficients(rows.y[:, i : i + 1], rows)
             coef[:, i] = own[:, 0]
-            held = spec.amplitude
-            if held is None and spec.noise:
-                held = spec.noise / value
+            held = noise / value if amplitude is None and noise else amplitude
             found.append(evidence_at(posterior, rows, coef[:, i], i, held))
-        amplitude, likelihood = np.array(found).T
-        lost = 0.0 if spec.noise is not None else summed.left_out
-        penalty = alpha + lost
-        evidence = Evidence(amplitude * penalty, amplitude, penalty, likelihood, outcome)
+        scale, likelihood = np.array(found).T
+        penalty = alpha if noise is not None else alpha + summed.left_out
+        evidence = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
         return evidence, self._as_waves(summed, coef)
 
     def _as_waves(self, summed: SummedWaves, coef: Float[Array, "n t"]) -> Float[Array, "D t"]:
