@@ -33,6 +33,7 @@ NAMES = (
     "exact",
     "few",
     "wide",
+    "gpu",
     "sketches",
     "classifiers",
     "bounds",

@@ -171,7 +171,11 @@ def judged(value: float, asked: float, least: bool = True) -> Row:
 # benchmark that ran before would be counted.
 _LAUNCHER = """
 import json, resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE)
+limit = float(sys.argv[1])
+try:
+    done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, timeout=limit or None)
+except subprocess.TimeoutExpired:
+    sys.exit(print(json.dumps({"code": "late"})))
 peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 unit = 1 if sys.platform == "darwin" else 1024
 print(json.dumps({"code": done.returncode, "peak": peak * unit, "out": done.stdout.decode()}))
@@ -186,10 +190,15 @@ class Child:
     peak_mb: float
 
 
-def child(code: str, *arguments: str) -> Child:
-    """Run Python code in a process of its own; its last line must be JSON."""
-    command = [sys.executable, "-c", _LAUNCHER, sys.executable, "-c", code, *arguments]
+def child(code: str, *arguments: str, limit: float = 0.0) -> Child:
+    """Run Python code in a process of its own; its last line must be JSON.
+
+    It is killed after `limit` seconds; 0 is never.
+    """
+    command = [sys.executable, "-c", _LAUNCHER, str(limit), sys.executable, "-c", code, *arguments]
     done = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    if done["code"] == "late":
+        raise RuntimeError(f"not done after {limit:.4g} seconds")
     if done["code"]:
         raise RuntimeError(f"a benchmark's process ended with code {done['code']}")
     return Child(json.loads(done["out"].splitlines()[-1]), done["peak"] / 1e6)

@@ -1,5 +1,6 @@
 """Intervals of regressors: scores by brute force, coverage, and what they are learned from."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -60,6 +61,27 @@ def test_errors_are_those_of_fits_without_each_row(make):
         without = make().fit(X[kept], y[kept], sample_weight=w[kept]).predict(X[i : i + 1])[0]
         np.testing.assert_allclose(found.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
+def test_errors_without_another_row_are_those_of_fits_without_both(make, intercept):
+    X, y = table(25, t=2)
+    w = np.random.default_rng(1).uniform(0.2, 1.0, 25)
+    found = make(fit_intercept=intercept).fit(X, y, sample_weight=w).fit_.left_out()
+    some, others = found.take(np.array([3, 17, 8])), found.take(np.array([8, 0, 20, 11]))
+    errors = some.without(others, 1)
+    for k, i in enumerate((3, 17, 8)):
+        for m, j in enumerate((8, 0, 20, 11)):
+            kept = ~np.isin(np.arange(25), (i, j))
+            fit = make(fit_intercept=intercept).fit(X[kept], y[kept], sample_weight=w[kept])
+            without = fit.predict(X[j : j + 1])[0, 1]
+            np.testing.assert_allclose(errors[k, m], y[j, 1] - without, rtol=1e-7, atol=1e-9)
+
+
+def test_errors_that_hang_together_with_nothing_are_themselves():
+    rows = rows_of(np.arange(5.0), np.zeros((5, 1)))
+    assert np.array_equal(rows.take(np.arange(2)).without(rows, 0), [np.arange(5.0)] * 2)
 
 
 def test_rows_that_are_landmarks_have_no_scores():
@@ -178,6 +200,31 @@ def test_a_scale_that_varies_is_learned():
     low, high = law.bounds(np.array([[-0.8, 0.0], [0.8, 0.0]]), np.zeros((2, 1)), 0.9)
     assert law.varies != ("nothing",)
     assert 0.5 < (high - low)[1, 0] / (high - low)[0, 0] / np.exp(3.2) < 2
+
+
+class Hidden:
+    """A coupling by which errors tell nothing of a row to which they are not its own."""
+
+    def __init__(self, errors):
+        self.errors = errors
+
+    def without(self, i, j, errors):
+        return np.where(i[:, None] == j, errors, self.errors[j])
+
+
+@pytest.mark.parametrize("n", [800, 2400])
+def test_what_errors_know_of_a_row_is_not_learned_for_it(n):
+    """Sizes that grow with a column, but only as rows see one another."""
+    rng = np.random.default_rng(12)
+    X = rng.uniform(-1, 1, (n, 2))
+    noise = rng.standard_normal(n)
+    rows = rows_of(np.exp(2 * X[:, 0]) * noise, X)
+    assert learn_errors(rows, 0).varies != ("nothing",)
+    hidden = replace(rows, coupling=(Hidden(noise),), numbers=np.arange(n))
+    assert learn_errors(hidden, 0).varies == ("nothing",)
+    known = replace(rows, coupling=(Hidden(rows.errors[:, 0]),), numbers=np.arange(n))
+    one, other = (learn_errors(each, 0).targets[0].scores for each in (rows, known))
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
 def test_a_shape_that_varies_is_learned():

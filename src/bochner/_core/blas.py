@@ -8,6 +8,7 @@ multiplies goes through SciPy's, as its factorisations do.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, wraps
 from threading import local
 from typing import Any
@@ -189,7 +190,35 @@ def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
 cho_factor = _on_one_thread(scipy.linalg.cho_factor)
 cholesky = _on_one_thread(scipy.linalg.cholesky)
-eigh = _on_one_thread(scipy.linalg.eigh)
 eigvalsh = _on_one_thread(scipy.linalg.eigvalsh)
 qr = _on_one_thread(scipy.linalg.qr)
 svd = _on_one_thread(scipy.linalg.svd)
+_eigh_here = _on_one_thread(scipy.linalg.eigh)
+
+#: Side of the matrices that are worth moving to where a fit has its sums.
+ELSEWHERE = 1024
+
+#: Gives eigenvalues and vectors of a float64 matrix elsewhere, within a fit that asks for it.
+Decomposition = Callable[[Array], tuple[Array, Array]]
+_DECOMPOSED: ContextVar[Decomposition | None] = ContextVar("decomposed", default=None)
+
+
+@contextmanager
+def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
+    """Let large matrices be decomposed elsewhere, such as on a graphics card."""
+    token = _DECOMPOSED.set(decomposed)
+    try:
+        yield
+    finally:
+        _DECOMPOSED.reset(token)
+
+
+def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
+    """Return eigenvalues and vectors as SciPy's function does, elsewhere where that is asked for.
+
+    What needs only some of the eigenvalues is made here.
+    """
+    decomposed = _DECOMPOSED.get()
+    if decomposed is None or len(A) < ELSEWHERE or "subset_by_index" in options:
+        return _eigh_here(A, **options)
+    return decomposed(A)

@@ -14,9 +14,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
 from bochner.data.blocks import Blocks, has_weight
 from bochner.engines.checkpoint import NOW, Checkpoint
+from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
 from bochner.engines.digest import digest_of
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput
 from bochner.sums.executor import Executor, InProcess
@@ -42,12 +44,18 @@ class Local:
     memory : int, optional
         Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
         several processes do. Default: a quarter of what is free.
+    device : str or sequence of str, optional
+        Where features are made: a device of torch, as "cuda" or "cuda:1", or several that take
+        parts in turns. Default: where the rows are.
 
     Raises
     ------
     InvalidInput
         ``every`` is not above zero, ``memory`` is negative, or a fit with a checkpoint has no
-        integer as its ``random_state``: it could not be made again.
+        integer as its ``random_state``: it could not be made again. There is no such device, or it
+        is asked for beside a checkpoint.
+    MissingDependency
+        ``device`` is given, and torch is not installed.
     DataFileError
         The checkpoint is of another fit, of data that have changed or by another version; or its
         folder cannot be made.
@@ -61,20 +69,41 @@ class Local:
     goes on with a warning, and the record before it stays. Ctrl-C ends a pass after the block that
     it came in, and that is recorded. A record takes the memory of a sum once more on the disk: 8
     D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
+
+    To a device go the rows, block after block, the next one while one is added up. Of learners
+    whose sums are moments (ridge regression and classifier, Gaussian process, principal components)
+    features are made and added up there, in float32 into sums of float64, and decompositions of
+    1024 features and more are made there; of others features come back. Features have the precision
+    of the rows until they are rounded: rows of float32 take half of the time or less. Sparse rows,
+    kernel matrices and samples that something is chosen by stay on the processor. A device needs
+    memory for a block of features and four matrices of 8 D² bytes.
     """
 
     checkpoint: str | PathLike[str] | None = None
     every: float = 60.0
     memory: int | None = None
+    device: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", positive(self.every, "Local", "every"))
+        if self.device is not None:
+            object.__setattr__(self, "device", as_devices(self.device))
+        if self.device is not None and self.checkpoint is not None:
+            raise InvalidInput(
+                "Local: a checkpoint records sums of this process, and those of device= are "
+                "elsewhere. Leave out one of the two."
+            )
         if self.memory is not None:
             integer(self.memory, "Local", "memory", 0)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
         """Give the executor of one fit; its checkpoint is removed where the fit is made."""
+        if self.device is not None:
+            devices = opened(self.device)
+            with decompositions_by(eigh_on(devices[0])):
+                yield DevicePasses(devices, self.memory, repr(self))
+            return
         if self.checkpoint is None:
             yield InProcess(self.memory)
             return

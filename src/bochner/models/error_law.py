@@ -21,10 +21,11 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.html import ShownResult
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.models._kernel_sum import KernelSum
+from bochner.models.coupling import Coupling
 
 #: Share of the distribution of all rows in that of each.
 POOLED = 0.02
@@ -57,6 +58,11 @@ class LeftOutRows:
     w : (m,)
         Above 0.
     source : {"held out", "cross-validation", "leave one out"}
+    coupling : tuple of Coupling, optional
+        Of each target: how errors change where another row is left out too. None: not at all, or
+        it is not known.
+    numbers : (m,), optional
+        Of the rows, in the coupling.
     """
 
     X: Any
@@ -64,6 +70,8 @@ class LeftOutRows:
     errors: Float[Array, "m t"]
     w: Float[Array, " m"]
     source: str
+    coupling: tuple[Coupling, ...] | None = None
+    numbers: Int[Array, " m"] | None = None
 
     @property
     def refitted(self) -> "LeftOutRows":
@@ -72,8 +80,16 @@ class LeftOutRows:
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""
+        numbers = None if self.numbers is None else self.numbers[rows]
         parts = self.X[rows], self.predicted[rows], self.errors[rows], self.w[rows]
-        return LeftOutRows(*parts, self.source)
+        return LeftOutRows(*parts, self.source, self.coupling, numbers)
+
+    def without(self, others: "LeftOutRows", j: int) -> Float[Array, "m k"]:
+        """Return the errors of a target of other rows, each time without one of these too."""
+        errors = others.errors[:, j]
+        if self.coupling is None or self.numbers is None or others.numbers is None:
+            return np.broadcast_to(errors, (len(self.w), len(errors)))
+        return self.coupling[j].without(self.numbers, others.numbers, errors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, from_numpy, is_sparse, taken, to_numpy
+from bochner._core.arrays import (
+    array_namespace,
+    beside,
+    from_numpy,
+    is_sparse,
+    taken,
+    to_numpy,
+)
 from bochner._core.blas import (
     add_gram,
     add_outer,
@@ -401,9 +408,9 @@ class DeviceAccumulator(MomentSums):
         self._products = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
 
     def _take(self, other: "DeviceAccumulator", right: Array, moved: Array) -> None:
-        gram, first = other._products
+        gram, first = (beside(A, self._z0) for A in other._products)
         xp = array_namespace(gram)
-        dz = xp.astype(other._z0, xp.float64) - xp.astype(self._z0, xp.float64)
+        dz = xp.astype(beside(other._z0, self._z0), xp.float64) - xp.astype(self._z0, xp.float64)
         right, moved = from_numpy(right, like=gram), from_numpy(moved, like=gram)
         z, weight = first[0, ...], right[0, ...]
         cross = z[:, None] * dz[None, :]

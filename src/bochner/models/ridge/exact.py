@@ -30,6 +30,7 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
+from bochner.models.coupling import DenseCoupling
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
@@ -233,10 +234,15 @@ class ExactFit(ShownRidge):
         rows = KernelRows(self.chosen.kernel(self.X), self.y, self.w, self.spec.fit_intercept)
         errors = np.empty(self.y.shape)
         each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), errors.shape[1])
+        coupling: list[Any] = [None] * len(each)
         for alpha in np.unique(each):
             own = np.flatnonzero(each == alpha)
-            errors[:, own] = replace(rows, y=self.y[:, own]).at(float(alpha)).left_out
-        return LeftOutRows(self.X, self.y - errors, errors, self.w, "leave one out")
+            dual = replace(rows, y=self.y[:, own]).at(float(alpha))
+            errors[:, own] = dual.left_out
+            for j, u in zip(own, dual.u.T, strict=True):
+                coupling[j] = DenseCoupling(u, rows.root, dual.inverse)
+        parts = self.X, self.y - errors, errors, self.w, "leave one out"
+        return LeftOutRows(*parts, tuple(coupling), np.arange(len(self.w)))
 
     kind = "an exact fit"
 

@@ -14,6 +14,7 @@ from bochner.data.schema import Inputs
 from bochner.features.waves import WaveMethod
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import no_landmarks
+from bochner.models.coupling import Coupling, FactoredCoupling
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.ridge.grid import GridFit, fit_chosen_waves
 from bochner.models.ridge.shown import ShownRidge
@@ -21,7 +22,7 @@ from bochner.models.ridge.sums import RidgeSpec, Summed, merged, triangle, warne
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import WIDTH
-from bochner.solvers.ridge.eigen import decompose, floor
+from bochner.solvers.ridge.eigen import Eigen, decompose, floor
 from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
 from bochner.solvers.ridge.path import given_alpha, least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -88,12 +89,15 @@ class RidgeFit(ShownRidge):
         """Return the rows of the sample as the fit predicts them without each."""
         summed, sample = self.summed, self.summed.sample
         eigen, held = summed.decomposed()
-        rows: Iterable[Rows] = summed.centred(sample) if held is None else (held,)
+        rows = list(summed.centred(sample)) if held is None else [held]
         alpha = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), eigen.power.shape)
-        parts = list(left_out_rows(eigen, rows, np.maximum(alpha, floor(eigen))))
+        alpha = np.maximum(alpha, floor(eigen))
+        parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         shown = np.where(np.isfinite(errors), errors, residuals)
-        found = LeftOutRows(sample.X, sample.y - shown, errors, sample.w, "leave one out")
+        told = sample.X, sample.y - shown, errors, sample.w, "leave one out"
+        coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
+        found = LeftOutRows(*told, coupling, np.arange(len(sample.w)))
         return found.take(no_landmarks(self.chosen.map, sample.X))
 
     def gradients(self, blocks: Blocks) -> Iterator[tuple[Array, Float[Array, "b d t"]]]:
@@ -136,6 +140,25 @@ class RidgeFit(ShownRidge):
             n_rows=n_rows,
             random_state=self.chosen.seed,
         )
+
+
+def _couplings(
+    eigen: Eigen,
+    rows: list[Rows],
+    alpha: Float[Array, " t"],
+    residuals: Float[Array, "m t"],
+    w: Float[Array, " m"],
+) -> tuple[Coupling, ...]:
+    """Return how errors of the rows hang together, for each target."""
+    root, parts = np.sqrt(w), [np.asarray(Z, np.float64) @ eigen.vectors for Z, _, _ in rows]
+    turned = root[:, None] * np.concatenate(parts)
+    mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
+    found: dict[float, Array] = {}
+    for a in np.unique(alpha):
+        found[a] = np.hstack([turned / np.sqrt(eigen.values + a), mean])
+    return tuple(
+        FactoredCoupling(root * r, root, found[a]) for r, a in zip(residuals.T, alpha, strict=True)
+    )
 
 
 def fit_ridge(

@@ -260,6 +260,20 @@ class Dual:
         """Leave-one-out errors."""
         return self.residuals / self.slack[:, None]
 
+    @property
+    def left_out_shares(self) -> Float[Array, "n n"]:
+        """H, with H y the predictions of rows without each: ŷ_i = y_i − e_i."""
+        scale = self.alpha / (self.rows.root * self.slack)
+        return np.eye(len(scale)) - scale[:, None] * self.inverse * self.rows.root
+
+    def shares(self, across: Float[Array, "s n"]) -> Float[Array, "s n"]:
+        """Return H, with H y the predictions of other rows, from their kernel values; O(s n²)."""
+        rows, root = self.rows, self.rows.root
+        H = product(across * root, self.inverse) * root
+        if rows.centred:
+            H += (rows.w - self.inverse @ (rows.weighted @ root) * root) / rows.w.sum()
+        return H
+
     @cached_property
     def _falling(self) -> Float[Array, "n t"]:
         """−∂u/∂α."""

@@ -1,0 +1,251 @@
+"""Passes on graphics cards: blocks are moved over ahead of their sums, which stay there."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block
+from bochner.errors import InvalidInput, InvalidType, MissingDependency
+from bochner.sums.executor import Together
+from bochner.sums.tree import MergeTree, RunningSum, Summand, blocks_per_part, narrowed, summed
+
+LOG = logging.getLogger("bochner.engines")
+
+#: Parts that are handed out, for each device, before the first of them must be done.
+AHEAD = 2
+
+
+@runtime_checkable
+class MakesFeatures(Protocol):
+    """A summand of features: what is worth moving rows for."""
+
+    features: Callable[[Array], Array]
+
+
+def as_devices(asked: Any) -> tuple[str, ...]:
+    """Check the devices of an engine, as torch names them: "cuda", "cuda:1", or several."""
+    names = (asked,) if isinstance(asked, str) else asked
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InvalidType(
+            'Local: device must be a name of torch, as "cuda" or "cuda:1", or several; got '
+            f"{type(asked).__name__}."
+        )
+    if not names:
+        raise InvalidInput("Local: device must name one device at least; got none.")
+    return tuple(names)
+
+
+def opened(names: Sequence[str]) -> list[Any]:
+    """Return torch's devices of these names.
+
+    Raises
+    ------
+    MissingDependency
+        torch is not installed.
+    InvalidInput
+        There is no such device.
+    """
+    try:
+        import torch  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependency(
+            "Local: device= needs the package torch, which is not installed; install it with: pip "
+            "install torch"
+        ) from error
+    try:
+        devices = [torch.device(name) for name in names]
+        for device in devices:
+            torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        said = str(error).splitlines()[0]
+        raise InvalidInput(
+            f"Local: device must name devices that torch has here; got {', '.join(names)} "
+            f'({said}). Take "cuda", "cuda:1" or "cpu", or leave it out.'
+        ) from error
+    return devices
+
+
+def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
+    """Return the eigendecomposition of symmetric matrices, in float64, on a device."""
+
+    def eigh(A: Float[Array, "D D"]) -> tuple[Float[Array, " D"], Float[Array, "D D"]]:
+        import torch  # noqa: PLC0415
+
+        values, vectors = torch.linalg.eigh(torch.from_numpy(_writable(A)).to(device))
+        return values.cpu().numpy(), vectors.cpu().numpy()
+
+    return eigh
+
+
+class DevicePasses:
+    """The executor of one fit whose features are made on devices, and summed there.
+
+    Parameters
+    ----------
+    devices : sequence of torch.device
+        Of several, each takes part after part, in turns; their sums are merged on the first.
+    memory : int or None
+        Bytes of features that may be kept in this process.
+    shown : str
+        How messages name it.
+    """
+
+    def __init__(self, devices: Sequence[Any], memory: int | None, shown: str) -> None:
+        self._devices = devices
+        self._memory = memory
+        self._shown = shown
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    @property
+    def memory(self) -> int | None:
+        """What the fit was begun with."""
+        return self._memory
+
+    @property
+    def in_order(self) -> bool:
+        """They are."""
+        return True
+
+    def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
+        """Return the sum of all blocks."""
+        began = time.monotonic()
+        if not _makes_features(summand):
+            return summed(summand, blocks, blocks.block_rows)
+        if len(self._devices) > 1:
+            total = self._shared(summand, blocks)
+        else:
+            total = summed(summand, moved(blocks, self._devices[0]), blocks.block_rows)
+        LOG.info("%r: a pass over %r, %.2f s", self, blocks, time.monotonic() - began)
+        return total
+
+    def sum_unless(
+        self, stop: Callable[[Any], bool], summand: Summand[Any], blocks: Blocks, rows: int
+    ) -> Any:
+        """Return the sum, or None if ``stop`` says so of the sum of about the first ``rows``."""
+        if rows and stop(self._first(summand, blocks, rows)):
+            return None
+        return self.sum(summand, blocks)
+
+    def _first(self, summand: Summand[Any], blocks: Blocks, rows: int) -> Any:
+        few = islice(blocks.walk(), -(-rows // blocks.block_rows))
+        return summed(summand, moved(few, self._devices[0]), blocks.block_rows)
+
+    def _shared(self, summand: Any, blocks: Blocks) -> Any:
+        """Sum parts up in a thread for each device, merged in the order of the tree."""
+        merging = narrowed(summand, slice(0, 0))
+        tree: MergeTree[Any] = MergeTree(merging.merge)
+        begun: deque[Future[Any]] = deque()
+        with ExitStack() as stack:
+            workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self._devices]
+            for number, part in enumerate(_parts(blocks)):
+                k = number % len(workers)
+                begun.append(
+                    workers[k].submit(_part_sum, summand, part, self._devices[k], blocks.block_rows)
+                )
+                if len(begun) > AHEAD * len(workers):
+                    tree.take(begun.popleft().result())
+            while begun:
+                tree.take(begun.popleft().result())
+        return tree.root()
+
+
+def _makes_features(summand: Any) -> bool:
+    if isinstance(summand, Together):
+        return any(map(_makes_features, summand.summands))
+    return isinstance(summand, MakesFeatures)
+
+
+def _parts(blocks: Blocks) -> Iterator[list[Block]]:
+    """Give the blocks of one part after the other."""
+    every = iter(blocks)
+    while part := list(islice(every, blocks_per_part(blocks.block_rows))):
+        yield part
+
+
+def _part_sum(summand: Any, part: list[Block], device: Any, block_rows: int) -> Any:
+    running: RunningSum[Any] = RunningSum(summand, block_rows)
+    for block in moved(part, device):
+        running.add(block)
+    return running.total()
+
+
+#: Begins to move the rows of a block, and returns what gives the block once they are there.
+Move = Callable[[Block], Callable[[], Block]]
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
+    """Give blocks whose rows are on a device.
+
+    Each begins to move before the one before it is added up: of a card with CUDA from pinned
+    memory, on a stream of its own. Sparse rows and those that are on a device already stay.
+    """
+    move: Move = _Cuda(device) if device.type == "cuda" else _Plain(device)
+    moving: Callable[[], Block] | None = None
+    for block in blocks:
+        after = move(block)
+        if moving is not None:
+            yield moving()
+        moving = after
+    if moving is not None:
+        yield moving()
+
+
+class _Plain:
+    """Moves rows at once, to a device without streams."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def __call__(self, block: Block) -> Callable[[], Block]:
+        if not isinstance(block.X, np.ndarray):
+            return lambda: block
+        import torch  # noqa: PLC0415
+
+        X = torch.from_numpy(_writable(block.X)).to(self._device)
+        return lambda: block._replace(X=X)
+
+
+class _Cuda:
+    """Moves rows on a stream of its own, while those before are added up."""
+
+    def __init__(self, device: Any) -> None:
+        import torch  # noqa: PLC0415
+
+        self._torch, self._device = torch, device
+        self._stream = torch.cuda.Stream(device)
+
+    def __call__(self, block: Block) -> Callable[[], Block]:
+        torch = self._torch
+        if not isinstance(block.X, np.ndarray):
+            return lambda: block
+        pinned = torch.from_numpy(_writable(block.X)).pin_memory()
+        with torch.cuda.stream(self._stream):
+            X = pinned.to(self._device, non_blocking=True)
+            done = torch.cuda.Event()
+            done.record(self._stream)
+
+        def arrived() -> Block:
+            here = torch.cuda.current_stream(self._device)
+            here.wait_event(done)
+            X.record_stream(here)
+            return block._replace(X=X)
+
+        return arrived
+
+
+def _writable(X: np.ndarray) -> np.ndarray:
+    """Return rows that torch takes: of native order, in one piece, and not read-only."""
+    return np.require(X, X.dtype.newbyteorder("="), ["C", "W"])

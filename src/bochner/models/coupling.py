@@ -1,0 +1,97 @@
+"""How errors of rows left out hang together, and what they are where another row is left out too.
+
+The error of row j is that of a fit that has seen row i. So it knows of the noise of row i, most
+where the two are near, and a scale that is learned from errors around row i knows it too: it is
+large where the error of row i happens to be large. That of a new row does not. Scores of rows left
+out would be too small, and intervals too short.
+
+With M = (√w K √w + αI)⁻¹ of a ridge regression, u = M √w y and e° = u/diag(M), the errors √w e of
+rows left out as a whole, the error of row j without rows i and j is
+
+    e°_ji = (e°_j − (M_ij/M_jj) e°_i)/(1 − M_ij²/(M_ii M_jj)),
+
+the block formula of cross-validation for two rows. Only ratios count: αM = I − H serves as M does.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float, Int
+
+#: The least that two rows leave of one another: below this rounding makes it.
+LEAST_LEFT = 1e-8
+
+
+class Coupling(ABC):
+    """M of all rows, or a multiple of it, and what it leaves of the target.
+
+    Attributes
+    ----------
+    u : (n,)
+        M √w y, by the same multiple.
+    root : (n,)
+        √w.
+    """
+
+    u: Float[Array, " n"]
+    root: Float[Array, " n"]
+
+    @property
+    @abstractmethod
+    def diagonal(self) -> Float[Array, " n"]:
+        """Diagonal of M."""
+
+    @abstractmethod
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        """Return M_ij."""
+
+    def without(
+        self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
+    ) -> Float[Array, "s m"]:
+        """Return the errors of rows j, each time without a row i too; the row's own as it is."""
+        M = self.among(i, j)
+        d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
+        alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
+        left = np.maximum(1 - M * M / d_i[:, None] / d_j, LEAST_LEFT)
+        both = (alone_j - M / d_j * alone_i[:, None]) / left
+        found = errors + (both - alone_j) / self.root[j]
+        own = i[:, None] == j
+        return np.where(own | ~np.isfinite(found), errors, found)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCoupling(Coupling):
+    """M, (n, n), as it is."""
+
+    u: Float[Array, " n"]
+    root: Float[Array, " n"]
+    inverse: Float[Array, "n n"]
+
+    @property
+    def diagonal(self) -> Float[Array, " n"]:
+        """Diagonal of M."""
+        return np.diagonal(self.inverse)
+
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        """Return M_ij."""
+        return self.inverse[np.ix_(i, j)]
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredCoupling(Coupling):
+    """I − H with H = F Fᵀ, F (n, r)."""
+
+    u: Float[Array, " n"]
+    root: Float[Array, " n"]
+    factor: Float[Array, "n r"]
+
+    @property
+    def diagonal(self) -> Float[Array, " n"]:
+        """Diagonal of I − H."""
+        return 1 - np.einsum("ij,ij->i", self.factor, self.factor)
+
+    def among(self, i: Int[Array, " s"], j: Int[Array, " m"]) -> Float[Array, "s m"]:
+        """Return (I − H)_ij."""
+        return (i[:, None] == j) - self.factor[i] @ self.factor[j].T
