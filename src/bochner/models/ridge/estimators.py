@@ -472,7 +472,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
     one sweep. Probabilities are calibrated on decision values of rows left out one by one
-    (``bochner.models._calibration``), 2048 at random or those of the sample.
+    (``bochner.models._calibration``), 2048 at random or those of the sample; of a fit with the
+    kernel itself 3072.
 
     Parameters
     ----------
@@ -488,7 +489,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence", "kfold"}, default "loo"
-        The penalty, or how to choose it: the squared error of ±1 decides.
+        The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
+        "loo" goes on from there to where calibrated probabilities of rows left out lose least.
     alpha_per_target : bool, default False
         Whether each class has the penalty that is best for its target.
     class_weight : None, "balanced" or dict, default None
