@@ -37,7 +37,7 @@ def to_onnx(
     Returns
     -------
     onnx.ModelProto
-        Operators of version 18 (onnxruntime 1.14 or later), for any number of rows. Of a model
+        Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. Of a model
         that was fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one that was
         fitted to a table with text, dates or times, each column that it uses is an input of its
         name and of shape (rows, 1): text as text, "" where missing; dates and times as seconds

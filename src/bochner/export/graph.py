@@ -11,7 +11,7 @@ from bochner.data.schema import listed
 from bochner.errors import InvalidInput, MissingDependency
 
 #: The version of ONNX's operators that graphs are written in, and of the file format that goes
-#: with it: read by onnxruntime from 1.14 on.
+#: with it: read by onnxruntime from 1.17 on.
 OPSET, FORMAT = 18, 8
 
 #: The version of its operators for learners, of which texts need one, and their domain.
@@ -46,6 +46,7 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         self._inputs: dict[str, Any] = {}
+        self._turned: dict[str, str] = {}
 
     @property
     def first(self) -> str:
@@ -64,7 +65,13 @@ class Graph:
         name = f"{op.lower()}_{len(self._nodes)}"
         given = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
         self._nodes.append(self._onnx.helper.make_node(op, list(inputs), given, **attributes))
+        if op == "Transpose" and attributes["perm"] == [1, 0]:
+            self._turned[name] = inputs[0]
         return name
+
+    def unturned(self, name: str) -> tuple[str, int]:
+        """Return the matrix whose transpose this is, and 1; of every other value itself, and 0."""
+        return (self._turned[name], 1) if name in self._turned else (name, 0)
 
     def named(self, name: str, source: str) -> None:
         """Give a value the name of an output."""
