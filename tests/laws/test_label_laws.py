@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn.base import ClassifierMixin
 
 from bochner import (
     SVC,
@@ -19,7 +18,7 @@ from bochner import (
 )
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models import KernelEstimator
+from bochner.models import LabelEstimator
 from bochner.selection import FeatureSpec
 
 # inside: choosing for a learner that is none of the package
@@ -37,7 +36,7 @@ NAMES = {
 }
 
 
-class Classifier(ClassifierMixin, KernelEstimator):
+class Classifier(LabelEstimator):
     """A learner that knows its rows and nothing else."""
 
     def __init__(self, class_weight=None, kernel="gaussian"):

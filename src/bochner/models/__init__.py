@@ -76,6 +76,7 @@ __all__ = [
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
     "_base": "KernelEstimator",
+    "_kinds": "LabelEstimator TargetEstimator WithoutTarget",
     "_intervals": "learn_errors",
     "_rows": "FeatureBlock Features SumOnFeatures fold_numbers rows_left_out",
     "_calibration": "agreeing calibrate",
