@@ -2,7 +2,7 @@
 
 >>> import bochner as bo
 >>> bo.engines.Local(checkpoint="run.ckpt", every=60)
-Local(checkpoint='run.ckpt', every=60.0, memory=None)
+Local(checkpoint='run.ckpt', every=60.0, memory=None, device=None)
 
 A pass is a sum over rows, and its parts are merged in an order that the blocks alone fix: any
 engine, with any number of workers, gives the bits of :class:`Local` on the same blocks.
