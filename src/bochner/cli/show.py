@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 import click
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bochner.data.blocks import Blocks
+from bochner.data.progress import RowCount
 
 Lines = Iterable[tuple[str, str]]
 
@@ -127,9 +128,7 @@ class Passes:
 
     bar: Progress
     blocks: Blocks
-    number: int = 1
-    rows: int = 0
-    began: float = field(default_factory=monotonic)
+    count: RowCount = field(default_factory=RowCount)
 
     def __post_init__(self) -> None:
         self.task = self.bar.add_task(
@@ -142,20 +141,18 @@ class Passes:
 
     def __call__(self, rows: int) -> None:
         """Tell the bar that so many more rows were read."""
-        total = self.blocks.n_rows
-        if total is not None and self.rows >= total:
-            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+        total = self.count.n_rows = self.blocks.n_rows
+        if self.count.add(rows):
             self.bar.reset(self.task, total=total)
-        self.rows += rows
-        again = "" if self.number == 1 else f", pass {self.number}"
-        seconds = max(monotonic() - self.began, 1e-9)
+        done, number = self.count.rows, self.count.number
+        again = "" if number == 1 else f", pass {number}"
         self.bar.update(
             self.task,
-            completed=self.rows,
+            completed=done,
             total=total,
-            description="Computing" if self.rows == total else f"Reading{again}",
-            rows=f"{self.rows:,}" + ("" if total is None else f" of {total:,}"),
-            rate=f"{self.rows / seconds:,.0f}",
+            description="Computing" if done == total else f"Reading{again}",
+            rows=f"{done:,}" + ("" if total is None else f" of {total:,}"),
+            rate=f"{self.count.rate:,.0f}",
         )
 
 

@@ -15,7 +15,7 @@ from bochner.data.frames import open_table
 from bochner.data.held import open_chunks, open_readers
 from bochner.data.learning import Target, open_tables
 from bochner.data.partitions import library_of
-from bochner.data.progress import Bar
+from bochner.data.progress import Bar, RowCount
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, Types, listed
 from bochner.data.sources import (
@@ -369,7 +369,7 @@ class Blocks:
         In a notebook the bar is drawn below the cell, in a terminal on its last line; elsewhere
         nothing is shown.
         """
-        bar = Bar(self.n_rows)
+        bar = Bar(RowCount(self.n_rows))
         return self.watch(bar, bar.crew)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":

@@ -11,8 +11,8 @@ OFTEN = 0.2
 
 
 @dataclass
-class Bar:
-    """Counts rows, pass by pass, and shows how many there are: a callback of ``Blocks.watch``.
+class RowCount:
+    """Counts rows, pass by pass.
 
     ``n_rows`` is None where the number of rows is not known before they are read.
     """
@@ -20,17 +20,35 @@ class Bar:
     n_rows: int | None = None
     rows: int = 0
     number: int = 1
-    workers: int = 0
     began: float = field(default_factory=monotonic)
+
+    def add(self, rows: int) -> bool:
+        """Count these rows; whether they are the first ones of another pass over all rows."""
+        again = self.n_rows is not None and self.rows >= self.n_rows
+        if again:
+            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+        self.rows += rows
+        return again
+
+    @property
+    def rate(self) -> float:
+        """Rows a second in this pass."""
+        return self.rows / max(monotonic() - self.began, 1e-9)
+
+
+@dataclass
+class Bar:
+    """Shows how many rows were read: a callback of ``Blocks.watch``."""
+
+    count: RowCount = field(default_factory=RowCount)
+    workers: int = 0
     shown: float = 0.0
     handle: Any = None
 
     def __call__(self, rows: int) -> None:
-        """Count these rows; the first ones after all rows begin the next pass."""
-        if self.n_rows is not None and self.rows >= self.n_rows:
-            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
-        self.rows += rows
-        if monotonic() - self.shown >= OFTEN or self.rows == self.n_rows:
+        """Count these rows, and show them now and then."""
+        self.count.add(rows)
+        if monotonic() - self.shown >= OFTEN or self._done:
             self.shown = monotonic()
             self.show()
 
@@ -41,14 +59,19 @@ class Bar:
     @property
     def text(self) -> str:
         """What is done, and how fast."""
-        rate = self.rows / max(monotonic() - self.began, 1e-9)
-        of = "" if self.n_rows is None else f" of {self.n_rows:,}"
+        count = self.count
+        of = "" if count.n_rows is None else f" of {count.n_rows:,}"
         crew = f" by {self.workers} workers" if self.workers else ""
-        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{crew}"
+        return f"pass {count.number}: {count.rows:,}{of} rows, {count.rate:,.0f} rows/s{crew}"
+
+    @property
+    def _done(self) -> bool:
+        return self.count.rows == self.count.n_rows
 
     def _repr_html_(self) -> str:
         """Return the bar as HTML."""
-        known = f' value="{self.rows}" max="{self.n_rows}"' if self.n_rows else ""
+        rows, of = self.count.rows, self.count.n_rows
+        known = f' value="{rows}" max="{of}"' if of else ""
         text = escape(self.text)
         return f'<div><progress aria-label="{text}"{known}></progress> {text}</div>'
 
@@ -56,7 +79,7 @@ class Bar:
         """Draw the bar in the notebook, in its place; else on the terminal's last line."""
         if not in_notebook():
             if sys.stderr.isatty():
-                end = "\n" if self.rows == self.n_rows else ""
+                end = "\n" if self._done else ""
                 sys.stderr.write(f"\r{self.text}\033[K{end}")
                 sys.stderr.flush()
             return
