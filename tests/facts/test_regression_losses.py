@@ -237,6 +237,14 @@ def test_lengths_are_found_far_and_near_and_through_overflow():
     assert none == 0
 
 
+@pytest.mark.parametrize("at", [1e-2, 3e-5, 1e-7])
+def test_a_length_is_found_before_a_jump_of_many_powers_of_ten(at):
+    first = -1e-4
+    slope = lambda length: np.where(length < at, first, first + 1e6 * (length - at))
+    (found,) = best_length(slope, 1)
+    assert abs(slope(found)) <= 0.1 * abs(first)
+
+
 def test_thresholds_of_targets_are_losses_of_targets():
     y, f = np.random.default_rng(0).normal(size=(2, 50, 2))
     both, c = hubers([0.3, 1.0]), (Huber(0.3), Huber(1.0))
@@ -277,6 +285,23 @@ def test_the_path_takes_the_penalty_of_least_left_out_loss():
     assert path.alpha == path.alphas[path.best]
     assert at.coef.shape == (D, 1)
     assert str(path).splitlines()[0].split() == ["alpha", "error"]
+
+
+def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 1))
+    Z = np.cos(x * np.arange(1, 13) + np.arange(12))
+    y, w = np.sin(3 * x), np.ones((300, 1))
+    left_out = (np.arange(300) % 3 == 0)[:, None]
+    epsilon = 0.05
+    path, _ = held_out_path(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon), 1.0), left_out)
+    constant = best_constant(EpsilonInsensitive(epsilon), y, np.where(left_out, 0.0, w))
+    unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[left_out].mean()
+    assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
+    assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none
+    assert len(path.errors) == path.best + 5 < 18  # four more in vain
+    assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
+    assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
 
 
 def test_columns_that_are_repeated_keep_their_levels():

@@ -228,7 +228,7 @@ def test_classes_are_targets():
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    monkeypatch.setattr("bochner.models.ridge.estimators.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.ridge.routes.DIRECT_ROWS", 250)
 
 
 def test_many_rows_are_split_into_leaves_by_default(few):
@@ -248,7 +248,7 @@ def test_many_rows_are_split_into_leaves_by_default(few):
 
 
 def test_tables_too_large_to_keep_have_features(few, monkeypatch):
-    monkeypatch.setattr("bochner.models.ridge.estimators.MOST_CELLS", 799)
+    monkeypatch.setattr("bochner.models.ridge.routes.MOST_CELLS", 799)
     X, y = table(400)
     assert X.size > 799
     found = bo.KernelRidge(effort="low", random_state=0).fit(X, y)

@@ -1,6 +1,7 @@
 """SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner import Huber
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.kernels import Gaussian, Linear
+from bochner.kernels import Gaussian, Linear, Matern
 from bochner.models import rows_left_out
 from bochner.solvers import Absolute, Quantile
 
@@ -358,6 +359,18 @@ def test_other_refusals():
         regressor().fit_blocks(bo.Blocks.from_arrays(X, y, np.zeros(N)))
     with pytest.raises(ValueError, match=r"requires y to be passed"):
         bo.SVR(KERNEL, method="orthogonal").fit_blocks(bo.Blocks.from_arrays(X))
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
+    X = np.random.default_rng(0).uniform(-1, 1, (1500, d))
+    y = np.sin(3 * X[:, 0]) + (X[:, 1] ** 2 if d > 1 else 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolutionWarning)
+        model = bo.SVR(Matern(1.5, 0.3), n_features=256, random_state=0).fit(X, y)
+    assert model.n_iter_ < model.max_iter / 2
+    assert model.solution_.gap <= model.tol * model.solution_.objective
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < model.epsilon_
 
 
 def test_steps_that_do_not_suffice_are_warned_of():

@@ -1,7 +1,7 @@
 """Kernel ridge regression and classification at any number of rows."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
@@ -11,16 +11,13 @@ from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import require_switch
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
-from bochner._core.sizes import WIDE
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sequences import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration, agreeing, decided
 from bochner.models._gradients import Differentiable
@@ -47,9 +44,8 @@ from bochner.models.ridge.grid import (
     grid_solved_again,
     with_grid_rows_of,
 )
-from bochner.models.ridge.local import MOST_CELLS, LocalFit, fit_local
+from bochner.models.ridge.local import LocalFit, fit_local
 from bochner.models.ridge.methods import (
-    DIRECT_ROWS,
     NYSTROM,
     ExactKernel,
     LocalKernel,
@@ -57,13 +53,14 @@ from bochner.models.ridge.methods import (
     as_local,
     takes_pieces,
 )
+from bochner.models.ridge.routes import are_few, as_signs, fit_in_leaves, largest_factor
 from bochner.models.ridge.sums import RidgeSpec
-from bochner.models.ridge.wide import WideFit, fit_wide, is_wide
+from bochner.models.ridge.wide import WideFit, fit_wide, is_wide, require_moments
 from bochner.selection.spec import Tolerance
-from bochner.solvers.ridge.path import as_alpha, least_alpha
+from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import Folds, indicators
+from bochner.sums.rows import Folds
 
 #: What a fit of this folder gives.
 AnyRidgeFit = RidgeFit | ExactFit | LocalFit | GridFit | WideFit
@@ -96,12 +93,13 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     ) -> AnyRidgeFit:
         exact = as_exact(self.method)
         spec = self._spec(exact)
-        if self.method is None and precision is None and self._few(spec, blocks):
+        nothing = self.method is None and precision is None and self._nothing_asked
+        if nothing and are_few(spec, blocks):
             exact, where = ExactKernel(), LOCAL  # so few rows come here, whoever reads them
         if exact is not None:
             return fit_exact(spec, exact, blocks, inputs, where)
         local = as_local(self.method) or (
-            LocalKernel() if precision is None and self._many(spec, blocks, where) else None
+            LocalKernel() if precision is None and self._takes_leaves(spec, blocks, where) else None
         )
         if local is not None:
             return fit_local(spec, local, blocks, inputs, where)
@@ -122,23 +120,11 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         """Whether width and precision of features are left open."""
         return self.n_features is None and self.precision == "auto"
 
-    def _few(self, spec: RidgeSpec, blocks: Blocks) -> bool:
-        """Whether the kernel itself is fitted where nothing is asked of features."""
-        n = blocks.n_rows
-        return (
-            self._nothing_asked
-            and n is not None
-            and n * windows_of(self.kernel, blocks.n_columns) <= DIRECT_ROWS
-            and least_alpha(spec.alpha) != 0
-        )
-
-    def _many(self, spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
+    def _takes_leaves(self, spec: RidgeSpec, blocks: Blocks, where: Executor) -> bool:
         """Whether rows of a default fit are split into leaves: they must come here, and stay."""
         asked = self.method, self.n_features, self.kernel, self.precision
-        if asked != (None, None, "auto", "auto") or where is not LOCAL or blocks.n_rows is None:
-            return False
-        cells = blocks.n_rows * blocks.n_columns
-        return cells <= MOST_CELLS and least_alpha(spec.alpha) != 0
+        default = asked == (None, None, "auto", "auto") and where is LOCAL
+        return default and fit_in_leaves(spec, blocks)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> AnyRidgeFit:
         """Fit in one precision: rows do not come again."""
@@ -147,7 +133,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> RidgeFit | GridFit:  # noqa: ARG002
         spec, fit = self._spec(None), self._fitted
-        self._require_moments("partial_fit")
+        require_moments(self._fitted, f"{type(self).__name__}.partial_fit")
         if isinstance(fit, GridFit):
             return with_grid_rows_of(fit, spec, blocks)
         fit = with_features(fit, spec) if isinstance(fit, ExactFit | LocalFit) else fit
@@ -161,20 +147,10 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
                 f"{type(self).__name__}.solve_again: {fit.kind} keeps no moments that could be "
                 "solved again. Call fit."
             )
-        self._require_moments("solve_again")
+        require_moments(self._fitted, f"{type(self).__name__}.solve_again")
         again = grid_solved_again if isinstance(fit, GridFit) else solved_again
         self.fit_ = again(fit, self._spec(None))
         return self
-
-    def _require_moments(self, asked: str) -> None:
-        """Refuse a fit to so many features that their moments are not kept."""
-        if isinstance(self._fitted, WideFit):
-            raise InvalidInput(
-                f"{type(self).__name__}.{asked}: a fit with more than {WIDE:,} features keeps no "
-                "moments, which rows are added to and penalties solved from; got one with "
-                f"{self._fitted.chosen.n_features:,}. Call fit with all rows, or fit the first "
-                "rows with partial_fit."
-            )
 
     # --- what was learned ------------------------------------------------------------------------
 
@@ -570,25 +546,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     def _signs(self, blocks: Blocks, inputs: Inputs) -> tuple[Blocks, Inputs]:
         """Return blocks whose codes have become ±1, (b, K) or (b, 1), of weights over a unit."""
-        count, unit = len(inputs.classes), self._unit(inputs)
-
-        def signs(piece: Piece) -> Piece:
-            w = None if piece.w is None else to_numpy(piece.w) / unit
-            return piece._replace(y=indicators(to_numpy(piece.y), count), w=w)
-
-        return blocks.changed(signs), inputs
-
-    def _unit(self, inputs: Inputs) -> float:
-        """Return the largest factor of a class, where a penalty is chosen: 1 otherwise.
-
-        A weight above one stands for copies of a row, of which leave-one-out leaves one out; that
-        of a class does not. In units of the largest, rows are left out whole, and what is best in
-        proportion to the weights stays so.
-        """
-        given = self.class_weight
-        if not isinstance(self.alpha, str) or not isinstance(given, Mapping):
-            return 1.0
-        return max(float(given.get(label, 1.0)) for label in inputs.classes.tolist()) or 1.0
+        unit = largest_factor(self.class_weight, inputs) if isinstance(self.alpha, str) else 1.0
+        return as_signs(blocks, len(inputs.classes), unit), inputs
 
     # --- prediction ------------------------------------------------------------------------------
 

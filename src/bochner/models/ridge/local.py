@@ -54,9 +54,6 @@ ROUNDED = {False: 1e-12, True: 1e-5}
 #: Rows whose errors without themselves are told, or so: a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048
 
-#: Cells of tables that are kept by a default fit: a gigabyte.
-MOST_CELLS = 1 << 27
-
 #: Rows that are predicted at once.
 AT_ONCE = 4096
 

@@ -323,3 +323,13 @@ def _judges(
         made = to_numpy(phi.features(rows.take(some).X))
         Z[some] = made.astype(np.float64, copy=False) - mean
     return JudgingRows(Z, rows.y - target, rows.w)
+
+
+def require_moments(fit: object, asked: str) -> None:
+    """Refuse a fit to so many features that their moments are not kept."""
+    if isinstance(fit, WideFit):
+        raise InvalidInput(
+            f"{asked}: a fit with more than {WIDE:,} features keeps no moments, which rows are "
+            f"added to and penalties solved from; got one with {fit.chosen.n_features:,}. Call "
+            "fit with all rows, or fit the first rows with partial_fit."
+        )

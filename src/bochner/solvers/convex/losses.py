@@ -48,6 +48,9 @@ class Loss(ABC):
     #: What a slope takes to change; 0 where it jumps, None of a loss that is smooth by itself.
     width: float | None = None
 
+    #: How far the prediction may be from the target at no cost, one or one a column.
+    tube: float | Array = 0.0
+
     @property
     def nonsmooth(self) -> bool:
         """Whether slopes jump, so that algorithms go through ``smooth``."""
@@ -310,6 +313,10 @@ class OutsideTube(OfMargin):
     """A loss of |y − f| − ε; one ε, or one a column."""
 
     epsilon: float | tuple[float, ...]
+
+    @property
+    def tube(self) -> Array:
+        return np.asarray(self.epsilon, np.float64)
 
     def in_units(self, units: Array) -> Loss:
         return type(self)(**{**vars(self), "epsilon": _divided(self.epsilon, units)})

@@ -17,6 +17,7 @@ Caponnetto (2007) for plain descent.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +56,9 @@ STEP_PATIENCE = 10
 #: Width of smoothing in a descent, as a share of the residuals' spread: slopes must not jump.
 STEP_WIDTH = 0.05
 
+#: Mean loss that is none where rows within ε cost nothing, as a share of what ε itself would cost.
+WITHIN_TUBE = 1e-3
+
 #: Share of the first loss that is none.
 FITTED = 1e-9
 
@@ -70,15 +74,18 @@ class HeldOutPath:
     errors : (p,) float64
         Mean loss of the rows left out, as a share of that of the best constant; the mean over
         targets.
+    none : float, default 0
+        Difference of errors that is none.
     """
 
     alphas: Float[Array, " p"]
     errors: Float[Array, " p"]
+    none: float = 0.0
 
     @property
     def best(self) -> int:
-        """Index of the largest alpha whose error is within one part in 10⁴ of the least."""
-        return int(np.flatnonzero(self.errors <= 1.0001 * self.errors.min())[0])
+        """Index of the largest alpha whose error is the least, within one part in 10⁴ of it."""
+        return _first_least(self.errors, self.none)
 
     @property
     def alpha(self) -> float:
@@ -119,13 +126,13 @@ def held_out_path(
     alphas: list[float] = []
     errors: list[float] = []
     alpha = largest_penalty(problem) if largest is None else largest
-    while len(alphas) < MOST and len(alphas) - _lowest(errors) <= PATIENCE:
+    while len(alphas) < MOST and len(alphas) - _lowest(errors, folds.none) <= PATIENCE:
         at, error = folds.ended(alpha, at)
         alphas.append(alpha)
         errors.append(error)
         states = [*states[-PATIENCE - 1 :], folds.first_fold(at)]
         alpha *= FACTOR
-    path = HeldOutPath(np.array(alphas), np.array(errors))
+    path = HeldOutPath(np.array(alphas), np.array(errors), folds.none)
     return path, states[max(path.best - len(alphas), -len(states))]
 
 
@@ -154,7 +161,7 @@ def walked_path(
     walk(lost, min(max(near, NEAREST), MOST), NEAREST, MOST, first=-1)
     steps = sorted(ends)
     alphas = np.array([largest * FACTOR**step for step in steps])
-    path = HeldOutPath(alphas, np.array([ends[step][1] for step in steps]))
+    path = HeldOutPath(alphas, np.array([ends[step][1] for step in steps]), folds.none)
     return path, folds.first_fold(ends[steps[path.best]][0])
 
 
@@ -194,9 +201,26 @@ class _Folds:
     def first_fold(self, at: State) -> State:
         return at.at(np.arange(self.targets))
 
+    @cached_property
+    def none(self) -> float:
+        """The error that is none: a thousandth of what rows at ε would lose if ε cost something.
 
-def _lowest(errors: list[float]) -> int:
-    return 1 + int(np.argmin(errors)) if errors else 0
+        Rows of targets without noise lie at the border of the tube, and what rows between them lose
+        falls with the penalty for ever, as far as rounding goes.
+        """
+        lost = WITHIN_TUBE * self.held.sum(axis=0) * self.inner.loss.tube**self.inner.loss.degree
+        return float(np.mean(lost / self.unfitted))
+
+
+def _first_least(errors: Float[Array, " p"], none: float) -> int:
+    return int(np.flatnonzero(errors <= 1.0001 * errors.min() + none)[0])
+
+
+def _lowest(errors: list[float], none: float) -> int:
+    """Return how many penalties there were when the error was as low as it has become."""
+    if not errors:
+        return 0
+    return 1 + (_first_least(np.array(errors), none) if none else int(np.argmin(errors)))
 
 
 def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:

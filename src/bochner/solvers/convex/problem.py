@@ -33,6 +33,9 @@ ROUNDING = {"float32": 1e-7, "float64": 1e-13}
 #: Rows that are worked on at once where no features are needed.
 ROWS_AT_ONCE = 1 << 15
 
+#: Slopes that are looked at between two lengths, at most; so many by secants, the rest by halves.
+TURNS, SECANTS = 64, 12
+
 #: Share of the first slope that is next to none, and how often a length is doubled at most.
 ENOUGH, DOUBLINGS = 0.1, 20
 
@@ -386,25 +389,32 @@ def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[A
 
 
 def _root(slope: Slope, b: _Bracket, enough: Array) -> Float[Array, " t"]:
-    """Return where a rising function is within ``enough`` of zero: secants and bisection."""
+    """Return where a rising function is within ``enough`` of zero: secants and bisection.
+
+    The value at an end that stays is halved (the Illinois algorithm): where rows come to a jump,
+    slopes beyond it are many powers of ten larger, and secants would stay before it.
+    """
     best: Array = b.high
     value: Array = b.at_high
-    for turn in range(40):
+    side = np.zeros(len(enough))
+    for turn in range(TURNS):
         open_ = np.abs(value) > enough
         if not np.any(open_):
             break
         rise = b.at_high - b.at_low
         secant = b.low - b.at_low * (b.high - b.low) / np.where(rise > 0, rise, 1)
-        halve = (turn % 3 == 2) | ~np.isfinite(rise) | (rise <= 0)
+        halve = (turn % 3 == 2) | (turn > SECANTS) | ~np.isfinite(rise) | (rise <= 0)
         best = np.where(open_, np.where(halve, (b.low + b.high) / 2, secant), best)
         value = np.where(open_, slope(best), value)
         left = open_ & (value < 0)
         right = open_ & ~left
+        stays = np.where(side == np.sign(value), 0.5, 1.0)
+        side = np.sign(value)
         b = _Bracket(
             np.where(left, best, b.low),
             np.where(right, best, b.high),
-            np.where(left, value, b.at_low),
-            np.where(right, value, b.at_high),
+            np.where(left, value, np.where(right, stays * b.at_low, b.at_low)),
+            np.where(right, value, np.where(left, stays * b.at_high, b.at_high)),
         )
     return best
 
