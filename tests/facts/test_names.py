@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import (
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import kernels
+from bochner import features, kernels
 from bochner._core import names  # inside: the tables themselves, each row must lead somewhere
 from bochner.errors import InvalidInput, InvalidType
 
@@ -39,6 +39,10 @@ CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
         (lambda: kernels.Matern(nu=1.5), r"Matern has no argument 'nu': give smoothness"),
         (lambda: bo.KernelRidge(gamma=1.0), r"KernelRidge .*give kernel=Gaussian\(lengthscale"),
         (lambda: bo.KernelRidge(lamda=1.0), r"give alpha, which minimises"),
+        (lambda: bo.KernelRidge(ridge=1.0), r"give alpha, which minimises"),
+        (lambda: bo.GaussianProcessRegressor(noise_level=1.0), r"give noise, with the same"),
+        (lambda: kernels.Gaussian(ls=1.0), r"Gaussian has no argument 'ls': give lengthscale\."),
+        (lambda: kernels.Gaussian(scale=1.0), r"give lengthscale, with the same meaning"),
         (lambda: bo.KernelRidge(n_feature=8), r"'n_feature'; did you mean 'n_features'\?"),
         (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, effort, method"),
         (lambda: bo.GaussianProcessRegressor(nugget=0.1), r"give noise"),
@@ -97,6 +101,9 @@ def test_signatures_are_those_of_the_class(cls):
         (bo, "RBF", r"here it is kernels.Gaussian\(lengthscale\), gamma = 1/\(2 lengthscale²\)"),
         (bo, "Gaussian", r"module 'bochner' has no 'Gaussian': here it is kernels.Gaussian\."),
         (bo, "BallSpectral", r"here it is certificates.BallSpectral\."),
+        (bo, "Gausian", r"did you mean 'kernels.Gaussian'\?"),
+        (bo, "KernelRidgeRegressor", r"here it is KernelRidge\."),
+        (bo, "KMeans", r"here it is KernelKMeans for clusters, landmarks.KMeans for"),
         (bo, "KernelRidgeClasifier", r"did you mean 'KernelRidgeClassifier'\?"),
         (bo, "zzz", r"module 'bochner' has no attribute 'zzz'$"),
     ],
@@ -110,7 +117,7 @@ X = [[0.0, 1.0], [1.0, 0.5], [2.0, 0.0], [0.5, 0.5], [1.5, 2.0], [2.5, 1.0]]
 Y = [0.0, 1.0, 2.0, 0.5, 1.5, 2.5]
 
 
-@pytest.mark.parametrize("word", ["rbf", "squared_exponential", "matern", "laplacian", "rq"])
+@pytest.mark.parametrize("word", ["rbf", "se", "squared_exponential", "matern", "laplacian", "rq"])
 def test_names_of_kernels_elsewhere_are_served(word):
     model = bo.KernelRidge(word, n_features=4, random_state=0).fit(X, Y)
     twin = bo.KernelRidge(names.WORDS[word], n_features=4, random_state=0).fit(X, Y)
@@ -121,18 +128,47 @@ def test_names_of_kernels_elsewhere_are_served(word):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"kernel": "mattern"}, r"got 'mattern'; did you mean 'matern\d\d'\?"),
+        ({"kernel": "mattern"}, r"got 'mattern'; did you mean 'matern32'\?"),
+        ({"kernel": "Matern 5/2"}, r"did you mean 'matern52'\?"),
+        ({"kernel": "squared exponential"}, r"did you mean 'gaussian'\?"),
+        ({"kernel": "rational quadratic"}, r"did you mean 'rational_quadratic'\?"),
+        ({"kernel": "ntk"}, r"give kernels\.NeuralTangent\(depth\)\."),
+        ({"kernel": "rff"}, r"got 'rff'; give it as method='fourier', which makes features of"),
         ({"kernel": "RBF"}, r"got 'RBF'; did you mean 'gaussian'\?"),
         ({"kernel": "poly"}, r"got 'poly'; give kernels\.Polynomial\(degree, offset, scale\)\."),
         ({"kernel": "sigmoid"}, r"give kernels\.NNGP\(depth\), for tanh\(⟨x, y⟩\) is no"),
         ({"kernel": "precomputed"}, r"give kernels\.Custom\(function\), whose function gives"),
         ({"method": "nystron"}, r"got 'nystron'; did you mean 'nystrom'\?"),
+        ({"method": "random fourier features"}, r"did you mean 'fourier'\?"),
+        ({"method": "fastfood"}, r"got 'fastfood'; give Fourier\(Fastfood\(\)\)\."),
+        ({"method": "tensor sketch"}, r"give TensorSketch\(\)\."),
         ({"method": "zzz"}, r"got 'zzz'\."),
+        ({"effort": "hihg"}, r"got 'hihg'; did you mean 'high'\?"),
+        ({"precision": "float-32"}, r"got 'float-32'; did you mean 'float32'\?"),
     ],
 )
 def test_a_misspelt_word_names_the_one_that_was_meant(given, message):
     with pytest.raises(InvalidInput, match=message):
         bo.KernelRidge(**given).fit(X, Y)
+
+
+@pytest.mark.parametrize("word", ["k-means", "unifrom", "ridge leverage"])
+def test_a_misspelt_way_to_choose_landmarks_names_the_one_that_was_meant(word):
+    known = {"k-means": "kmeans", "unifrom": "uniform", "ridge leverage": "ridge-leverage"}
+    with pytest.raises(InvalidInput, match=f"got '{word}'; did you mean '{known[word]}'"):
+        bo.Nystrom(word)
+
+
+@pytest.mark.parametrize(("word", "loss"), [("hubber", "huber"), ("mse", "squared")])
+def test_a_misspelt_loss_names_the_one_that_was_meant(word, loss):
+    with pytest.raises(InvalidInput, match=rf"got '{word}'; did you mean '{loss}'\?"):
+        bo.KernelRegressor(loss=word).fit(X, Y)
+
+
+@pytest.mark.parametrize("word", names.METHOD_VALUES)
+def test_what_is_given_for_the_word_of_a_method_exists(word):
+    space = {name: getattr(bo, name) for name in bo.__all__} | vars(features)
+    assert isinstance(eval(names.METHOD_VALUES[word], space), bo.Method)
 
 
 GAMMA = 0.7

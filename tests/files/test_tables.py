@@ -340,6 +340,22 @@ def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_us
     np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
 
 
+@pytest.mark.filterwarnings("ignore")  # those of ibis
+def test_a_backend_that_ibis_does_not_know_is_said(monkeypatch):
+    """As ibis 12 before duckdb 2, whose connections have no fetch_record_batch."""
+    ibis = pytest.importorskip("ibis")
+    rows = pd.DataFrame({"a": np.arange(4.0), "y": np.arange(4.0)})
+    table = ibis.polars.connect().create_table("rows", rows)
+
+    def gone(_table):
+        yield from table.fetch_record_batch
+
+    monkeypatch.setattr(ibis.Table, "to_pyarrow_batches", gone)
+    message = r"ibis [\d.]+ must know the version of its backend, polars; .* pass a table of polars"
+    with pytest.raises(InvalidType, match=message):
+        list(Blocks.from_table(table, target="y"))
+
+
 def test_a_relation_of_duckdb_is_asked_for_the_columns_that_are_used_by_any_name(monkeypatch):
     duckdb = pytest.importorskip("duckdb")
     relation = duckdb.connect().sql(

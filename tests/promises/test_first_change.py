@@ -22,7 +22,7 @@ STEPS = re.compile(r"^```(py|diff)\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILI
 
 
 def changed(text, lines):
-    """A file with the lines that begin with + below the line, or lines, before them."""
+    """A file without the lines that begin with -, and with those of + below the lines before."""
     known = text.split("\n")
     at = 0
     for line in lines:
@@ -33,6 +33,9 @@ def changed(text, lines):
         places = [i for i, there in enumerate(known) if there == line[1:]]
         assert places, f"no line {line[1:]!r}"
         at = next((i for i in places if i == at), places[0]) + 1
+        if line.startswith("-"):
+            at -= 1
+            del known[at]
     return "\n".join(known)
 
 
@@ -40,11 +43,13 @@ def changed(text, lines):
 def copy(tmp_path_factory):
     """A copy of the source and the tests, with the steps of the page taken."""
     folder = tmp_path_factory.mktemp("copy")
-    ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("src", "tests"):
+    ignored = shutil.ignore_patterns("__pycache__", "_build", "generated", "auto_examples")
+    for name in ("src", "tests", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    (folder / "src" / "sitecustomize.py").write_text(AS_COPIED, encoding="utf-8")
+    for file in (ROOT / "pyproject.toml", *ROOT.glob("*.md")):
+        shutil.copy(file, folder)
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(AS_COPIED, encoding="utf-8")
     for kind, path, text in STEPS.findall(PAGE):
         file = folder / path
         if kind == "py":
@@ -56,22 +61,29 @@ def copy(tmp_path_factory):
 
 
 def run(copy, words):
-    paths = os.pathsep.join(str(copy / name) for name in ("src", "tests"))
+    paths = os.pathsep.join(str(copy / name) for name in ("site", "src", "tests"))
     settings = os.environ | {"PYTHONPATH": paths, "BOCHNER_PURE_PYTHON": "1"}
     return subprocess.run(
         words, cwd=copy, capture_output=True, text=True, env=settings, check=False
     )
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
     commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     words = shlex.split(commands[number])
     assert words[:1] == ["python"]
     done = run(copy, [sys.executable, *words[1:], "-q", "-p", "no:cacheprovider"])
     assert done.returncode == 0, done.stdout[-3000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 4
+
+
+@pytest.mark.parametrize("words", [("check",), ("format", "--check")], ids=" ".join)
+def test_the_changed_source_is_in_the_style_of_the_house(copy, words):
+    pytest.importorskip("ruff")
+    done = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
+    assert done.returncode == 0, done.stdout
 
 
 def test_what_is_imported_is_the_changed_source(copy):
@@ -85,3 +97,4 @@ def test_planted_line_that_is_not_there_is_seen():
     with pytest.raises(AssertionError, match="no line 'lost'"):
         changed("a\nb", [" lost", "+c"])
     assert changed("a\nb\na", [" a", "+c", " b", "+d"]) == "a\nc\nb\nd\na"
+    assert changed("a\nb\nc", ["-b", "+d", "+e", " c", "+f"]) == "a\nd\ne\nc\nf"

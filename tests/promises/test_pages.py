@@ -120,6 +120,24 @@ def test_every_file_of_the_package_has_its_line_in_the_design():
     assert named - there - tests == set()
 
 
+def unnamed(page, folder):
+    """Files and folders of Python that a page does not name."""
+    found = [p for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()]
+    names = {p.stem for p in found if not p.stem.startswith("__")}
+    return {n for n in names if not re.search(rf"`{n}(\.py|/)?`|benchmarks\.{n}\b", page)}
+
+
+def test_every_benchmark_is_on_the_page_of_benchmarks():
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert unnamed(page, ROOT / "benchmarks") == set()
+
+
+def test_planted_benchmark_without_a_word_is_seen(tmp_path):
+    for name in ("known.py", "lost.py", "__init__.py"):
+        (tmp_path / name).touch()
+    assert unnamed("| `known` |", tmp_path) == {"lost"}
+
+
 # ---- links
 
 

@@ -128,8 +128,11 @@ def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of the words allowed."""
     if isinstance(value, str) and value in choices:
         return value
+    from bochner._core.names import meant  # noqa: PLC0415  needed by refusals alone
+
     raise InvalidInput(
-        f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
+        f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
+        f"{meant(value, choices) or '.'}"
     )
 
 

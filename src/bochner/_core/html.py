@@ -14,13 +14,18 @@ STYLE = (
     ".bochner tr,.bochner tr:nth-child(even){background:none}"
     ".bochner th,.bochner td{padding:.15em .8em .15em 0;vertical-align:top;text-align:right;"
     "border:0;color:inherit;background:none;font-variant-numeric:tabular-nums}"
-    ".bochner th[scope=row],.bochner td.words{text-align:left;white-space:normal}"
+    ".bochner th[scope=row],.bochner .words{text-align:left;white-space:normal}"
     ".bochner th[scope=row]{font-weight:normal}"
     ".bochner thead th{border-bottom:1px solid currentColor;opacity:.75}"
+    ".bochner thead th:first-child{text-align:left}"
+    ".sk-toggleable .bochner{padding:.2em .6em}"
     ".bochner tr.best>*{font-weight:bold}"
     ".bochner pre{background:none;color:inherit;border:0;padding:0;margin:.3em 0;overflow-x:auto}"
     ".bochner p{margin:.3em 0}.bochner svg{vertical-align:middle}"
 )
+
+
+_WORDS = ' class="words"'
 
 
 class HtmlPart(Protocol):
@@ -87,7 +92,8 @@ class Facts:
 class HtmlTable:
     """Rows of cells under a head: the first cell of a row names it, others are numbers.
 
-    ``marked`` is the row that was taken; ``bars`` are lengths, one a row, drawn beside it.
+    ``marked`` is the row that was taken; ``bars`` are lengths, one a row, drawn beside it;
+    ``words`` are the columns that hold sentences.
     """
 
     head: Sequence[str]
@@ -95,12 +101,16 @@ class HtmlTable:
     caption: str = ""
     marked: int = -1
     bars: tuple[float, ...] = ()
+    words: tuple[int, ...] = ()
 
     def html(self) -> str:
         """Return the table."""
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         names = [*self.head, ""] if self.bars else self.head
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+        head = "".join(
+            f'<th scope="col"{_WORDS * (j in self.words)}>{escape(name)}</th>'
+            for j, name in enumerate(names)
+        )
         rows = "\n".join(map(self._row, range(len(self.rows))))
         return (
             f"<table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
@@ -108,7 +118,10 @@ class HtmlTable:
 
     def _row(self, i: int) -> str:
         first, *rest = self.rows[i]
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        cells = "".join(
+            f"<td{_WORDS * (j in self.words)}>{escape(cell)}</td>"
+            for j, cell in enumerate(rest, start=1)
+        )
         drawn = f"<td>{_bar(self.bars[i], self._longest)}</td>" if self.bars else ""
         best = ' class="best"' if i == self.marked else ""
         return f'<tr{best}><th scope="row">{escape(first)}</th>{cells}{drawn}</tr>'

@@ -24,6 +24,11 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "lengthscale": "lengthscale, with the same meaning",
         "kernel": "kernel=Gaussian(lengthscale=...), with the same meaning",
     },
+    "ls": {
+        "lengthscale": "lengthscale",
+        "kernel": "kernel=Gaussian(lengthscale=...)",
+    },
+    "scale": {"lengthscale": "lengthscale, with the same meaning"},
     "sigma": {
         "lengthscale": "lengthscale, with the same meaning",
         "kernel": "kernel=Gaussian(lengthscale=sigma), with the same meaning",
@@ -41,8 +46,12 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "degree": {"kernel": "kernel=Polynomial(degree=...)"},
     "lambda_": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
     "lam": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
+    "reg_lambda": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
+    "ridge": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
     "penalty": {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"},
     "nugget": {"noise": "noise, the variance of the nugget"},
+    "noise_level": {"noise": "noise, with the same meaning"},
+    "outputscale": {"amplitude": "amplitude, with the same meaning"},
     "sill": {"amplitude": "amplitude, the variance of the process without the nugget"},
     "n_restarts_optimizer": {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"},
     "optimizer": {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"},
@@ -87,6 +96,8 @@ OTHERS: dict[str, str] = {
     "ExpSineSquared": "kernels.Periodic(period, lengthscale)",
     "PeriodicKernel": "kernels.Periodic(period, lengthscale)",
     "ArcSine": "kernels.NNGP(depth)",
+    "Cosine": "kernels.Normalised(kernels.Linear())",
+    "NTK": "kernels.NeuralTangent(depth)",
     "RandomFourierFeatures": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
     "RandomFourier": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
     "RFF": "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())",
@@ -98,22 +109,56 @@ OTHERS: dict[str, str] = {
     "SVM": "SVC for classes, SVR for numbers",
     "LinearSVC": "SVC('linear')",
     "KRR": "KernelRidge",
+    "KernelRidgeRegression": "KernelRidge",
+    "KernelRidgeRegressor": "KernelRidge",
+    "Falkon": "KernelRidge(method='nystrom')",
+    "SVMClassifier": "SVC",
+    "PCA": "KernelPCA",
+    "KMeans": "KernelKMeans for clusters, landmarks.KMeans for landmarks",
+    "GPR": "GaussianProcessRegressor",
+    "Kriging": "GaussianProcessRegressor",
     "GP": "GaussianProcessRegressor",
     "GaussianProcess": "GaussianProcessRegressor",
     "ExactGP": "GaussianProcessRegressor(method=ExactKernel())",
+    "report": "report_model(model, X, y)",
     "GaussianProcessClassifier": "LogisticRegression, or SVC(probability=True)",
 }
 
-#: Names of kernels and methods as strings, and the names they stand for here.
+#: Names of kernels, methods and losses as strings, and the names they stand for here.
 WORDS: dict[str, str] = {
     "rbf": "gaussian",
+    "se": "gaussian",
     "squared_exponential": "gaussian",
     "matern": "matern32",
     "laplacian": "laplace",
     "rff": "fourier",
     "random_fourier": "fourier",
+    "random_fourier_features": "fourier",
+    "orf": "orthogonal",
+    "orthogonal_random_features": "orthogonal",
+    "sobol": "qmc",
     "nystroem": "nystrom",
     "rq": "rational_quadratic",
+    "mse": "squared",
+    "mae": "absolute",
+}
+
+#: Names of methods, which stand in the place of no kernel.
+METHODS = ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")
+
+#: Methods that others know by a word, and here are values only.
+METHOD_VALUES: dict[str, str] = {
+    "fastfood": "Fourier(Fastfood())",
+    "gegenbauer": "Gegenbauer()",
+    "maclaurin": "Maclaurin()",
+    "poly_sketch": "PolySketch()",
+    "polysketch": "PolySketch()",
+    "positive": "Positive()",
+    "favor+": "Positive()",
+    "tensor_sketch": "TensorSketch()",
+    "tensorsketch": "TensorSketch()",
+    "kmeans": "Nystrom('kmeans')",
+    "rpcholesky": "Nystrom('rpcholesky')",
 }
 
 #: Kernels that other libraries know by a word, and here are values only.
@@ -125,22 +170,44 @@ VALUES: dict[str, str] = {
     "additive_chi2": "AdditiveChi2()",
     "chi2": "Normalised(Exp(2 * gamma * AdditiveChi2()))",
     "periodic": "Periodic(period, lengthscale)",
+    "ntk": "NeuralTangent(depth)",
+    "nngp": "NNGP(depth)",
     "precomputed": "Custom(function), whose function gives the matrix of two tables of rows",
 }
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" for the known name nearest in spelling, or nothing."""
-    choices = {k.lower(): k for k in known}
-    word = WORDS.get(name.lower(), name.lower())
-    near = get_close_matches(word, choices, n=1, cutoff=0.7)
+def _nearest(name: str, choices: Mapping[str, str]) -> str:
+    """Return "; did you mean ...?" for the choice whose word is nearest in spelling, or nothing."""
+    near = get_close_matches(_plain(name), choices, n=1, cutoff=0.7)
     return f"; did you mean {choices[near[0]]!r}?" if near else ""
 
 
+def _plain(name: str) -> str:
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" for the known name that is meant, or nothing."""
+    if not isinstance(name, str):
+        return ""
+    choices = {_plain(k): k for k in known}
+    words = {word: choices[here] for word, here in WORDS.items() if here in choices}
+    return _nearest(name, words | choices)
+
+
 def meant_kernel(name: str, known: Iterable[str]) -> str:
-    """Return the same of a kernel, or "; give ..." where it is a value here."""
-    value = VALUES.get(name.lower())
+    """Return the same of a kernel, or "; give ..." where it is a value here, or a method."""
+    word = _plain(name)
+    if (method := WORDS.get(word, word)) in METHODS:
+        return f"; give it as method={method!r}, which makes features of a kernel."
+    value = VALUES.get(word)
     return meant(name, known) if value is None else f"; give kernels.{value}."
+
+
+def meant_method(name: str, known: Iterable[str]) -> str:
+    """Return the same of a method."""
+    value = METHOD_VALUES.get(_plain(name))
+    return meant(name, known) if value is None else f"; give {value}."
 
 
 def missing(
@@ -150,12 +217,13 @@ def missing(
     elsewhere: Mapping[str, Iterable[str]] | None = None,
 ) -> str:
     """Return the sentence for a name that a module does not have, but one ``elsewhere`` may."""
-    for home, names in (elsewhere or {}).items():
-        if name in names:
-            return f"module {module!r} has no {name!r}: here it is {home}.{name}."
     if name in OTHERS:
         return f"module {module!r} has no {name!r}: here it is {OTHERS[name]}."
-    return f"module {module!r} has no attribute {name!r}{meant(name, known)}"
+    there = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
+    if name in there:
+        return f"module {module!r} has no {name!r}: here it is {there[name]}."
+    choices = {n.lower(): where for n, where in there.items()} | {n.lower(): n for n in known}
+    return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
 def handed_out(

@@ -1,7 +1,7 @@
 """Checks of a feature map: ``check_features`` looks at its laws, one by one, with the evidence."""
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import positive
-from bochner._core.html import ShownResult
+from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.kernel_checks import ROUNDING, some_rows
@@ -45,9 +45,13 @@ class FeatureLaw(ShownResult):
     number: float | None = None
     tolerance: float | None = None
 
+    @property
+    def mark(self) -> str:
+        """What came of it, in a word."""
+        return {"passed": "ok", "failed": "FAILED", "not applicable": "-"}[self.outcome]
+
     def __str__(self) -> str:
-        mark = {"passed": "ok", "failed": "FAILED", "not applicable": "-"}[self.outcome]
-        said = f"{mark:6} {self.name}: {self.sentence}"
+        said = f"{self.mark:6} {self.name}: {self.sentence}"
         if self.number is None:
             return said
         return f"{said} [{self.number:.3g}, at most {self.tolerance:.3g}]"
@@ -84,13 +88,29 @@ class FeatureCheck(ShownResult):
     def __getitem__(self, name: str) -> FeatureLaw:
         return {law.name: law for law in self.laws}[name]
 
-    def __str__(self) -> str:
+    @property
+    def _head(self) -> str:
         count = [law.outcome for law in self.laws].count("passed")
-        head = (
+        return (
             f"On {self.n_rows} rows of {self.n_columns} columns {count} laws hold, "
             f"{len(self.failed)} fail, {len(self.laws) - count - len(self.failed)} do not apply."
         )
-        return "\n".join([head, *map(str, self.laws)])
+
+    def __str__(self) -> str:
+        return "\n".join([self._head, *map(str, self.laws)])
+
+    def _shown(self) -> Iterable[HtmlPart]:
+        """Give what holds, and each law with its numbers."""
+        rows = [
+            [law.name, law.mark, _number(law.number), _number(law.tolerance), law.sentence]
+            for law in self.laws
+        ]
+        head = ["law", "outcome", "measured", "at most", "what it asks"]
+        return [Words(self._head), HtmlTable(head, rows, words=(4,))]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
 
 
 @dataclass(frozen=True)

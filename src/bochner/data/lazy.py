@@ -75,6 +75,18 @@ def _of_duckdb(table: Any, names: list[str]) -> Any:
     return _reader(table.project(", ".join(f'"{name}"' for name in quoted)))
 
 
+def _of_ibis(table: Any, names: list[str]) -> Iterator[Any]:
+    try:
+        yield from table.select(*names).to_pyarrow_batches()
+    except AttributeError as error:
+        backend = table.get_backend().name
+        raise InvalidType(
+            f"{_WHO}: ibis {sys.modules['ibis'].__version__} must know the version of its backend, "
+            f"{backend}; reading the table failed with {error}. Install versions that fit one "
+            f"another (ibis 12 knows duckdb below 2), or pass a table of {backend} itself."
+        ) from error
+
+
 _SCHEMAS: dict[str, Callable[[Any], Any]] = {
     "pyarrow.dataset": lambda table: table.schema,
     "polars": lambda table: table.collect_schema().to_frame().to_arrow().schema,
@@ -85,7 +97,7 @@ _BATCHES: dict[str, Callable[[Any, list[str]], Any]] = {
     "pyarrow.dataset": lambda table, names: table.scanner(columns=names).to_batches(),
     "polars": _of_polars,  # collect_batches came with polars 1.34
     "duckdb": _of_duckdb,
-    "ibis": lambda table, names: table.select(*names).to_pyarrow_batches(),
+    "ibis": _of_ibis,
 }
 _HEADS: dict[str, Callable[[Any], Any]] = {
     "pyarrow.dataset": lambda table: table,

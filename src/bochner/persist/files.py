@@ -53,8 +53,10 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     ----------
     model : estimator, FeatureMap, Kernel, Method, Moments or Pipeline
         Anything made of bochner's own classes; fitted or not. Or a Pipeline of scikit-learn about
-        them, of MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, RobustScaler and
-        StandardScaler; its ``memory`` and ``verbose`` are left out.
+        them, of ColumnTransformer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder,
+        QuantileTransformer, RobustScaler, SimpleImputer and StandardScaler. ``memory``,
+        ``n_jobs`` and ``verbose`` are left out, and columns that a function chose are stored as
+        those that it chose.
     path : path
         Usually named ``*.bochner``. A file that is there is replaced.
 

@@ -22,6 +22,7 @@ from bochner.persist.known import ESTIMATORS, KNOWN, MAPS, NAMES, SHAPED
 from bochner.persist.pipelines import (
     TRANSFORMERS,
     fitted_step,
+    parameters_of,
     require_known_steps,
     require_one_width,
     state_of,
@@ -101,9 +102,12 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
     if name in ESTIMATORS:
         parts = (value.get_params(deep=False), _fitted(value))
         return {"estimator": [name, *(_fields(part, arrays) for part in parts)]}
+    if TRANSFORMERS.get(type(value).__name__) is type(value):
+        parts = (parameters_of(value), state_of(value))
+        return {"transformer": [type(value).__name__, *(encode(dict(p), arrays) for p in parts)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
-            f"save: a model file cannot hold a function, and this model's kernel has "
+            f"save: a model file cannot hold a function, and this model has "
             f"{getattr(value, '__qualname__', value)!s}. Keep the model with pickle for your own "
             "use, or transform the rows yourself before fit and predict."
         )
@@ -135,16 +139,7 @@ def _(value: Pipeline, arrays: NamedArrays) -> Json:
     if type(value) is not Pipeline:
         return encode.dispatch(object)(value, arrays)
     require_known_steps(value, ESTIMATORS.values())
-    return {"pipeline": [[name, _step(name, step, arrays)] for name, step in value.steps]}
-
-
-def _step(name: str, step: Any, arrays: NamedArrays) -> Json:
-    """Return a step as JSON: a transformer of scikit-learn, or what all values are."""
-    kind = type(step).__name__
-    if kind not in TRANSFORMERS:
-        return arrays.encoded(name, step)
-    parts = (step.get_params(deep=False), state_of(step))
-    return {"transformer": [kind, *(arrays.encoded(name, part) for part in parts)]}
+    return {"pipeline": [[name, arrays.encoded(name, step)] for name, step in value.steps]}
 
 
 @encode.register(type(None))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bochner._core.checks import free_bytes, integer, positive, share
-from bochner._core.names import WORDS, meant_kernel
+from bochner._core.names import WORDS, meant, meant_kernel
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
@@ -202,7 +202,7 @@ def as_effort(effort: object, who: str) -> Effort | None:
         if effort != "low" and effort not in EFFORTS:
             raise InvalidInput(
                 f'{who}: effort must be "low", "medium", "high" or a number of seconds; got '
-                f"{effort!r}."
+                f"{effort!r}{meant(effort, ('low', *EFFORTS)) or '.'}"
             )
         return EFFORTS.get(effort)
     return replace(EFFORTS["high"], name="seconds", seconds=positive(effort, who, "effort"))

@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from bochner._core.arrays import as_matrix, dense, different_rows, is_sparse, to_numpy
 from bochner._core.blas import cholesky, eigvalsh, triangular_product
 from bochner._core.checks import check_fields, counted, optional, positive, word
+from bochner._core.names import meant
 from bochner._core.shapes import Array, Bool, Float, Tabular
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
@@ -280,7 +281,7 @@ def as_landmarks(value: Any, who: str) -> Landmarks:
     if not isinstance(found, Landmarks):
         raise InvalidInput(
             f"{who}: landmarks must be {', '.join(map(repr, BY_NAME))}, rows (m, d) or a value of "
-            f"bochner.landmarks; got {value!r}."
+            f"bochner.landmarks; got {value!r}{meant(value, BY_NAME) or '.'}"
         )
     return found
 

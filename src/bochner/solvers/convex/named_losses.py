@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bochner._core.names import meant
 from bochner.errors import InvalidInput
 from bochner.solvers.convex.joint_losses import MultinomialShares
 from bochner.solvers.convex.losses import (
@@ -38,5 +39,6 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
         return plain[loss]()
     raise InvalidInput(
         f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
-        f"CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); got {loss!r}."
+        "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "
+        f"got {loss!r}{meant(loss, NAMES) or '.'}"
     )
