@@ -12,7 +12,7 @@ import bochner as bo
 # inside: each step of the implicit solution is held to its dense twin
 from bochner._core import nufft
 from bochner.data.sources import Block
-from bochner.errors import InvalidInput, PurePythonWarning, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType, PurePythonWarning, UnsupportedKernel
 from bochner.features.fourier.grid import equispaced_map
 from bochner.kernels import (
     Cauchy,
@@ -679,6 +679,10 @@ def test_maps_that_cannot_be_drawn_are_refused():
         shown.plot(what="deviation")
     with pytest.raises(InvalidInput, match="what must be"):
         shown.plot(what="noise")
+    ridge = bo.KernelRidge(Gaussian(0.5), n_features=8, random_state=0).fit(X[:, :2], y)
+    message = "model must be a GaussianProcessRegressor; got KernelRidge. For other learners take"
+    with pytest.raises(InvalidType, match=message):
+        bo.MapDisplay.from_estimator(ridge)
 
 
 # --- Refusals ------------------------------------------------------------------------------------

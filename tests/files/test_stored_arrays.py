@@ -179,6 +179,20 @@ def test_an_array_in_a_file_is_fitted_through_dask(write, tmp_path):
     np.testing.assert_allclose(model.predict(rows).compute(), PLAIN.predict(ROWS), rtol=1e-12)
 
 
+def test_small_chunks_of_dask_are_read_together():
+    """A task takes milliseconds, and more where its graph is long."""
+    da = pytest.importorskip("dask.array")
+    rows = da.from_array(ROWS, chunks=(2, 1))
+    targets = da.from_array(TARGETS, chunks=5)
+    tasks = bo.Blocks.from_arrays(rows, targets).source.partitions
+    assert len(rows.to_delayed()) == len(ROWS) / 2
+    assert len(tasks) < 100
+    np.testing.assert_array_equal(ridge().fit(rows, targets).coef_, PLAIN.coef_)
+    large = da.from_array(ROWS, chunks=(500, 2))
+    found = bo.Blocks.from_arrays(large, targets).source.chunks
+    assert [chunk.rows for chunk in found] == [500, 500, len(ROWS) - 1000]
+
+
 @pytest.mark.parametrize(("name", "package"), [("netcdf", "h5netcdf"), ("zarr", "zarr")])
 def test_a_file_of_xarray_is_predicted_into_another(name, package, tmp_path):
     pytest.importorskip(package)

@@ -93,12 +93,27 @@ def types(text: str) -> dict[str, str]:
     return {name: kind for name, _, kind in pairs}
 
 
+class Words(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """One of several words; another is refused with the one that was meant."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the word."""
+        if value in self.choices:
+            return value
+        from bochner._core.names import meant  # noqa: PLC0415  needed by refusals alone
+
+        known = ", ".join(map(repr, self.choices))
+        words = f"{value!r} is not one of {known}{meant(value, self.choices) or '.'}"
+        raise click.BadParameter(words, ctx, param)
+
+
 def destination(*suffixes: str) -> Callable[[str], Path]:
     """Return what reads the name of a file, and refuses one that cannot be written."""
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()
-        reason = _reason(path, suffixes)
+        table = "only tables go to standard output. Name a file."
+        reason = table if path == STANDARD_OUTPUT else _reason(path, suffixes)
         if reason:
             raise click.BadParameter(f"'{text}' cannot be written: {reason}")
         return path

@@ -12,6 +12,7 @@ import numpy as np
 
 from bochner import models
 from bochner._core.arrays import to_numpy
+from bochner._core.names import meant
 from bochner.cli.arguments import LEARNERS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
@@ -48,7 +49,7 @@ def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
     if not equals or key not in known:
         raise click.BadParameter(
             f"must be NAME=VALUE with a parameter of {name}: {', '.join(sorted(known))}; "
-            f"got {text!r}.",
+            f"got {text!r}{meant(key, known) or '.'}",
             param_hint="'--set'",
         )
     try:

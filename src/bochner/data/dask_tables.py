@@ -11,8 +11,13 @@ from bochner.data.frames import column_of, order_of
 from bochner.data.optional import needed
 from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
+from bochner.data.stored import CELLS_READ
 from bochner.data.tables import Column
 from bochner.errors import InvalidInput, InvalidType
+
+#: Small chunks are read together, for a task takes milliseconds: as few as this many tasks, of at
+#: most so many rows.
+TASKS, ROWS = 64, 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +67,7 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
         )
     if any(np.isnan(size) for size in X.chunks[0]):
         X.compute_chunk_sizes()
-    X = X.rechunk({1: -1})
+    X = X.rechunk({0: _together(X.chunks[0], X.shape[1]), 1: -1})
     others = [_beside(X, array, name) for array, name in ((y, "y"), (w, "sample_weight"))]
     parts = [X.to_delayed().ravel(), *others]
     delayed = needed("dask", "Blocks.from_arrays").delayed
@@ -76,6 +81,17 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     if n == 0:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
     return Chunks(held, "the dask Array", str(X.name), n, X.shape[1])
+
+
+def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
+    """Return the rows of chunks, where small ones are with those that follow them."""
+    enough = min(ROWS, CELLS_READ // columns, -(-sum(sizes) // TASKS))
+    found = [0]
+    for size in sizes:
+        if found[-1] and found[-1] + size > enough:
+            found.append(0)
+        found[-1] += size
+    return tuple(found)
 
 
 def _beside(X: Any, array: Any, name: str) -> list[Any]:

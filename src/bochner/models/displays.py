@@ -6,7 +6,7 @@ matplotlib, which is imported only then.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -15,7 +15,7 @@ from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
 from bochner.data.schema import Inputs
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
@@ -216,6 +216,7 @@ SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}
 COLOURS = {"mean": "viridis", "deviation": "magma"}
 
 
+@runtime_checkable
 class Mapped(Protocol):
     """What a map is made of: a process of some columns."""
 
@@ -291,8 +292,16 @@ class MapDisplay(Display):
         ------
         InvalidInput
             There are more than two columns, or several targets.
+        InvalidType
+            The model is another learner.
         """
         check_is_fitted(model)
+        if not isinstance(model, Mapped):
+            raise InvalidType(
+                "MapDisplay: model must be a GaussianProcessRegressor; got "
+                f"{type(model).__name__}. For other learners take "
+                "PartialDependenceDisplay.from_estimator(model, X, columns)."
+            )
         places, d = integer(places, "MapDisplay", "places", 2), model.n_features_in_
         if d > 2 or model.target_shape_:
             raise InvalidInput(

@@ -80,16 +80,20 @@ def encoder_state(step: OneHotEncoder) -> State:
     return {"categories_": [_cells(values) for values in step.categories_]}
 
 
-def fit_encoder(step: OneHotEncoder, state: State) -> None:
-    """Fit it to one row of the categories that it is told."""
+def fit_encoder(step: OneHotEncoder, state: State) -> State:
+    """Return the state of its fit to one row of the categories that it is told."""
     categories = [_column(cells) for cells in state["categories_"]]
     for values in categories:
         _require_order(values)
-    asked = step.categories
     row = np.empty((1, len(categories)), object)
     row[0] = [values[0] for values in categories]
-    step.set_params(categories=categories).fit(row)
-    step.set_params(categories=asked).categories_ = categories
+    fitted = _like(step, categories=categories).fit(row)
+    return vars(fitted) | {"categories": step.categories, "categories_": categories}
+
+
+def _like(step: Any, **changed: Any) -> Any:
+    """Return another of its class, with some parameters changed."""
+    return type(step)(**step.get_params(deep=False) | changed)
 
 
 def _require_order(values: np.ndarray) -> None:
@@ -115,8 +119,8 @@ def imputer_state(step: SimpleImputer) -> State:
     }
 
 
-def fit_imputer(step: SimpleImputer, state: State) -> None:
-    """Fit it to two rows of what fills gaps, of which the second has the gaps that are marked."""
+def fit_imputer(step: SimpleImputer, state: State) -> State:
+    """Return the state of its fit to what fills gaps, twice, with the gaps that are marked."""
     filling, marked = _column(state["statistics_"]), state["marked"]
     dtype = np.dtype(state["dtype"])
     if dtype.kind not in "iufO":
@@ -127,8 +131,7 @@ def fit_imputer(step: SimpleImputer, state: State) -> None:
         rows[1, marked] = step.missing_values
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about columns of gaps
-        step.fit(rows)
-    step.statistics_ = filling
+        return vars(_like(step).fit(rows)) | {"statistics_": filling}
 
 
 def _gaps(values: np.ndarray) -> np.ndarray:
@@ -200,8 +203,8 @@ class _Zeros(TransformerMixin, BaseEstimator):
         return np.zeros((len(X), self.width))
 
 
-def fit_parts(step: ColumnTransformer, state: State) -> None:
-    """Fit it to a row of zeros, with parts that only have the widths; then give it the real ones.
+def fit_parts(step: ColumnTransformer, state: State) -> State:
+    """Return the state of its fit to a row of zeros, where parts have only the right widths.
 
     Every column is in some part, be it dropped: so a file of few bytes has few columns.
     """
@@ -211,15 +214,14 @@ def fit_parts(step: ColumnTransformer, state: State) -> None:
         raise ValueError("parts of a ColumnTransformer must take all columns")
     shown = {name: (name, _stand(*pair), pair[1]) for name, pair in parts.items()}
     rest = shown.pop("remainder", (None, "drop"))[1]
-    asked = step.get_params(deep=False)
-    step.set_params(transformers=[*shown.values()], remainder=rest)
-    step.fit(np.broadcast_to(0.0, (1, len(columns))))
-    step.set_params(transformers=asked["transformers"], remainder=asked["remainder"])
-    step.transformers_ = [
+    counted = _like(step, transformers=[*shown.values()], remainder=rest)
+    counted.fit(np.broadcast_to(0.0, (1, len(columns))))
+    fitted = [
         (name, part if parts[name][0] in WORDS else parts[name][0], place)
-        for name, part, place in step.transformers_
+        for name, part, place in counted.transformers_
     ]
-    step.sparse_output_ = state["sparse"]
+    given = {"transformers": step.transformers, "remainder": step.remainder}
+    return vars(counted) | given | {"transformers_": fitted, "sparse_output_": state["sparse"]}
 
 
 def _positions(place: Any) -> list[int]:

@@ -72,7 +72,7 @@ class _Way(NamedTuple):
     """How a transformer is taken apart and put together, where its fit is no arrays of columns."""
 
     state: Callable[[Any], Mapping[str, Any]]
-    fit: Callable[[Any, Mapping[str, Any]], None]
+    fit: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]]
     names: frozenset[str]
     parameters: Callable[[Any], Mapping[str, Any]] = lambda step: step.get_params(deep=False)
 
@@ -139,10 +139,10 @@ def fitted_step(name: str, parameters: Mapping[str, Any], state: Mapping[str, An
 
 def _fit(step: Any, state: Mapping[str, Any], way: _Way | None) -> None:
     if way is not None:
-        way.fit(step, state)
-        if step.n_features_in_ != state["n_features_in_"]:
+        found = dict(way.fit(step, state))
+        if found["n_features_in_"] != state["n_features_in_"]:
             raise ValueError("parts of a transformer disagree about its columns")
-        state = {name: value for name, value in state.items() if name in _COLUMNS}
+        state = found | {name: value for name, value in state.items() if name in _COLUMNS}
     vars(step).update(state)
 
 

@@ -168,7 +168,7 @@ def choose_among(
     Notes
     -----
     "medium": about 100 evaluations of O(m³), m ≤ 256, 70 with m ≤ 512 and 14 with m ≤ 1024, and
-    seven fits each of 1024 and of 2048 rows: three seconds, whatever n.
+    seven fits each of 1024 and of 2048 rows: three to four seconds of one core, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
     if len(sample) < FEWEST or not np.any(varies):
