@@ -68,6 +68,8 @@ def _of(rows: list[Row], protocol: str) -> dict[tuple[str, str], Row]:
 
 def _table(rows: list[Row], protocols: tuple[str, ...], cell: Callable[[Row], str]) -> str:
     known = {key: row for name in protocols for key, row in _of(rows, name).items()}
+    if not known:
+        return ""
     data = [name for name in COLUMNS if any(column == name for _, column in known)]
     lines = [["", *(TITLES.get(name, name) for name in data)], ["---"] * (len(data) + 1)]
     for method in dict.fromkeys(method for method, _ in known):

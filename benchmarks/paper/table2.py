@@ -4,11 +4,11 @@ Mean squared error on the tenth of the rows that was kept out, in five protocols
 lengthscale is 1 for every method; the paper does not give it, and at 1 its errors on the elevation
 come out. "own": each method has the lengthscale of its own least two-fold error on some training
 rows. "ours": the same for bochner's maps of equal width. "leaves": the same for the kernel itself
-within leaves of D/2 rows, and D/2 landmarks across them, which is D kernel values a prediction.
-"learner": KernelRidge as it is, with kernel and width of its own choice. Each seed splits the rows
-anew and draws every map anew; "±" is the standard error of the mean over seeds, and seconds are
-those of the processor for drawing, features, penalty by two-fold cross-validation, fit and
-predictions.
+within leaves of D/2 rows, and D/2 landmarks across them, which is D kernel values a prediction; and
+for auto that may take them in the place of D features. "learner": KernelRidge as it is, with kernel
+and width of its own choice. Each seed splits the rows anew and draws every map anew; "±" is the
+standard error of the mean over seeds, and seconds are those of the processor for drawing, features,
+penalty by two-fold cross-validation (of a learner by errors of rows left out), fit and predictions.
 """
 
 import time
@@ -39,7 +39,7 @@ PAPER = {
 }
 
 #: Bochner's maps at the width of the paper, and its learner with nothing asked.
-AUTO, LEAVES, LEARNER = "auto", "LocalKernel", "KernelRidge()"
+AUTO, LEAVES, EITHER, LEARNER = "auto", "LocalKernel", "Auto(leaves=True)", "KernelRidge()"
 OURS: dict[str, Method | str] = {AUTO: "auto", "Nystrom('kmeans')": bo.Nystrom("kmeans")}
 PROTOCOLS = ("published", "own", "ours", "leaves", "learner")
 
@@ -76,7 +76,8 @@ def _data_set(name: str, options: Options, seeds: int) -> Iterator[Row]:
 
 def _methods(protocol: str, width: int) -> dict[str, Method | str]:
     if protocol == "leaves":
-        return {LEAVES: bo.LocalKernel(leaf_rows=width // 2, landmarks=width // 2)}
+        leaves = bo.LocalKernel(leaf_rows=width // 2, landmarks=width // 2)
+        return {LEAVES: leaves, EITHER: bo.Auto(leaves=True)}
     return OURS if protocol == "ours" else PUBLISHED
 
 
@@ -124,30 +125,36 @@ def _at(method: Method | str, scale: float, width: int) -> Callable[[Split, int]
     """Return the fit of a method at a lengthscale, and its predictions."""
 
     def case(data: Split, seed: int) -> np.ndarray:
-        if isinstance(method, bo.LocalKernel):
-            return _in_leaves(method, scale, data.X, data.y, seed).predict(data.X_test)
+        if _learned(method):
+            return _fitted(method, scale, width, data.X, data.y, seed).predict(data.X_test)
         phi = _drawn(method, scale, width, data.X, data.y, seed)
         return fit_and_predict(phi, data.X, data.y, data.X_test)
 
     return case
 
 
-def _in_leaves(
-    method: bo.LocalKernel, scale: float, X: np.ndarray, y: np.ndarray, seed: int
+def _learned(method: Method | str) -> bool:
+    """Whether there may be no map, and the learner is fitted itself."""
+    return isinstance(method, bo.LocalKernel) or method == bo.Auto(leaves=True)
+
+
+def _fitted(
+    method: Method | str, scale: float, width: int, X: np.ndarray, y: np.ndarray, seed: int
 ) -> bo.KernelRidge:
-    """Fit within leaves; the penalty is chosen by errors of rows left out."""
-    return bo.KernelRidge(Gaussian(scale), method=method, random_state=seed).fit(X, y)
+    """Fit the learner; the penalty is chosen by errors of rows left out."""
+    model = bo.KernelRidge(Gaussian(scale), method=method, n_features=width, random_state=seed)
+    return model.fit(X, y)
 
 
 def _two_fold(
     method: Method | str, scale: float, width: int, X: np.ndarray, y: np.ndarray
 ) -> float:
     """Return the mean squared error of each half of the rows as the other predicts it."""
-    if not isinstance(method, bo.LocalKernel):
+    if not _learned(method):
         return two_fold_error(_drawn(method, scale, width, X, y, 0), X, y)
     halves = slice(None, len(X) // 2), slice(len(X) // 2, None)
     errors = (
-        (_in_leaves(method, scale, X[a], y[a], 0).predict(X[b]) - y[b]) ** 2
+        (_fitted(method, scale, width, X[a], y[a], 0).predict(X[b]) - y[b]) ** 2
         for a, b in (halves, halves[::-1])
     )
     return float(np.concatenate(list(errors)).mean())
@@ -164,7 +171,10 @@ def _drawn(
 
 
 def _best(data: Split, method: Method | str, width: int, options: Options) -> float:
-    """Return the lengthscale of least two-fold error: downhill from 1 by powers of 2, then √2."""
+    """Return the lengthscale of least two-fold error: downhill from 1 by powers of 2, then √2.
+
+    Errors of one draw are noisy, so that two steps are looked at on either side, not one.
+    """
     most = options.pick(*CHOSEN_ON)
     X, y, known = data.X[:most], data.y[:most], dict[float, float]()
 
@@ -176,7 +186,8 @@ def _best(data: Split, method: Method | str, width: int, options: Options) -> fl
     at = 0.0
     for step in (1.0, 0.5):
         while True:
-            near = [p for p in (at, at - step, at + step) if SHORTEST <= p <= LONGEST]
+            steps = (0.0, -step, step, -2 * step, 2 * step)
+            near = [at + s for s in steps if SHORTEST <= at + s <= LONGEST]
             best = min(near, key=error)
             if best == at:
                 break

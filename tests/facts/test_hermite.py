@@ -30,7 +30,7 @@ from bochner.features import (
 
 # inside: the one-dimensional parts that Hermite features are made of
 from bochner.features.mercer.harmonic import FLOOR
-from bochner.features.mercer.hermite import SCALES, columnwise
+from bochner.features.mercer.hermite import EVEN_SHARE, SCALES, _nodes, columnwise
 from bochner.features.mercer.products import best_products, log_spectral_density, products_of_rows
 from bochner.features.random.gegenbauer import INTERPOLATION
 from bochner.kernels import (
@@ -267,6 +267,16 @@ def test_columnwise_features_are_exact_on_a_grid_of_nodes():
     grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0)), axis=-1).reshape(-1, 2)
     phi = draw(Laplace(2.0), HermiteMercer(), n_features=25, X=grid, random_state=0)
     assert_close(phi(grid) @ phi(grid).T, Laplace(2.0)(grid), factor=10)
+
+
+def test_each_node_stands_for_the_rows_that_are_nearest_to_it():
+    """Row by row; a little is shared evenly."""
+    column = np.random.default_rng(0).lognormal(size=(700, 1))
+    nodes, share = _nodes(column, 24)
+    assert 12 < len(nodes) <= 24
+    nearest = np.abs(column - nodes).argmin(axis=1)
+    counts = np.array([(nearest == k).mean() for k in range(len(nodes))])
+    assert_close(share, (counts + EVEN_SHARE / len(nodes)) / (1 + EVEN_SHARE), factor=10)
 
 
 # ---- sines

@@ -19,6 +19,7 @@ from bochner.solvers import (
     ShiftedSystems,
     WideProblem,
     guessed,
+    least_of_parabola,
     solve_wide,
 )
 from bochner.sums import LOCAL, FirstsOf, ProductsOf, row_signs
@@ -287,6 +288,17 @@ def test_each_target_has_the_penalty_of_its_least_error():
     ours = [dense_errors(wide, Zc, y, w, alpha)[k] for k, alpha in enumerate(found.alpha)]
     # a step of the path is left out where it gains less than 0.5 %
     assert np.all(ours < 1.007 * np.min(grid, axis=0))
+
+
+@pytest.mark.parametrize("start", [0.0, -10.0])
+@pytest.mark.parametrize("at", [-0.4, 0.0, 0.25])
+def test_the_penalty_lies_where_a_parabola_through_the_least_errors_is_least(at, start):
+    """Errors are a parabola in log alpha; where the least is at an end it is that penalty."""
+    x = start + np.arange(4.0)
+    errors = 2.0 + 3.0 * (x - x[1] - at) ** 2
+    assert np.log(least_of_parabola(np.exp(x), errors)) == pytest.approx(x[1] + at, abs=1e-12)
+    assert least_of_parabola(np.exp(x), np.sort(errors)) == np.exp(x[0])
+    assert least_of_parabola(np.exp(x), np.sort(errors)[::-1]) == np.exp(x[3])
 
 
 def test_a_sample_alone_guesses_the_order_of_the_penalty():

@@ -41,6 +41,19 @@ def test_the_command_that_the_page_names_runs_every_case_at_a_small_size(choose)
     assert all(0 < row["R²"] < 1 for row in rows if row["case"] == "relief")
 
 
+def test_errors_of_fast_transforms_are_those_that_their_command_prints(choose, monkeypatch):
+    """Of fewer rows, to a tenth; no other command is named on the page."""
+    _, options = choose
+    assert re.findall(r"`python -m benchmarks ([^`]+)`", PAGE) == ["choose", "hadamard"]
+    module = import_module("benchmarks.hadamard")
+    monkeypatch.setattr(module, "_transforms", lambda _: [])
+    found = module.run(options(quick=True))[0]
+    assert found["case"] == "features 64 x 1024 to 8192"
+    printed = found["error"], float(found["rival"].split()[-1])
+    stated = re.search(r"d = 1024, D = 8192.*?errors (\.\d+) and (\.\d+)", PAGE, re.DOTALL)
+    assert [float(error) for error in stated.groups()] == pytest.approx(printed, rel=0.1)
+
+
 def test_the_page_states_rows_kernel_and_width_of_every_case(choose):
     module, _ = choose
     lines = [line for line in PAGE.splitlines() if line.startswith("| `")]

@@ -1,8 +1,9 @@
 """Kernel ridge regression and classification at any number of rows."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from sklearn.utils.metaestimators import available_if
@@ -44,13 +45,16 @@ from bochner.models.ridge.grid import (
     grid_solved_again,
     with_grid_rows_of,
 )
+from bochner.models.ridge.leaves import fit_features_or_leaves
 from bochner.models.ridge.local import LocalFit, fit_local
 from bochner.models.ridge.methods import (
     NYSTROM,
     ExactKernel,
     LocalKernel,
     as_exact,
+    as_features,
     as_local,
+    may_take_leaves,
     takes_pieces,
 )
 from bochner.models.ridge.routes import are_few, as_signs, fit_in_leaves, largest_factor
@@ -80,8 +84,7 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
     def _spec(self, exact: ExactKernel | None) -> RidgeSpec:
         centred = require_switch(type(self).__name__, self.fit_intercept)
         method = self.method if exact is None else exact.preconditioner or NYSTROM
-        method = NYSTROM if as_local(method) is not None else method
-        features = self._feature_spec("auto" if method is None else method)
+        features = self._feature_spec(as_features(method))
         return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
     def _fit(
@@ -108,9 +111,16 @@ class RidgeEstimator(Differentiable, PenalisedByAlpha, KernelEstimator):
         if precision is None and is_wide(spec, blocks):
             return fit_wide(spec, blocks, inputs, where)
         spec = spec if self.n_features is not None else widened(spec, blocks)
-        if precision is None and self._sums_waves and self._nothing_asked:
-            return fit_ridge_or_waves(spec, blocks, inputs, where)
+        if precision is None and (several := self._several):
+            return several(spec, blocks, inputs, where)
         return fit_ridge(spec, blocks, inputs, where, precision)
+
+    @property
+    def _several(self) -> Callable[..., AnyRidgeFit] | None:
+        """What fits features or something in their place, where it is to be chosen."""
+        if may_take_leaves(self.method):
+            return partial(fit_features_or_leaves, fit_ridge, fit_local)
+        return fit_ridge_or_waves if self._sums_waves and self._nothing_asked else None
 
     #: Whether "auto" may sum waves in the place of features.
     _sums_waves: ClassVar[bool] = False
@@ -308,7 +318,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
-        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
+        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n. ``Auto(leaves=True)``:
+        features or leaves of as many kernel values, by errors of rows left out.
     n_features : int, "auto", Tolerance or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
         time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate

@@ -10,6 +10,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.waves import WaveMethod
 from bochner.models._calibration import Calibration, calibrate, decided
@@ -87,9 +88,16 @@ class RidgeFit(ShownRidge):
 
     def left_out(self) -> LeftOutRows:
         """Return the rows of the sample as the fit predicts them without each."""
-        summed, sample = self.summed, self.summed.sample
+        return self.left_out_of(self.summed.sample)
+
+    def left_out_of(self, sample: RowSample) -> LeftOutRows:
+        """Return rows of the fit as it predicts them without each; landmarks are left away."""
+        summed = self.summed
         eigen, held = summed.decomposed()
-        rows = list(summed.centred(sample)) if held is None else [held]
+        if held is None or sample is not summed.sample:
+            rows = list(summed.centred(sample))
+        else:
+            rows = [held]
         alpha = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))

@@ -377,8 +377,8 @@ def _solved(
     states = path_of_states(problem, space, guess, alpha, per_target, ROUGHLY * tol)
     values = np.stack([_errors(problem, state, alpha) for state in states])
     alphas = np.array([state.alpha for state in states])
-    best = np.array([between(alphas, column) for column in values.T])
-    shared = between(alphas, pooled(values, problem.power))
+    best = np.array([least_of_parabola(alphas, column) for column in values.T])
+    shared = least_of_parabola(alphas, pooled(values, problem.power))
     chosen = np.where(problem.power > 0, best, shared) if per_target else np.array([shared])
     each = np.broadcast_to(chosen, problem.power.shape)
     return _finished(problem, space, states, each, chosen, tol, means, alpha)
@@ -428,7 +428,7 @@ def falling(errors: Float[Array, " p"]) -> bool:
     return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
 
 
-def between(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
+def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
     """Return where a parabola through the least value and those beside it is least."""
     at = int(np.argmin(values))
     if not 0 < at < len(alphas) - 1:
