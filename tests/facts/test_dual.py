@@ -207,6 +207,20 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
     assert_close(found.coef, problem.coefficients(found.alpha)[0], factor=1e6)
 
 
+def test_what_was_tried_on_all_rows_is_the_answer_to_all_digits(monkeypatch):
+    """Rows that are few enough for a comparison are not factored again."""
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 20, (300, 1))
+    problem = KernelRows(Exponential(2.0)(X), np.abs(np.sin(3 * X)), np.ones(300))
+    found = solve_kernel(problem, "loo")
+    direct = problem.at(found.alpha)
+    assert found.alpha < 0.5 * solve_kernel(problem.take(np.arange(40)), "loo").alpha
+    assert_close(found.coef, direct.coef, factor=1e6)
+    assert_close(found.intercept, direct.intercept, factor=1e6)
+    assert_close(found.slack[-40:, 0], direct.slack[-40:], factor=1e6)
+
+
 def classes():
     """Signs of a noisy wave, and what values without each row lose."""
     noisy = rows(t=1)

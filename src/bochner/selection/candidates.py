@@ -24,10 +24,10 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import Hyperparameters, TimeBudget, descend
+from bochner.selection.descent import TimeBudget
 from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
-from bochner.selection.process import EVIDENCE, MatrixSearch, OnProcess, ProcessRows
+from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, rounded, significant
 from bochner.selection.search import (
@@ -167,8 +167,9 @@ def choose_among(
 
     Notes
     -----
-    "medium": about 100 evaluations of O(m³), m ≤ 256, 70 with m ≤ 512 and 14 with m ≤ 1024, and
-    seven fits each of 1024 and of 2048 rows: three to four seconds of one core, whatever n.
+    "medium": about 60 evaluations of O(m³), m ≤ 128 (256 where there are no more), 40 with m ≤ 256,
+    70 with m ≤ 512 and 14 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two seconds,
+    whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
     if len(sample) < FEWEST or not np.any(varies):
@@ -207,12 +208,10 @@ class Candidates:
         found = self._each(start, by)
         yield found
         yield from self._additive(found)
-        ends = [found]
         for family in filter(self.serves, self.effort.families):
             if self.budget.over:
                 return
-            ends.append(self._family(family, found, by))
-            yield ends[-1]
+            yield self._family(family, found, by)
         if by is EVIDENCE and not self.budget.over:
             yield self._by_errors(found)
         if self.serves(Laplace()) and not self.budget.over:
@@ -266,10 +265,8 @@ class Candidates:
         """Go on from the lengthscales of another family: first in their scale, then each."""
         search = self._search(by)
         start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
-        at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
-        of = OnProcess(start, search.rows, 1, by)
-        scaled = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
-        end = search.go(of.kernel(scaled.at), scaled.at.share, COLUMNS)
+        scaled = search.scaled(start, found.alpha, SCALED)
+        end = search.go(scaled.of.kernel(scaled.at), scaled.at.share, COLUMNS)
         name = f"{type(family).__name__}, one a column, {_named(by)}"
         return self._ended(name, search, end, search.rows.X.shape[1])
 
@@ -282,11 +279,9 @@ class Candidates:
         """Give kernels of rougher functions whose scales are those of another."""
         family = Exponential()
         if self.serves(family) and not isinstance(found.kernel, Exponential):
-            search, kernel = self._search(LOO), found.kernel
-            start = family.replace(lengthscale=kernel.get_params()["lengthscale"])
-            at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
-            of = OnProcess(start, search.rows, 1, LOO)
-            end = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
+            search = self._search(LOO)
+            start = family.replace(lengthscale=found.kernel.get_params()["lengthscale"])
+            end = search.scaled(start, found.alpha, SCALED)
             name = f"Exponential, scales as {found.name}"
             yield self._ended(name, search, end, found.numbers)
         if self.serves(Laplace()) and not self.budget.over:
@@ -301,9 +296,7 @@ class Candidates:
             median_distance(rows.X, rows.w, (scales,), self.seed, order) for order in (1, 2)
         )
         start = Laplace(tuple((scales * one / two).tolist()))
-        at = Hyperparameters(np.zeros(1), search.share_of(found.alpha))
-        of = OnProcess(start, rows, 1, LOO)
-        end = descend(of, at, SCALED, self.budget, search.recorder.noting("scale"))
+        end = search.scaled(start, found.alpha, SCALED)
         return self._ended(f"Laplace, scales as {of_which}", search, end, rows.X.shape[1])
 
     def _additive(self, found: TunedKernel) -> Iterator[TunedKernel]:
@@ -367,9 +360,7 @@ class Candidates:
                 return
             L = _on_grid(_next_root(family, rows, L, alpha, self.centred))
             turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-            at = Hyperparameters(np.zeros(1), search.share_of(alpha))
-            of = OnProcess(family, turned.rows, 1, LOO)
-            end = descend(of, at, TURNED, self.budget, search.recorder.noting("scale"))
+            end = turned.scaled(family, alpha, TURNED)
             scale = significant(float(np.exp(end.at.lengths[0])))
             alpha = search.alpha_of(end.at.share)
             A = _entries(L @ L.T / scale**2)

@@ -13,11 +13,11 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.selection.record import Curves
 
-#: Of rows, a seed, whether of one lengthscale or one a column, and steps: the least error.
-Judge = Callable[[RowSample, int, int, tuple[int, ...]], float]
+#: Of rows and a seed: the error with one lengthscale or one a column, so many steps below a median.
+Judge = Callable[[RowSample, int], Callable[[int, int], float]]
 
-#: Rows that candidates are judged on, and steps of √2 below the median distance.
-JUDGED_ROWS, STEPS = 1024, (-4, -2, 0)
+#: Rows that candidates are judged on, steps of √2 below the median distance, and more of them.
+JUDGED_ROWS, STEP, OTHERS = 1024, -2, (-4, 0)
 
 #: A column is transformed if its skewness or excess kurtosis is beyond these.
 SKEWED, HEAVY = 1.0, 6.0
@@ -46,6 +46,10 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     seed : int
     error : callable
         The leave-one-out error of rows: :func:`bochner.selection.search.error_near_median`.
+
+    Notes
+    -----
+    Eight errors, of O(n D²) with n ≤ 1024 and D = 256 each: a tenth of a second.
     """
     few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
@@ -54,14 +58,17 @@ def choose_curves(rows: RowSample, seed: int, error: Judge) -> Curves | None:
     if not columns:
         return None
     judged = rows.lowest(JUDGED_ROWS)
-    as_given, which, step = _least_error(judged, seed, error)
+    as_given, which, step = _least_error(error(judged, seed))
     found = [
-        (error(_bent(judged, candidate), seed, which, (step, step - 2)), candidate)
+        ((bent := error(_bent(judged, candidate), seed))(which, step), candidate, bent)
         for name in _SHAPES
         if (candidate := _candidate(name, rows.X, columns)) is not None
     ]
-    least, best = min(found, key=lambda pair: pair[0], default=(np.inf, None))
-    if best is None or not least < (1 - LEAST_GAIN) * as_given:
+    if not found:
+        return None
+    least, best, bent = min(found, key=lambda each: each[0])
+    least = min(least, bent(which, step - 2))
+    if not least < (1 - LEAST_GAIN) * as_given:
         return None
     gain = round(1 - least / as_given, 3)
     return Curves(best.name, best.columns, best.points, best.values, gain)
@@ -81,9 +88,10 @@ def _takes_many_values(x: Float[Array, " n"]) -> bool:
     return len(np.unique(x[:FEWEST_ROWS])) > 2
 
 
-def _least_error(rows: RowSample, seed: int, error: Judge) -> tuple[float, int, int]:
-    """Return the least error at a median distance and below it; which of the two, and how far."""
-    return min((error(rows, seed, k, (step,)), k, step) for k in (0, 1) for step in STEPS)
+def _least_error(error: Callable[[int, int], float]) -> tuple[float, int, int]:
+    """Return the least error near a median distance; of which of the two, and how far below it."""
+    first = min((error(k, STEP), k, STEP) for k in (0, 1))
+    return min(first, *((error(first[1], step), first[1], step) for step in OTHERS))
 
 
 def _bent(rows: RowSample, curves: Curves) -> RowSample:

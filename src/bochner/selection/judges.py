@@ -40,6 +40,10 @@ MOST_CELLS = 1 << 22
 #: that is better is seldom lost.
 WORTH, CHANCE = 0.003, 0.5
 
+#: Slope ∂log(error)/∂log α at which a penalty is near enough to the best for a kernel to be
+#: judged by it: the error is a thousandth above its least.
+NEARLY = 0.015
+
 #: Kernels go on to more rows, and are added up, if their error is within this factor of the least.
 NEAR = 1.3
 
@@ -221,7 +225,7 @@ class Trials:
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty that leave-one-out errors choose."""
         penalties = Penalties(problem)
-        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha))
+        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=NEARLY))
         found = penalties.at(candidate.alpha)
         if found is None:
             return self._failed(candidate)

@@ -40,9 +40,9 @@ from bochner.solvers.ridge.criteria import Criterion, LogEvidence
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_evidence import KernelScore
 
-#: Rows that a descent ends on, at most, and rows that its starts are tried on: an evaluation takes
-#: a tenth of a second, and three milliseconds.
-ROWS, FEW = 1024, 256
+#: Rows that a descent ends on, at most, rows that it goes on with before, and rows that its starts
+#: are tried on: an evaluation takes thirty milliseconds, two, and half of one.
+ROWS, FEW, FEWER = 1024, 256, 128
 
 #: Fewer rows than this say nothing of lengthscales.
 FEWEST = 8
@@ -114,8 +114,9 @@ def lengthscales_by_evidence(
 
     Notes
     -----
-    O(m³ + m² d) for each of at most 94 evaluations with m ≤ 256 rows and 18 with m ≤ 1024:
-    a second or two, whatever n (a Matérn kernel without a closed form takes ten times as long).
+    O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 where there are no more),
+    52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (a Matérn kernel without a closed
+    form takes ten times as long).
     """
     family_of(start)
     search = MatrixSearch.of(sample, EVIDENCE, centred, noise=noise, amplitude=amplitude)
@@ -192,20 +193,21 @@ class MatrixSearch:
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
     ) -> tuple[list[Evaluated[Any]], Evaluated[Any]]:
         """Descend with one factor for all columns; return what was tried first, and the end."""
-        few, (explored, note) = self.rows.first(FEW), self._stage("one factor")
+        few, notes = self._fewer, self._stages("one factor")
         of, first = OnProcess(start, few, 1, self.criterion), []
         for factor in factors:
             starts = [Hyperparameters(np.log([factor]), share) for share in few.shares]
-            tried = [descend(of, at, 1, self.budget, explored) for at in starts]
+            tried = [descend(of, at, 1, self.budget, notes[0]) for at in starts]
             first.append(min(tried, key=lambda found: found.value))
-        best = go_on(first, evaluations, self.budget, explored)
-        return first, self._more(best, start, 1, LAST_ONE if evaluations else 0, note)
+        best = min(first, key=lambda found: found.value)
+        best = self._on_few(best, evaluations, notes[1])
+        return first, self._more(best, self.rows, LAST_ONE if evaluations else 0, notes[2])
 
     def go_on(self, end: Evaluated[Any], evaluations: int) -> Evaluated[Any]:
         """Descend with one factor from where a descent on few rows has ended, then with more."""
-        explored, note = self._stage("one factor")
-        best = go_on([end], evaluations, self.budget, explored)
-        return self._more(best, end.of.start, 1, LAST_ONE, note)
+        _, some, all_ = self._stages("one factor")
+        best = self._on_few(end, evaluations, some)
+        return self._more(best, self.rows, LAST_ONE, all_)
 
     def each(
         self,
@@ -215,7 +217,7 @@ class MatrixSearch:
         more: Iterable[Array] = (),
     ) -> Evaluated[Any]:
         """Descend with one lengthscale a column, from ends of :meth:`one` and from ``more`` ℓ."""
-        few, (explored, note) = self.rows.first(FEW), self._stage("one a column")
+        few, notes = self._fewer, self._stages("one a column")
         d = few.X.shape[1]
         of = OnProcess(start, few, d, self.criterion)
         first = list(first)
@@ -227,9 +229,10 @@ class MatrixSearch:
             for scales in more
             for share in few.shares[QUIET]
         ]
-        tried = [descend(of, at, TRY, self.budget, explored) for at in starts]
-        end = go_on(tried, MANY, self.budget, explored)
-        return self._more(end, start, d, LAST_MANY, note)
+        tried = [descend(of, at, TRY, self.budget, notes[0]) for at in starts]
+        end = min(tried, key=lambda found: found.value)
+        end = self._on_few(end, MANY, notes[1])
+        return self._more(end, self.rows, LAST_MANY, notes[2])
 
     def go(self, start: Any, share: float, evaluations: int) -> Evaluated[Any]:
         """Descend with one lengthscale a column from those of a kernel, on all rows at once."""
@@ -237,6 +240,12 @@ class MatrixSearch:
         at = Hyperparameters(np.zeros(d), share)
         of = OnProcess(start, self.rows, d, self.criterion)
         return descend(of, at, evaluations, self.budget, self.recorder.noting("one a column"))
+
+    def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated[Any]:
+        """Descend with one factor from the lengthscales of a kernel, on all rows at once."""
+        at = Hyperparameters(np.zeros(1), self.share_of(alpha))
+        of = OnProcess(start, self.rows, 1, self.criterion)
+        return descend(of, at, evaluations, self.budget, self.recorder.noting("scale"))
 
     def share_of(self, alpha: float) -> float:
         """Return the log of a penalty a row."""
@@ -257,21 +266,33 @@ class MatrixSearch:
         kernel = kernel.replace(lengthscale=rounded(kernel.lengthscale))
         return self.recorder.found(kernel, float(np.exp(end.at.share)))
 
-    def _stage(self, stage: str) -> tuple[Any, Any]:
-        """Return what notes evaluations on few rows, and those on all: values of unlike rows."""
-        noting = self.recorder.noting
-        few = len(self.rows.w) > FEW
-        return noting(f"{stage}, few rows" if few else stage), noting(stage)
+    def _stages(self, stage: str) -> list[Any]:
+        """Return what notes evaluations on fewer rows, few, and all: values of unlike rows."""
+        unlike = ", fewer rows", ", few rows", ""
+        more = len(self.rows.w) > FEW
+        return [self.recorder.noting(f"{stage}{rows if more else ''}") for rows in unlike]
+
+    @property
+    def _fewer(self) -> "ProcessRows":
+        """Rows that starts are tried on: a half of few, if there are more than these."""
+        return self.rows.first(FEWER if len(self.rows.w) > FEW else FEW)
+
+    def _on_few(self, end: Evaluated[Any], evaluations: int, note: Any) -> Evaluated[Any]:
+        """Go on with few rows, which may be those that starts were tried on."""
+        rows = self.rows.first(FEW)
+        if evaluations and len(rows.w) == len(end.of.rows.w):
+            return go_on([end], evaluations, self.budget, note)
+        return self._more(end, rows, evaluations, note)
 
     def _more(
-        self, end: Evaluated[Any], start: Kernel, width: int, evaluations: int, note: Any
+        self, end: Evaluated[Any], rows: "ProcessRows", evaluations: int, note: Any
     ) -> Evaluated[Any]:
-        """Go on with all rows, where these are more."""
-        if len(self.rows.w) <= FEW or not evaluations:
+        """Go on with these rows, where they are more."""
+        if len(rows.w) <= len(end.of.rows.w) or not evaluations:
             return end
-        of = OnProcess(start, self.rows, width, self.criterion)
-        share = end.at.share + np.log(end.of.rows.w.sum() / self.rows.w.sum())
-        return descend(of, replace(end.at, share=float(share)), evaluations, self.budget, note)
+        share = end.at.share + np.log(end.of.rows.w.sum() / rows.w.sum())
+        of, at = replace(end.of, rows=rows), replace(end.at, share=float(share))
+        return descend(of, at, evaluations, self.budget, note)
 
 
 def _doubles(X: Array) -> Array:

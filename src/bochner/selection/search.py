@@ -56,6 +56,8 @@ from bochner.selection.descent import (
 from bochner.selection.record import Tuning
 from bochner.selection.recorder import Recorder
 from bochner.selection.rows import (
+    FEW_PAIRS,
+    PAIRS,
     Scale,
     TuningRows,
     deviations,
@@ -122,14 +124,16 @@ def _scaled(scale: Scale, factor: float) -> Scale:
     return rounded(tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor)
 
 
-def median_scales(sample: RowSample, coordinatewise: bool, seed: int) -> list[Scale]:
-    """Return the median distance of rows, for one lengthscale and for one a column."""
+def median_scales(
+    sample: RowSample, coordinatewise: bool, seed: int, most: int = PAIRS
+) -> list[Scale]:
+    """Return the median distance of so many pairs of rows, for one lengthscale and one a column."""
     X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers are no numbers
-    scales: list[Scale] = [median_distance(X, w, (unit,), seed, order)]
+    scales: list[Scale] = [median_distance(X, w, (unit,), seed, order, most)]
     spread = deviations(X, w, unit)
     if spread.max() > 1.05 * spread.min():  # one a column, in proportion to these
-        median = median_distance(X, w, (unit, spread), seed, order)
+        median = median_distance(X, w, (unit, spread), seed, order, most)
         scales.append(tuple((median * spread).tolist()))
     scales = [_scaled(scale, unit) for scale in scales]
     if np.min(scales[0]) < np.finfo(np.float64).tiny:
@@ -226,15 +230,14 @@ class KernelWalk:
 JUDGED_FEATURES = 256
 
 
-def error_near_median(rows: RowSample, seed: int, which: int, steps: tuple[int, ...]) -> float:
-    """Return the least leave-one-out error of rows at so many steps of √2 from a median distance.
+def error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
+    """Return the leave-one-out error of rows so many steps of √2 from a median distance.
 
-    ``which`` is 0 for one lengthscale, 1 for one a column.
+    Its first argument is 0 for one lengthscale, 1 for one a column.
     """
     walk = KernelWalk(NAMED["gaussian"], False, JUDGED_FEATURES, seed)
-    starts = median_scales(rows, False, seed)
-    start = starts[min(which, len(starts) - 1)]
-    return min(walk.error_of(rows, start, step) for step in steps)
+    starts = median_scales(rows, False, seed, FEW_PAIRS)
+    return lambda which, step: walk.error_of(rows, starts[min(which, len(starts) - 1)], step)
 
 
 # --- Descents ------------------------------------------------------------------------------------

@@ -49,14 +49,14 @@ class Loss(ABC):
     width: float | None = None
 
     @property
+    def tube(self) -> float | Array:
+        """How far the prediction may be from the target at no cost: one, or one a column."""
+        return 0.0
+
+    @property
     def nonsmooth(self) -> bool:
         """Whether slopes jump, so that algorithms go through ``smooth``."""
         return self.width == 0
-
-    @property
-    def tube(self) -> float | Array:
-        """How far the prediction may be from the target at no cost, one or one a column."""
-        return 0.0
 
     @abstractmethod
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:

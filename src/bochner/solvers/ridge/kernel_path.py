@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.blas import one_thread
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import TINY, Dual, KernelRows
+from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows
 from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 
@@ -23,8 +23,9 @@ LOWEST, HIGHEST = 1e-12, 10.0
 #: Where the walk starts, as a share of the mean of w k(x, x).
 FIRST = 0.03
 
-#: Steps of log α on the way to a change of sign: the first, and those after it.
-STEP, LONGER = np.log(10.0), np.log(100.0)
+#: Steps of log α on the way to a change of sign: the first, which is shorter where the slope is
+#: small beside that curvature, but no shorter than the next, and those after it.
+STEP, CURVED, SHORTEST, LONGER = np.log(10.0), 0.1, np.log(2.0), np.log(100.0)
 
 #: Penalties of a walk, at most, and the slope ∂log(criterion)/∂log α that is level.
 MOST, LEVEL = 14, 3e-3
@@ -64,7 +65,9 @@ class Penalties:
                 self.tried[alpha] = None
         return self.tried[alpha]
 
-    def best(self, criterion: str, start: float, target: int | None = None) -> float:
+    def best(
+        self, criterion: str, start: float, target: int | None = None, level: float = LEVEL
+    ) -> float:
         """Return the penalty at which a criterion is least, of one target or of all."""
 
         def slope(log_alpha: float) -> tuple[float, float]:
@@ -82,7 +85,7 @@ class Penalties:
             value, slope = max(float(value[target]), TINY), float(slope[target])
             return float(np.log(value)), slope / value
 
-        return float(np.exp(least_along(slope, float(np.log(start)), *self.bounds)))
+        return float(np.exp(least_along(slope, float(np.log(start)), *self.bounds, level)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +136,8 @@ def least_along(
     """
     x = float(np.clip(start, low, high))
     here = function(x)
-    best, count, step = (here[0], x), 1, STEP
+    best, count = (here[0], x), 1
+    step = float(np.clip(abs(here[1]) / CURVED, SHORTEST, STEP))
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
     while count < MOST and abs(here[1]) > level:
         if len(ends) == 2:
@@ -163,6 +167,9 @@ def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, 
 
 # --- the solution --------------------------------------------------------------------------------
 
+
+#: Coefficients, intercept, and slacks of the last rows.
+Solved = tuple[Float[Array, "n t"], Float[Array, " t"], Float[Array, "m t"]]
 
 #: Of values that rows would have without themselves, targets and weights: what they lose.
 Lost = Callable[[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]], float]
@@ -238,17 +245,19 @@ def _solve_many(
     kept = np.arange(PENALTY_ROWS)
     folds = tuple(own for fold in rows.folds if len(own := fold[fold < PENALTY_ROWS]))
     few = replace(rows.first(PENALTY_ROWS), folds=folds if len(folds) > 1 else ())
-    penalties = Penalties(few)
+    penalties, tried = Penalties(few), dict[float, Solved]()
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     if _settles(few, chosen, criterion):
         dense = rows.first(DENSE_ROWS)
-        each = partial(_loo_of_last, dense, lost=lost)
+        all_ = lost is None and len(dense.w) == len(rows.w)
+        each = partial(_loo_of_last, dense, lost=lost, tried=tried if all_ else None)
         bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
-        chosen = np.array([_settled(each, float(chosen[0]), bounds)])
+        chosen = np.array([_settled(each, float(chosen[0]), bounds, between=not all_)])
         penalties.at(float(chosen[0]))
     found = _solution(penalties, chosen, criterion)
     known = len(kept) if lost is None else min(len(rows.w), DENSE_ROWS)
-    coef, intercept, last = rows.solved(found.alpha, known)
+    solved = tried.get(float(found.alpha)) if tried else None
+    coef, intercept, last = solved or rows.solved(found.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
     slack[-known:] = last
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
@@ -272,8 +281,16 @@ def _settles(rows: KernelRows, chosen: Float[Array, " c"], criterion: str) -> bo
     return criterion == "loo" and len(chosen) == 1 and bool(np.any(rows.power > 0))
 
 
-def _settled(lost: Callable[[float], float], alpha: float, bounds: tuple[float, float]) -> float:
-    """Return where a loss is least, on the way down from a penalty within bounds of log α."""
+def _settled(
+    lost: Callable[[float], float],
+    alpha: float,
+    bounds: tuple[float, float],
+    between: bool = True,
+) -> float:
+    """Return where a loss is least, on the way down from a penalty within bounds of log α.
+
+    One that was tried, or what lies between: that takes another factor.
+    """
     tried = {0: lost(alpha)}
     at = lambda steps: alpha * float(np.exp(-FINER * steps))
     best = 0
@@ -289,7 +306,7 @@ def _settled(lost: Callable[[float], float], alpha: float, bounds: tuple[float, 
             break
     errors = [tried.get(best + side, np.inf) for side in (-1, 0, 1)]
     left, middle, right = errors
-    if best and np.isfinite(left + right):  # the least of the parabola through three
+    if between and best and np.isfinite(left + right):  # the least of the parabola through three
         return at(best + 0.5 * (left - right) / (left - 2 * middle + right))
     return at(best)
 
@@ -302,13 +319,21 @@ def _lost_without_each(penalties: Penalties, lost: Lost, alpha: float) -> float:
     return _lost_of_last(penalties.rows, alpha, found.coef, found.slack[:, None], lost)
 
 
-def _loo_of_last(rows: KernelRows, alpha: float, lost: Lost | None) -> float:
-    """Return what the last rows lose without themselves, of a fit that is compared and not kept."""
+def _loo_of_last(
+    rows: KernelRows, alpha: float, lost: Lost | None, tried: dict[float, Solved] | None
+) -> float:
+    """Return what the last rows lose without themselves.
+
+    Of a fit that is compared and not kept, unless there is where to keep it.
+    """
     last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(rows.w))
     try:
-        coef, _, slack = rows.solved(alpha, last, COMPARED)
+        found = rows.solved(alpha, last, COMPARED if tried is None else REFINED)
     except LinAlgError:
         return np.inf
+    if tried is not None:
+        tried[alpha] = found
+    coef, _, slack = found
     return _lost_of_last(rows, alpha, coef[-last:], slack, lost)
 
 
