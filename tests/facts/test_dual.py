@@ -260,6 +260,19 @@ def test_slacks_of_as_many_rows_are_known_as_a_loss_is_told_by(monkeypatch):
         assert_close(found.slack[-known:, 0], slow[-known:], factor=1e6)
 
 
+def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
+    """Where more rows tell more: each penalty a quarter of the last, while they lose less."""
+    for name, value in (("PENALTY_ROWS", 10), ("DENSE_ROWS", 12), ("LOST_ROWS", 12)):
+        monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
+    signs, lost = classes()
+    found = solve_kernel(signs, "loo", lost=lost)
+    slow = partial(lost_slowly, signs, 12, lost)
+    assert slow(found.alpha) < 0.998 * slow(4 * found.alpha)
+    assert slow(found.alpha / 4) > 0.998 * slow(found.alpha)
+    assert_close(found.coef, signs.coefficients(found.alpha)[0], factor=1e6)
+    assert np.isfinite(found.slack[:, 0]).tolist() == [False] * 28 + [True] * 12
+
+
 def test_edges_are_outcomes():
     X, _ = table()
     noise = np.random.default_rng(3).standard_normal((N, 1))

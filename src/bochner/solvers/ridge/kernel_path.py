@@ -40,6 +40,9 @@ DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 #: Rows whose errors without themselves tell penalties apart by a loss of their own, at most.
 LOST_ROWS = 2048
 
+#: Factor between penalties that are tried with all rows, and the share by which the loss must fall.
+SMALLER, WORTH = 4.0, 0.002
+
 #: Residual of solutions whose errors are compared, as a share of the targets: for three digits.
 COMPARED = 1e-4
 
@@ -204,7 +207,9 @@ def solve_kernel(
     rows it is chosen by the first 1024, and by leave-one-out errors among the first 3072 it may
     become smaller: the variance of the noise is the same whatever n, but what a kernel cannot tell
     from noise is less where rows lie denser. There is one factor of all; the path is that of the
-    first 1024 rows, and slacks are those of the last 1024.
+    first 1024 rows, and slacks are those of the last 1024. With ``lost`` and more than 3072 rows
+    there are two factors of all at least, and one for each time that a quarter of the penalty
+    loses less.
     """
     if len(rows.w) > PENALTY_ROWS:
         return _solve_many(rows, alpha, per_target, start, lost)
@@ -254,15 +259,48 @@ def _solve_many(
         bounds = penalties.bounds if lost is not None else (-np.inf, float(np.log(chosen[0])))
         chosen = np.array([_settled(each, float(chosen[0]), bounds, between=not all_)])
         penalties.at(float(chosen[0]))
+        if lost is not None and len(rows.w) > DENSE_ROWS:
+            return _among_all(rows, penalties, float(chosen[0]), lost)
     found = _solution(penalties, chosen, criterion)
-    known = len(kept) if lost is None else min(len(rows.w), DENSE_ROWS)
     solved = tried.get(float(found.alpha)) if tried else None
+    return _whole(rows, found, len(kept), lost, solved)
+
+
+def _whole(
+    rows: KernelRows, found: Solution, known: int, lost: Lost | None, solved: Solved | None = None
+) -> Solution:
+    """Return the solution of all rows at a penalty that some have chosen, and may have solved."""
+    known = known if lost is None else min(len(rows.w), DENSE_ROWS)
     coef, intercept, last = solved or rows.solved(found.alpha, known)
     slack = np.full((len(rows.w), last.shape[1]), np.nan)
     slack[-known:] = last
     residuals = np.asarray(found.alpha) * coef / rows.w[:, None]
     variance = rows.w @ residuals**2 / rows.w.sum()
     return replace(found, coef=coef, intercept=intercept, residual_variance=variance, slack=slack)
+
+
+def _among_all(rows: KernelRows, penalties: Penalties, alpha: float, lost: Lost) -> Solution:
+    """Return the solution of all rows, at smaller penalties while rows left out lose less.
+
+    Each costs the factor that the answer is made of, so that one is wasted where none is better.
+    """
+    best: tuple[float, Solution] | None = None
+    while True:
+        penalties.at(alpha)
+        try:
+            found = _whole(rows, _solution(penalties, np.array([alpha]), "loo"), 0, lost)
+        except LinAlgError:
+            if best is None:
+                raise
+            return best[1]
+        assert found.slack is not None
+        last = min(len(rows.w), DENSE_ROWS)
+        value = _lost_of_last(rows, alpha, found.coef[-last:], found.slack[-last:], lost)
+        if best is not None and not value < (1 - WORTH) * best[0]:
+            return best[1]
+        if best is not None and np.log(alpha) <= penalties.bounds[0]:
+            return found
+        best, alpha = (value, found), alpha / SMALLER
 
 
 def _lost_of_last(
