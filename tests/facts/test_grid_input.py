@@ -28,6 +28,42 @@ def test_rows_at_one_place_are_one_row_of_more_weight(given):
     assert np.isfinite(process.predict(X, return_std=True)).all()
 
 
+@pytest.mark.parametrize("open_", ["amplitude", "noise", "both"])
+def test_one_row_is_a_process_that_passes_near_it(open_):
+    """Of one row that is its own mean nothing is left: no degree of freedom, and no amplitude."""
+    box, X, y = ((0.0, 1.0), (0.0, 1.0)), np.array([[0.3, 0.6]]), np.array([2.5])
+    given = {"amplitude": {"noise": 0.1}, "noise": {"amplitude": 1.0}, "both": {}}[open_]
+    model = bo.GaussianProcessRegressor(
+        Gaussian(0.4), method=bo.FourierGrid(1e-6, box), **given
+    ).fit(X, y)
+    mean, std = model.predict(np.array([[0.3, 0.6], [0.9, 0.1]]), return_std=True)
+    np.testing.assert_allclose(mean, 2.5)
+    assert np.isfinite(std).all()
+    assert np.isfinite([model.amplitude_, model.noise_variance_]).all()
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_one_row_about_a_known_mean_is_the_exact_law(noise):
+    """f(x) given y at x' is normal of mean a² k y/(a² + σ²) and variance a² − a⁴ k²/(a² + σ²)."""
+    box, X, y = ((0.0, 1.0), (0.0, 1.0)), np.array([[0.3, 0.6]]), np.array([2.5])
+    model = bo.GaussianProcessRegressor(
+        Gaussian(0.4),
+        method=bo.FourierGrid(1e-8, box),
+        noise=noise,
+        amplitude=2.0,
+        fit_intercept=False,
+    ).fit(X, y)
+    new = np.array([[0.3, 0.6], [0.5, 0.2], [0.9, 0.9]])
+    mean, std = model.predict(new, return_std=True)
+    k = Gaussian(0.4)(new, X)[:, 0]
+    np.testing.assert_allclose(mean, 2 * k * 2.5 / (2 + noise), atol=1e-6)
+    np.testing.assert_allclose(std**2, 2 - 4 * k**2 / (2 + noise), atol=1e-6)
+    open_ = bo.GaussianProcessRegressor(
+        Gaussian(0.4), method=bo.FourierGrid(1e-8, box), fit_intercept=False
+    ).fit(X, y)
+    assert open_.amplitude_ + open_.noise_variance_ == pytest.approx(2.5**2, rel=1e-3)
+
+
 def test_rows_that_are_all_at_one_place_have_no_box():
     X, y = np.full((20, 2), 0.5), np.arange(20.0)
     with pytest.raises(InvalidInput, match=r"one value 0\.5. Drop that column, or give a box"):

@@ -72,7 +72,7 @@ def test_deviations_of_very_many_places_are_of_draws(monkeypatch):
     model, _ = both(X, y, noise=0.25, amplitude=0.5)
     new, _ = some(200, seed=2)
     by_rows = model.predict(new, return_std=True)[1]
-    monkeypatch.setattr("bochner.models.gaussian_process.grid_rows.MOST_PRODUCTS", 1.0)
+    monkeypatch.setattr("bochner.models.grid_rows.MOST_PRODUCTS", 1.0)
     by_draws = model.predict(new, return_std=True)[1]
     ratio = by_draws / by_rows
     assert 0 < np.abs(ratio - 1).max() < 6 / np.sqrt(2 * 128)
@@ -86,6 +86,7 @@ def test_files_and_copies_hold_the_rows_and_no_factor(tmp_path):
     bo.save(model, tmp_path / "m.bochner")
     for again in (bo.load(tmp_path / "m.bochner"), pickle.loads(pickle.dumps(model))):
         assert set(vars(again.fit_)) == set(again.fit_.__dataclass_fields__)
+        assert "few" not in vars(again.fit_.summed)
         for found, before in zip(again.predict(new, return_std=True), expected, strict=True):
             np.testing.assert_allclose(found, before, rtol=1e-6)
 
@@ -96,4 +97,4 @@ def test_smooth_kernels_and_coarse_tolerances_are_solved_by_waves():
         model = bo.GaussianProcessRegressor(
             kernel, method=bo.FourierGrid(tolerance), noise=0.25, amplitude=0.5
         ).fit(X, y)
-        assert model.fit_._few is None
+        assert model.fit_.summed.few is None

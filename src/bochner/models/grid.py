@@ -1,12 +1,12 @@
 """Fits on Fourier grids: rows are summed as waves, and no feature is ever made."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import dense, to_numpy
 from bochner._core.nufft import sums_of_waves, waves_at
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -20,6 +20,7 @@ from bochner.features.fourier.grid import FourierGrid, equispaced_map, given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.features.waves import WaveMap, WaveMethod
 from bochner.kernels.kernel import Kernel
+from bochner.models.grid_rows import FewRows, as_rows, is_served
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
 from bochner.solvers.toeplitz import full_of
@@ -121,6 +122,18 @@ class SummedWaves:
     def problem(self) -> WaveProblem:
         """What is solved."""
         return self.problem_of(self.map.variances)
+
+    @cached_property
+    def few(self) -> FewRows | None:
+        """All rows and their kernel matrix, where the sample holds all and waves are many more."""
+        n, grid = len(self.sample), isinstance(self.chosen.choice.method, FourierGrid)
+        if not (grid and n == self.sums.rows and is_served(n, self.map, self.problem)):
+            return None
+        return FewRows.of(self.chosen.kernel, self.sample, self.fit_intercept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields: problems and factors are made again when they are asked for."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def problem_of(self, variances: Array) -> WaveProblem:
         """Return the problem with other weights of the waves."""
@@ -254,11 +267,6 @@ class WaveKernelRoot:
         error = TRANSFORMED * self.summed.tolerance
         values, vectors = np.linalg.eigh(self.summed.map.matrix(X, error))
         return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def as_rows(X: Array) -> Float[Array, "n d"]:
-    """Return rows in NumPy's float64, dense."""
-    return to_numpy(dense(X)).astype(np.float64, copy=False)
 
 
 # --- Choosing and summing ------------------------------------------------------------------------

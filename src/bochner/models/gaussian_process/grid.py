@@ -29,7 +29,6 @@ from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.kernels.sphere import named_on_sphere
-from bochner.models.gaussian_process.grid_rows import FewRows
 from bochner.models.gaussian_process.intervals import Conformal
 from bochner.models.gaussian_process.spec import WARNED, FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import (
@@ -141,13 +140,10 @@ class GridProcessFit(FeaturelessFit):
             return self.mean(X), np.maximum(found - self.left_out_variance, 0.0)
         return self.mean(X), self._variance(X)
 
-    @cached_property
-    def _few(self) -> FewRows | None:
-        return FewRows.of(self.summed)
-
     def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
         """Return the variance of f by the rows of the fit, where they are few."""
-        return self._few and self._few.variance(X, self.evidence, self.noise)
+        few = self.summed.few
+        return None if few is None else few.variance(X, self.evidence, self.noise)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields: what they lead to is found again when it is asked for."""
@@ -185,10 +181,14 @@ class GridProcessFit(FeaturelessFit):
         return self.summed.of_waves(waves[None])
 
     def _kept_waves(self, i: int) -> Array:
-        kept = self.__dict__.setdefault("_waves", {})
-        if i not in kept:
-            kept[i] = self._variance_waves(i)
-        return kept[i]
+        if i not in self._waves:
+            self._waves[i] = self._variance_waves(i)
+        return self._waves[i]
+
+    @cached_property
+    def _waves(self) -> dict[int, Array]:
+        """Waves of variances that were asked for, by target."""
+        return {}
 
     def _variance_waves(self, i: int) -> Array:
         gram, alpha = self.summed.problem.gram, float(self.evidence.alpha[i])
@@ -226,8 +226,8 @@ class GridProcessFit(FeaturelessFit):
 
         What the waves leave out of f is taken as different at each place.
         """
-        if self._few is not None:
-            return self._few.covariance(X, self.evidence, self.noise)
+        if self.summed.few is not None:
+            return self.summed.few.covariance(X, self.evidence, self.noise)
         apart = np.eye(len(X))[:, :, None] * self.left_out_variance
         return self._covariance(X) + apart
 
@@ -401,18 +401,16 @@ def grid_process(
 ) -> GridProcessFit:
     """Return the fit that sums lead to; ``start`` is a penalty near the best one, or that one."""
     summed = replace(summed, fit_intercept=spec.fit_intercept)
-    few = FewRows.of(summed)
+    few, gram, left_out = summed.few, summed.problem.gram, summed.left_out
     if few is not None and start is None:
         start = few.penalty(spec.noise, spec.amplitude)
-    if few is not None and start is not None and few.is_faster(summed, start):
-        evidence, coef = few.solved(spec.noise, spec.amplitude, summed, start)
+    if few is not None and start is not None and few.is_faster(gram, start + left_out):
+        evidence, coef = few.solved(spec.noise, spec.amplitude, summed.map, gram, left_out, start)
     else:
         evidence, coef = _solved(spec, summed, start, settled)
     if evidence.outcome in WARNED:
         warn_user(str(evidence.outcome))
-    fit = GridProcessFit(inputs, spec, summed, coef, evidence)
-    fit.__dict__["_few"] = few
-    return fit
+    return GridProcessFit(inputs, spec, summed, coef, evidence)
 
 
 def _solved(

@@ -12,17 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import dense, to_numpy
 from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
-from bochner.features.fourier.grid import FourierGrid
+from bochner.data.sample import RowSample
+from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel
-from bochner.models.grid import SummedWaves, as_rows
-from bochner.solvers.gram import DenseBlock
+from bochner.solvers.gram import DenseBlock, WaveGram
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_posterior import KernelPosterior, choose_penalty, evidence_at
-from bochner.solvers.waves import MOST_EXACT
+from bochner.solvers.waves import MOST_EXACT, WaveProblem
 
 #: Error of the kernel, as a share of k(x, x), up to which its matrix stands for that of the waves.
 MOST_ERROR = 1e-2
@@ -71,14 +71,11 @@ class FewRows:
     _factors: dict[float, KernelPosterior] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(summed: SummedWaves) -> "FewRows | None":
-        """Return the rows where all are known, and waves are many more."""
-        if not is_served(summed):
-            return None
-        sample = summed.sample
+    def of(kernel: Kernel, sample: RowSample, centred: bool) -> "FewRows":
+        """Take the rows of a sample that holds all, the first at random first."""
         order = np.argsort(sample.priority, kind="stable")
         rows = as_rows(sample.X)[order], sample.y[order], sample.w[order]
-        return FewRows(summed.chosen.kernel, *rows, summed.fit_intercept)
+        return FewRows(kernel, *rows, centred)
 
     @cached_property
     def rows(self) -> KernelRows:
@@ -94,9 +91,9 @@ class FewRows:
         rows = self._first(LOOKED_AT)
         return float(choose_penalty(rows, noise, amplitude, criterion="evidence")[0].min())
 
-    def is_faster(self, summed: SummedWaves, alpha: float) -> bool:
-        """Whether conjugate gradients on waves take longer than factors of the rows, near λ."""
-        low = summed.problem.gram.preconditioner(alpha + summed.left_out)
+    def is_faster(self, gram: WaveGram, alpha: float) -> bool:
+        """Whether conjugate gradients on waves take longer than factors of the rows, near α."""
+        low = gram.preconditioner(alpha)
         return isinstance(low, DenseBlock) and low.left > HARD
 
     def posterior(self, alpha: float) -> KernelPosterior:
@@ -111,10 +108,15 @@ class FewRows:
         self,
         noise: float | None,
         amplitude: float | None,
-        summed: SummedWaves,
+        phi: WaveMap,
+        gram: WaveGram,
+        left_out: float,
         start: float | None,
     ) -> tuple[Evidence, Float[Array, "D t"]]:
-        """Return noise and amplitude of the largest evidence, and the coefficients of waves."""
+        """Return noise and amplitude of the largest evidence, and the coefficients of waves.
+
+        ``left_out`` is what these waves leave out of k(x, x).
+        """
         rows = self.rows
         alpha, outcome = choose_penalty(rows, noise, amplitude, criterion="evidence", start=start)
         coef, found = np.empty_like(rows.y), []
@@ -125,14 +127,16 @@ class FewRows:
             held = noise / value if amplitude is None and noise else amplitude
             found.append(evidence_at(posterior, rows, coef[:, i], i, held))
         scale, likelihood = np.array(found).T
-        penalty = alpha if noise is not None else alpha + summed.left_out
+        penalty = alpha if noise is not None else alpha + left_out
         evidence = Evidence(scale * penalty, scale, penalty, likelihood, outcome)
-        return evidence, self._as_waves(summed, coef)
+        return evidence, self._as_waves(phi, gram, coef)
 
-    def _as_waves(self, summed: SummedWaves, coef: Float[Array, "n t"]) -> Float[Array, "D t"]:
+    def _as_waves(
+        self, phi: WaveMap, gram: WaveGram, coef: Float[Array, "n t"]
+    ) -> Float[Array, "D t"]:
         """Return Σ_i c_i φ(x_i), coefficients of features."""
-        gram, angles = summed.problem.gram, summed.map.places.angles(self.X)
-        waves = [sums_of_waves(angles, c[None], summed.map.shape, SUMMED) for c in coef.T]
+        angles = phi.places.angles(self.X)
+        waves = [sums_of_waves(angles, c[None], phi.shape, SUMMED) for c in coef.T]
         return gram.to_real(gram.right(np.concatenate(waves)))
 
     def variance(self, X: Array, evidence: Evidence, noise: Array) -> Float[Array, "b t"] | None:
@@ -166,9 +170,12 @@ class FewRows:
         return np.asarray(to_numpy(self.kernel(X, self.X)), np.float64)
 
 
-def is_served(summed: SummedWaves) -> bool:
-    """Whether all rows are known, their targets vary, and waves are many more."""
-    n, D = len(summed.sample), summed.map.n_features
-    known = n == summed.sums.rows and isinstance(summed.chosen.choice.method, FourierGrid)
-    many = max(MOST_EXACT, WAVES * n) < D and summed.map.error <= MOST_ERROR
-    return known and many and bool(np.all(summed.problem.power > 0))
+def as_rows(X: Array) -> Float[Array, "n d"]:
+    """Return rows in NumPy's float64, dense."""
+    return to_numpy(dense(X)).astype(np.float64, copy=False)
+
+
+def is_served(n: int, phi: WaveMap, problem: WaveProblem) -> bool:
+    """Whether the targets of n rows vary, and waves are many more."""
+    many = max(MOST_EXACT, WAVES * n) < phi.n_features and phi.error <= MOST_ERROR
+    return many and bool(np.all(problem.power > 0))
