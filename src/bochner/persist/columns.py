@@ -210,7 +210,7 @@ def fit_parts(step: ColumnTransformer, state: State) -> State:
     """
     parts = {name: (part, _positions(place)) for name, part, place in state["fitted"]}
     columns = {position for _, place in parts.values() for position in place}
-    if columns != {*range(state["n_features_in_"])}:
+    if len(columns) != state["n_features_in_"] or columns != {*range(len(columns))}:
         raise ValueError("parts of a ColumnTransformer must take all columns")
     shown = {name: (name, _stand(*pair), pair[1]) for name, pair in parts.items()}
     rest = shown.pop("remainder", (None, "drop"))[1]
