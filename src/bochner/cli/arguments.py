@@ -93,7 +93,7 @@ def types(text: str) -> dict[str, str]:
     return {name: kind for name, _, kind in pairs}
 
 
-class Words(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+class Words(click.Choice):  # generic from click 8.2 on
     """One of several words; another is refused with the one that was meant."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
