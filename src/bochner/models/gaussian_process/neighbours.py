@@ -373,7 +373,7 @@ def fit_kept(
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
     first = None if method.after is None else _first(spec, method.after, rows, inputs, fits)
     start = _kernel(spec, rows) if first is None else Tuning(first.chosen.kernel)
-    if not _serves(start.kernel):
+    if not is_near(start.kernel):
         raise UnsupportedKernel(
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
@@ -385,7 +385,7 @@ def fit_kept(
     return NeighbourProcessFit(inputs, spec, chosen, rows, evidence, first)
 
 
-def _serves(kernel: Kernel) -> bool:
+def is_near(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
     return is_stationary(of_points(kernel) if is_on_sphere(kernel) else kernel)
 

@@ -60,6 +60,7 @@ from bochner.models.gaussian_process.neighbours import (
     with_neighbours_of,
 )
 from bochner.models.gaussian_process.observing import Observing, of_values
+from bochner.models.gaussian_process.rough import by_features_or_neighbours
 from bochner.models.gaussian_process.spec import GaussianProcessSpec, warned
 from bochner.models.grid import on_grid
 from bochner.models.maps import axes_of, labelled, on_places
@@ -108,7 +109,10 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
     %(effort)s
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
-        ``precision`` say what features are to be, and "auto" for more. "exact": the kernel itself,
+        ``precision`` say what features are to be. For more "auto", or :class:`NearestNeighbours`
+        where up to four columns are rougher than features draw: where these are taken, rows left
+        out must err less by a twentieth with neighbours, and ``choice_.reason`` says by how much;
+        no functions are drawn then. "exact": the kernel itself,
         by one Cholesky factor of the matrix of all rows, at most 20,000. "auto" or a method: how
         features are made; see :func:`bochner.draw`. "auto" takes the waves of
         :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` in their place where
@@ -219,7 +223,10 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
         if by_neighbours(spec):
             return fit_neighbours(spec, blocks, inputs, fit_by_method, where)
         if precision is None and self.n_features is None and self.precision == "auto":
-            return fit_process_or_waves(spec, blocks, inputs, where)
+            found = fit_process_or_waves(spec, blocks, inputs, where)
+            if self.method is not None or isinstance(found, GridProcessFit):
+                return found
+            return by_features_or_neighbours(spec, found, blocks, inputs, where)
         return fit_process(spec, blocks, inputs, where, precision)
 
     @property

@@ -1,0 +1,127 @@
+"""Neighbours in the place of features: where few columns are rougher than features draw.
+
+Both are fitted, and rows left out say which errs less. Neighbours must be better by some, for
+they draw no functions, and have no covariances of rows and no gradients.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks
+from bochner.data.schema import Inputs
+from bochner.kernels.kernel import Kernel
+from bochner.models.gaussian_process.adaptation import left_out
+from bochner.models.gaussian_process.fit import GaussianProcessFit
+from bochner.models.gaussian_process.neighbourhoods import KeptRows
+from bochner.models.gaussian_process.neighbours import (
+    JUDGED,
+    NearestNeighbours,
+    NeighbourProcessFit,
+    fit_kept,
+    is_near,
+)
+from bochner.models.gaussian_process.spec import GaussianProcessSpec
+from bochner.selection.gridded import FEWEST_ROWS
+from bochner.sums.executor import LOCAL, Executor
+
+#: Columns whose rows have neighbours that are near, at most.
+MOST_COLUMNS = 4
+
+#: Cells of rows that are kept in memory, at most: a gigabyte.
+MOST_CELLS = 1 << 27
+
+#: Rows left out, at most, beyond those that noise and lengthscales are chosen by.
+LEFT_OUT = 2048
+
+#: Errors of neighbours, as shares of those of features, from which on features are kept.
+BETTER = 0.95
+
+#: Families that a kernel of "auto" is looked for in, beside the kernel that suits features.
+FAMILIES = ("matern32", "exponential")
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutErrors:
+    """A fit, and the root mean square of errors of rows left out, in deviations of targets."""
+
+    fit: NeighbourProcessFit
+    error: float
+
+
+def by_features_or_neighbours(
+    spec: GaussianProcessSpec,
+    fit: GaussianProcessFit,
+    blocks: Blocks,
+    inputs: Inputs,
+    where: Executor = LOCAL,
+) -> GaussianProcessFit | NeighbourProcessFit:
+    """Return a fit on features, or one on neighbours of the same rows if that errs less.
+
+    Of more than 8,192 rows of up to four columns, in this process. Some three seconds for each
+    kernel that is tried: that of the features, with lengthscales that suit neighbours where it was
+    asked by name, and for "auto" two families of rough functions.
+    """
+    cells = fit.summed.rows * (blocks.n_columns + fit.summed.sample.y.shape[1] + 2)
+    many = fit.summed.rows >= FEWEST_ROWS and cells <= MOST_CELLS
+    few_columns = blocks.n_columns <= MOST_COLUMNS and not spec.features.learns_metric
+    if not (many and few_columns and where.in_order):
+        return fit
+    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
+    own = np.argsort(rows.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    scale = rows.y[own].std(axis=0)
+    if len(own) == 0 or not np.all(scale > 0):
+        return fit
+    before = _of_features(fit, scale)
+    tried = [
+        LeftOutErrors(found, _size(found.left_out(own)[0], scale))
+        for found in _fits(spec, fit, rows, inputs)
+    ]
+    best = min(tried, key=lambda each: each.error, default=None)
+    if best is None or not best.error < BETTER * before:
+        return fit
+    choice = replace(best.fit.chosen.choice, reason=_reason(best, fit, before))
+    return replace(best.fit, chosen=replace(best.fit.chosen, choice=choice))
+
+
+def _fits(
+    spec: GaussianProcessSpec, fit: GaussianProcessFit, rows: KeptRows, inputs: Inputs
+) -> Iterator[NeighbourProcessFit]:
+    """Give fits on neighbours: of the kernel of the features, and of families asked by name."""
+    name, near = spec.features.kernel, is_near(fit.chosen.kernel)
+    kernels: list[tuple[Kernel | str, str]] = [(fit.chosen.kernel, "loo")] if near else []
+    if name == "auto" and spec.features.effort != "low":
+        kernels += [(family, spec.lengthscale) for family in FAMILIES]
+    elif isinstance(name, str) and name != "auto" and near:
+        kernels.append((name, spec.lengthscale))
+    for kernel, lengthscale in kernels:
+        features = replace(spec.features, kernel=kernel, method=NearestNeighbours())
+        asked = replace(spec, features=features, lengthscale=lengthscale)
+        yield fit_kept(asked, rows, inputs, _no_first)
+
+
+def _no_first(*_: object) -> GaussianProcessFit:
+    raise AssertionError("neighbours come after no other method here")
+
+
+def _of_features(fit: GaussianProcessFit, scale: Float[Array, " t"]) -> float:
+    """Return the error of features on the rows that neighbours are judged by."""
+    sample = fit.summed.sample
+    order = np.argsort(sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    return _size(left_out(fit.summed, fit.law, sample)[0][order], scale)
+
+
+def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
+    return float(np.sqrt(np.mean((errors / scale) ** 2)))
+
+
+def _reason(best: LeftOutErrors, fit: GaussianProcessFit, before: float) -> str:
+    method: NearestNeighbours = best.fit.chosen.choice.method
+    return (
+        f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
+        f"{fit.summed.rows:,} rows with errors of {best.error:.3g} deviations of y, against "
+        f"{before:.3g} by {fit.chosen.n_features:,} features of {fit.chosen.choice.method}. "
+        'method="auto" takes features.'
+    )
