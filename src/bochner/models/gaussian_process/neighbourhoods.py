@@ -14,6 +14,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import required_targets
+from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import is_on_sphere, of_points
 from bochner.models.grid import as_rows
@@ -21,6 +22,14 @@ from bochner.solvers.neighbours import LocalLaw, condition
 
 #: Numbers that are held at once, 8 MB.
 HELD = 1 << 20
+
+#: Rows whose densities noise and lengthscales are chosen by, at most.
+JUDGED = 512
+
+
+def is_near(kernel: Kernel) -> bool:
+    """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
+    return is_stationary(of_points(kernel) if is_on_sphere(kernel) else kernel)
 
 
 @dataclass(frozen=True, eq=False)

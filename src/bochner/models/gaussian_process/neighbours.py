@@ -28,12 +28,11 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method
 from bochner.features.rules import as_method
-from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
-from bochner.kernels.sphere import is_on_sphere, of_points
+from bochner.kernels.sphere import is_on_sphere
 from bochner.models.gaussian_process.intervals import Conformal
-from bochner.models.gaussian_process.neighbourhoods import KeptRows, Neighbourhoods
+from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, Neighbourhoods, is_near
 from bochner.models.gaussian_process.spec import FeaturelessFit, GaussianProcessSpec
 from bochner.models.grid import as_rows
 from bochner.models.ridge.sums import require_alike
@@ -46,9 +45,9 @@ from bochner.selection.waves import scaled
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
-#: Rows whose densities noise and lengthscales are chosen by; fewer of more neighbours than these,
-#: whose laws take longer, but some.
-JUDGED, FEWEST, MANY = 512, 64, 64
+#: Rows that noise and lengthscales are chosen by, at least, and neighbours of which fewer rows are
+#: looked at, whose laws take longer.
+FEWEST, MANY = 64, 64
 
 #: Rows beyond those, from which on their errors make intervals, and how many do at most.
 ENOUGH, MOST_SCORES = 1024, 4096
@@ -385,9 +384,14 @@ def fit_kept(
     return NeighbourProcessFit(inputs, spec, chosen, rows, evidence, first)
 
 
-def is_near(kernel: Kernel) -> bool:
-    """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
-    return is_stationary(of_points(kernel) if is_on_sphere(kernel) else kernel)
+def fit_nearest(spec: GaussianProcessSpec, rows: KeptRows, inputs: Inputs) -> NeighbourProcessFit:
+    """Return the fit of :class:`NearestNeighbours` as it is by default to rows in memory."""
+    features = replace(spec.features, method=NearestNeighbours())
+    return fit_kept(replace(spec, features=features), rows, inputs, _no_first)
+
+
+def _no_first(*_: object) -> Any:
+    raise AssertionError("neighbours come after no other method here")
 
 
 def with_neighbours_of(

@@ -56,6 +56,7 @@ from bochner.models.gaussian_process.neighbours import (
     NeighbourProcessFit,
     by_neighbours,
     fit_kept,
+    fit_nearest,
     fit_neighbours,
     with_neighbours_of,
 )
@@ -226,7 +227,7 @@ class GaussianProcessRegressor(Observing, Differentiable, PenalisedByAlpha, Targ
             found = fit_process_or_waves(spec, blocks, inputs, where)
             if self.method is not None or isinstance(found, GridProcessFit):
                 return found
-            return by_features_or_neighbours(spec, found, blocks, inputs, where)
+            return by_features_or_neighbours(fit_nearest, spec, found, blocks, inputs, where)
         return fit_process(spec, blocks, inputs, where, precision)
 
     @property

@@ -4,8 +4,9 @@ Both are fitted, and rows left out say which errs less. Neighbours must be bette
 they draw no functions, and have no covariances of rows and no gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +15,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.adaptation import left_out
-from bochner.models.gaussian_process.fit import GaussianProcessFit
-from bochner.models.gaussian_process.neighbourhoods import KeptRows
-from bochner.models.gaussian_process.neighbours import (
-    JUDGED,
-    NearestNeighbours,
-    NeighbourProcessFit,
-    fit_kept,
-    is_near,
-)
+from bochner.models.gaussian_process.neighbourhoods import JUDGED, KeptRows, is_near
 from bochner.models.gaussian_process.spec import GaussianProcessSpec
 from bochner.selection.gridded import FEWEST_ROWS
 from bochner.sums.executor import LOCAL, Executor
@@ -43,21 +36,26 @@ BETTER = 0.95
 FAMILIES = ("matern32", "exponential")
 
 
+#: Fits nearest neighbours to rows in memory.
+FitNearest = Callable[[GaussianProcessSpec, KeptRows, Inputs], Any]
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOutErrors:
     """A fit, and the root mean square of errors of rows left out, in deviations of targets."""
 
-    fit: NeighbourProcessFit
+    fit: Any
     error: float
 
 
 def by_features_or_neighbours(
+    fit_nearest: FitNearest,
     spec: GaussianProcessSpec,
-    fit: GaussianProcessFit,
+    fit: Any,
     blocks: Blocks,
     inputs: Inputs,
     where: Executor = LOCAL,
-) -> GaussianProcessFit | NeighbourProcessFit:
+) -> Any:
     """Return a fit on features, or one on neighbours of the same rows if that errs less.
 
     Of more than 8,192 rows of up to four columns, in this process. Some three seconds for each
@@ -77,7 +75,7 @@ def by_features_or_neighbours(
     before = _of_features(fit, scale)
     tried = [
         LeftOutErrors(found, _size(found.left_out(own)[0], scale))
-        for found in _fits(spec, fit, rows, inputs)
+        for found in _fits(fit_nearest, spec, fit, rows, inputs)
     ]
     best = min(tried, key=lambda each: each.error, default=None)
     if best is None or not best.error < BETTER * before:
@@ -87,8 +85,12 @@ def by_features_or_neighbours(
 
 
 def _fits(
-    spec: GaussianProcessSpec, fit: GaussianProcessFit, rows: KeptRows, inputs: Inputs
-) -> Iterator[NeighbourProcessFit]:
+    fit_nearest: FitNearest,
+    spec: GaussianProcessSpec,
+    fit: Any,
+    rows: KeptRows,
+    inputs: Inputs,
+) -> Iterator[Any]:
     """Give fits on neighbours: of the kernel of the features, and of families asked by name."""
     name, near = spec.features.kernel, is_near(fit.chosen.kernel)
     kernels: list[tuple[Kernel | str, str]] = [(fit.chosen.kernel, "loo")] if near else []
@@ -97,16 +99,11 @@ def _fits(
     elif isinstance(name, str) and name != "auto" and near:
         kernels.append((name, spec.lengthscale))
     for kernel, lengthscale in kernels:
-        features = replace(spec.features, kernel=kernel, method=NearestNeighbours())
-        asked = replace(spec, features=features, lengthscale=lengthscale)
-        yield fit_kept(asked, rows, inputs, _no_first)
+        features = replace(spec.features, kernel=kernel)
+        yield fit_nearest(replace(spec, features=features, lengthscale=lengthscale), rows, inputs)
 
 
-def _no_first(*_: object) -> GaussianProcessFit:
-    raise AssertionError("neighbours come after no other method here")
-
-
-def _of_features(fit: GaussianProcessFit, scale: Float[Array, " t"]) -> float:
+def _of_features(fit: Any, scale: Float[Array, " t"]) -> float:
     """Return the error of features on the rows that neighbours are judged by."""
     sample = fit.summed.sample
     order = np.argsort(sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
@@ -117,8 +114,8 @@ def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
     return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
 
-def _reason(best: LeftOutErrors, fit: GaussianProcessFit, before: float) -> str:
-    method: NearestNeighbours = best.fit.chosen.choice.method
+def _reason(best: LeftOutErrors, fit: Any, before: float) -> str:
+    method = best.fit.chosen.choice.method
     return (
         f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
         f"{fit.summed.rows:,} rows with errors of {best.error:.3g} deviations of y, against "
