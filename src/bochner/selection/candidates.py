@@ -168,8 +168,8 @@ def choose_among(
     Notes
     -----
     "medium": about 60 evaluations of O(m³), m ≤ 128 (256 where there are no more), 40 with m ≤ 256,
-    70 with m ≤ 512 and 14 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two seconds,
-    whatever n.
+    70 with m ≤ 512 and 14 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
+    three seconds of one core, whatever n.
     """
     varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
     if len(sample) < FEWEST or not np.any(varies):

@@ -303,7 +303,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         are found by leave-one-out errors; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"} or seconds, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, in well under a second. "medium":
-        three to four seconds of one core, whatever n: a fit of 6000 rows takes five in all.
+        two to three seconds of one core, whatever n: a fit of 6000 rows takes four in all.
         "high": seventeen. The words are amounts of work, and the same seed gives the same kernel;
         with a number nothing new is begun after so many seconds.
     method : Method, str or None, default None
