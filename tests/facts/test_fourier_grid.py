@@ -377,6 +377,16 @@ def test_tapered_weights_are_those_of_the_definition(extent):
     assert falls[inside.all(axis=1)] == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("kernel", [RationalQuadratic(0.5, 0.2), Cauchy(0.2)], ids=["half", "one"])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+def test_weights_below_zero_of_tapered_kernels_are_few_off_the_axes_too(kernel, tolerance):
+    lower, upper = np.zeros(2), np.ones(2)
+    phi = equispaced_map(kernel, lower, upper, tolerance)
+    assert phi.tapered
+    weights = tapered_weights(kernel, phi.spacing, tuple(phi.extent), upper - lower)
+    assert -np.minimum(weights, 0).sum() < 0.05 * tolerance * weights.sum()
+
+
 def test_tapered_kernels_keep_their_weights_for_other_lengthscales_and_files(tmp_path):
     X, y = some(300, 1)
     model = bo.KernelRidge(RationalQuadratic(1.0, 0.1), method=bo.FourierGrid(1e-6), alpha=0.1)

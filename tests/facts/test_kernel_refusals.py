@@ -125,9 +125,14 @@ VALUES = {
         r"positive semi-definite; got smallest eigenvalue -1",
     ),
     "unknown parameter": (
+        lambda: Gaussian().replace(colour=1),
+        InvalidInput,
+        r"Gaussian has no parameter 'colour'; its parameters are: lengthscale",
+    ),
+    "parameter of another name": (
         lambda: Gaussian().replace(scale=1),
         InvalidInput,
-        r"Gaussian has no parameter 'scale'; its parameters are: lengthscale",
+        r"Gaussian has no parameter 'scale': give lengthscale, with the same meaning\.",
     ),
     "unknown path": (
         lambda: (2 * Gaussian()).replace(kernel__x=1),

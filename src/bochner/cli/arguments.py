@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import Choice as ClickChoice
 
 #: Ways to choose a penalty, as ``bochner.solvers.ridge.path`` names them.
 CRITERIA = ("loo", "gcv", "evidence", "kfold")
@@ -93,7 +94,7 @@ def types(text: str) -> dict[str, str]:
     return {name: kind for name, _, kind in pairs}
 
 
-class Words(click.Choice):  # generic from click 8.2 on
+class OneOf(ClickChoice):  # generic from click 8.2 on
     """One of several words; another is refused with the one that was meant."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:

@@ -11,7 +11,7 @@ from bochner.cli.arguments import (
     KERNELS,
     LEARNERS,
     METHODS,
-    Words,
+    OneOf,
     alpha,
     destination,
     in_one_list,
@@ -55,7 +55,7 @@ _types = click.option(
     metavar="A=number,B=category",
     help="What columns hold, where that is not what they look like.",
 )
-_kernel = click.option("--kernel", type=Words(KERNELS), default="gaussian", help="Family.")
+_kernel = click.option("--kernel", type=OneOf(KERNELS), default="gaussian", help="Family.")
 _lengthscale = click.option(
     "--lengthscale",
     type=lengthscales,
@@ -91,7 +91,7 @@ def bochner() -> None:
 
 _engine = click.option(
     "--engine",
-    type=Words(ENGINES),
+    type=OneOf(ENGINES),
     default="local",
     help="Who reads the rows: this process, or the workers of a cluster.",
 )
@@ -116,7 +116,7 @@ def demo(**options: Any) -> None:
 
 @bochner.command()
 @_files
-@click.option("--model", type=Words(tuple(LEARNERS)), default="ridge", help="What to learn.")
+@click.option("--model", type=OneOf(tuple(LEARNERS)), default="ridge", help="What to learn.")
 @click.option(
     "--target",
     multiple=True,
@@ -126,7 +126,7 @@ def demo(**options: Any) -> None:
 @click.option("--out", default="m.bochner", type=destination(), help="Model file to write.")
 @click.option(
     "--kernel",
-    type=Words(KERNELS),
+    type=OneOf(KERNELS),
     help="Family; the learner's own if not given: ridge: auto.",
 )
 @_lengthscale
@@ -135,7 +135,7 @@ def demo(**options: Any) -> None:
 )
 @click.option(
     "--method",
-    type=Words((*METHODS, "exact", "local")),
+    type=OneOf((*METHODS, "exact", "local")),
     help="How features are made; auto measures and says why. The learner's own if not given.",
 )
 @click.option(
@@ -152,7 +152,7 @@ def demo(**options: Any) -> None:
 @_types
 @click.option(
     "--precision",
-    type=Words(("auto", "float32", "float64")),
+    type=OneOf(("auto", "float32", "float64")),
     help="Of features and products; auto where not given.",
 )
 @click.option(
@@ -373,7 +373,7 @@ def show(**options: Any) -> None:
 
 
 @bochner.command()
-@click.argument("shell", type=Words(("bash", "zsh", "fish")))
+@click.argument("shell", type=OneOf(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
     """Print the script that completes commands and options in a shell.
 
@@ -404,13 +404,13 @@ def experiment() -> None:
 )
 @click.option(
     "--features",
-    type=Words(("fourier", "relu")),
+    type=OneOf(("fourier", "relu")),
     default="fourier",
     help="Random frequencies, or a random layer of a network.",
 )
 @click.option(
     "--kernel",
-    type=Words(KERNELS[1:-1]),
+    type=OneOf(KERNELS[1:-1]),
     default="laplace",
     help="Family of the random frequencies.",
 )
@@ -424,7 +424,7 @@ def experiment() -> None:
 )
 @click.option(
     "--task",
-    type=Words(("auto", "regression", "classification")),
+    type=OneOf(("auto", "regression", "classification")),
     default="auto",
     help="What the target is.",
 )

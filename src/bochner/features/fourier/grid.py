@@ -80,6 +80,9 @@ TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
 #: Weights below zero of a tapered kernel, as a share of the tolerance, at most.
 NEGATIVE = 0.05
 
+#: Of more waves only the lowest are looked at for weights below zero, which are among these.
+MOST_WEIGHED = 1 << 16
+
 #: A period so many times that of the taper takes more waves whatever the kernel.
 NOT_COMPARED = 8.0
 
@@ -349,9 +352,11 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
     """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
     for first in range(len(TAPERS)):
         found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
-        if found is None or has_axes(kernel):
+        if found is None or len(lengths) == 1:
             return found
-        weights = tapered_weights(kernel, found.spacing, found.extent, lengths)
+        share = min(1.0, (MOST_WEIGHED / found.waves) ** (1 / len(lengths)))
+        lowest = tuple(math.ceil(share * m) for m in found.extent)
+        weights = tapered_weights(kernel, found.spacing, lowest, lengths)
         if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
             return found
     return None

@@ -41,7 +41,7 @@ FitNearest = Callable[[GaussianProcessSpec, KeptRows, Inputs], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOutErrors:
+class TriedNeighbours:
     """A fit, and the root mean square of errors of rows left out, in deviations of targets."""
 
     fit: Any
@@ -74,7 +74,7 @@ def by_features_or_neighbours(
         return fit
     before = _of_features(fit, scale)
     tried = [
-        LeftOutErrors(found, _size(found.left_out(own)[0], scale))
+        TriedNeighbours(found, _size(found.left_out(own)[0], scale))
         for found in _fits(fit_nearest, spec, fit, rows, inputs)
     ]
     best = min(tried, key=lambda each: each.error, default=None)
@@ -114,7 +114,7 @@ def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
     return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
 
-def _reason(best: LeftOutErrors, fit: Any, before: float) -> str:
+def _reason(best: TriedNeighbours, fit: Any, before: float) -> str:
     method = best.fit.chosen.choice.method
     return (
         f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
