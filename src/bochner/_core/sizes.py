@@ -13,6 +13,9 @@ LOOK_ROWS = 2048
 #: More features than this have no Gram matrix: their fit is solved by products, a pass each.
 WIDE = 10_000
 
+#: Cells of tables that a default fit keeps in memory, at most: a gigabyte.
+MOST_CELLS = 1 << 27
+
 #: Up to this many products n·D², singular values of the rows are affordable.
 FEW = 2e8
 

@@ -350,10 +350,14 @@ def _periodic(
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
     """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
+    before = None
     for first in range(len(TAPERS)):
         found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
         if found is None or len(lengths) == 1:
             return found
+        if before is not None and np.array_equal(found.spacing, before.spacing):
+            continue
+        before = found
         share = min(1.0, (MOST_WEIGHED / found.waves) ** (1 / len(lengths)))
         lowest = tuple(math.ceil(share * m) for m in found.extent)
         weights = tapered_weights(kernel, found.spacing, lowest, lengths)

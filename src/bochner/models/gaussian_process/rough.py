@@ -4,13 +4,14 @@ Both are fitted, and rows left out say which errs less. Neighbours must be bette
 they draw no functions, and have no covariances of rows and no gradients.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
+from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.kernels.kernel import Kernel
@@ -23,9 +24,6 @@ from bochner.sums.executor import LOCAL, Executor
 #: Columns whose rows have neighbours that are near, at most.
 MOST_COLUMNS = 4
 
-#: Cells of rows that are kept in memory, at most: a gigabyte.
-MOST_CELLS = 1 << 27
-
 #: Rows left out, at most, beyond those that noise and lengthscales are chosen by.
 LEFT_OUT = 2048
 
@@ -35,17 +33,8 @@ BETTER = 0.95
 #: Families that a kernel of "auto" is looked for in, beside the kernel that suits features.
 FAMILIES = ("matern32", "exponential")
 
-
 #: Fits nearest neighbours to rows in memory.
 FitNearest = Callable[[GaussianProcessSpec, KeptRows, Inputs], Any]
-
-
-@dataclass(frozen=True, eq=False)
-class TriedNeighbours:
-    """A fit, and the root mean square of errors of rows left out, in deviations of targets."""
-
-    fit: Any
-    error: float
 
 
 def by_features_or_neighbours(
@@ -67,58 +56,54 @@ def by_features_or_neighbours(
     few_columns = blocks.n_columns <= MOST_COLUMNS and not spec.features.learns_metric
     if not (many and few_columns and where.in_order):
         return fit
+    asked = _asked(spec, fit.chosen.kernel)
+    if not asked:
+        return fit
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
-    own = np.argsort(rows.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    own = _judging(rows.priority)
     scale = rows.y[own].std(axis=0)
     if len(own) == 0 or not np.all(scale > 0):
         return fit
-    before = _of_features(fit, scale)
-    tried = [
-        TriedNeighbours(found, _size(found.left_out(own)[0], scale))
-        for found in _fits(fit_nearest, spec, fit, rows, inputs)
-    ]
-    best = min(tried, key=lambda each: each.error, default=None)
-    if best is None or not best.error < BETTER * before:
+    sample = fit.summed.sample
+    of_features = left_out(fit.summed, fit.law, sample)[0][_judging(sample.priority)]
+    before = _size(of_features, scale)
+    tried = [fit_nearest(each, rows, inputs) for each in asked]
+    errors = [_size(found.left_out(own)[0], scale) for found in tried]
+    error, best = min(zip(errors, tried, strict=True), key=lambda pair: pair[0])
+    if not error < BETTER * before:
         return fit
-    choice = replace(best.fit.chosen.choice, reason=_reason(best, fit, before))
-    return replace(best.fit, chosen=replace(best.fit.chosen, choice=choice))
+    choice = replace(best.chosen.choice, reason=_reason(best, error, fit, before))
+    return replace(best, chosen=replace(best.chosen, choice=choice))
 
 
-def _fits(
-    fit_nearest: FitNearest,
-    spec: GaussianProcessSpec,
-    fit: Any,
-    rows: KeptRows,
-    inputs: Inputs,
-) -> Iterator[Any]:
-    """Give fits on neighbours: of the kernel of the features, and of families asked by name."""
-    name, near = spec.features.kernel, is_near(fit.chosen.kernel)
-    kernels: list[tuple[Kernel | str, str]] = [(fit.chosen.kernel, "loo")] if near else []
+def _asked(spec: GaussianProcessSpec, found: Kernel) -> list[GaussianProcessSpec]:
+    """Return what neighbours are tried with: the kernel of the features, and families by name."""
+    name, near = spec.features.kernel, is_near(found)
+    kernels: list[tuple[Kernel | str, str]] = [(found, "loo")] if near else []
     if name == "auto" and spec.features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in FAMILIES]
     elif isinstance(name, str) and name != "auto" and near:
         kernels.append((name, spec.lengthscale))
-    for kernel, lengthscale in kernels:
-        features = replace(spec.features, kernel=kernel)
-        yield fit_nearest(replace(spec, features=features, lengthscale=lengthscale), rows, inputs)
+    return [
+        replace(spec, features=replace(spec.features, kernel=kernel), lengthscale=lengthscale)
+        for kernel, lengthscale in kernels
+    ]
 
 
-def _of_features(fit: Any, scale: Float[Array, " t"]) -> float:
-    """Return the error of features on the rows that neighbours are judged by."""
-    sample = fit.summed.sample
-    order = np.argsort(sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
-    return _size(left_out(fit.summed, fit.law, sample)[0][order], scale)
+def _judging(priority: Float[Array, " n"]) -> Int[Array, " m"]:
+    """Return the rows whose errors are compared."""
+    return np.argsort(priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
 
 
 def _size(errors: Float[Array, "m t"], scale: Float[Array, " t"]) -> float:
     return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
 
-def _reason(best: TriedNeighbours, fit: Any, before: float) -> str:
-    method = best.fit.chosen.choice.method
+def _reason(best: Any, error: float, fit: Any, before: float) -> str:
+    method = best.chosen.choice.method
     return (
         f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
-        f"{fit.summed.rows:,} rows with errors of {best.error:.3g} deviations of y, against "
+        f"{fit.summed.rows:,} rows with errors of {error:.3g} deviations of y, against "
         f"{before:.3g} by {fit.chosen.n_features:,} features of {fit.chosen.choice.method}. "
         'method="auto" takes features.'
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bochner._core.arrays import to_numpy
+from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece
@@ -12,9 +13,6 @@ from bochner.models.ridge.methods import DIRECT_ROWS
 from bochner.models.ridge.sums import RidgeSpec
 from bochner.solvers.ridge.path import least_alpha
 from bochner.sums.rows import indicators
-
-#: Cells of tables that are kept by a default fit: a gigabyte.
-MOST_CELLS = 1 << 27
 
 
 def are_few(spec: RidgeSpec, blocks: Blocks) -> bool:
