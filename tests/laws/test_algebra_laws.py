@@ -1,6 +1,8 @@
 """Laws of maps made by rule: whatever the method, parts become the map of the whole."""
 
+import operator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import array_api_strict
 import numpy as np
@@ -17,6 +19,8 @@ from bochner.features import (
     IID,
     JITTER,
     LEAF_RULES,
+    QMC,
+    Auto,
     Concatenate,
     FeatureMap,
     Fourier,
@@ -24,6 +28,7 @@ from bochner.features import (
     Method,
     ModulatedMap,
     Nystrom,
+    NystromMap,
     SketchedProduct,
     TensorProduct,
     draw,
@@ -40,6 +45,7 @@ from bochner.kernels import (
     Exp,
     Gaussian,
     Kernel,
+    Laplace,
     Linear,
     Mahalanobis,
     Matern,
@@ -392,8 +398,32 @@ def test_maps_by_rule_are_saved_and_loaded(kernel, tmp_path):
 
 
 def test_too_few_features_for_the_exact_parts_are_refused():
-    with pytest.raises(InvalidInput, match=r"Signed: too few features for Sum.*leave 0"):
+    with pytest.raises(InvalidInput, match=r"Signed: Sum.*requires n_features of at least.*got 3"):
         draw(Gaussian() + Linear(), Signed(), n_features=3, n_inputs=3)
+
+
+def columnwise(d):
+    return reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j in range(d)))
+
+
+@pytest.mark.parametrize("weight", [1e-9, 0.01, 100.0, 1e9])
+@pytest.mark.parametrize("wide", [6, 64])
+def test_every_term_of_a_small_sum_has_features(weight, wide):
+    kernel = weight * columnwise(2) + Gaussian((2.0, 3.0))
+    phi = draw(kernel, Fourier(QMC()), n_features=wide, X=rows(60)[:, :2], random_state=0)
+    assert phi.n_features == wide
+    assert min(part.n_features for part in phi.parts) >= 2
+
+
+def test_auto_takes_landmarks_for_a_kernel_of_more_terms_than_features():
+    X = np.random.default_rng(0).normal(size=(600, 80))
+    with pytest.raises(InvalidInput, match=r"Fourier: .*at least 160, some for each of its terms"):
+        draw(columnwise(80), PAIRS, n_features=64, X=X, random_state=0)
+    phi = draw(columnwise(80), Auto(), n_features=64, X=X, random_state=0)
+    assert isinstance(phi, NystromMap)
+    assert phi.n_features == 64
+    with pytest.raises(InvalidInput, match=r"some for each of its terms"):
+        draw(columnwise(80), Auto((PAIRS,)), n_features=64, X=X, random_state=0)
 
 
 def test_a_map_is_a_map():

@@ -1,7 +1,6 @@
 """Auto: the choice of a method by what is measured, within what theory expects."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -296,14 +295,23 @@ def _split(ask: Request, n: int, m: int) -> tuple[Array, Array]:
 def _all_drawn(
     draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
 ) -> tuple[list[Row], float]:
-    """Return the candidates that serve the kernel, and the multiplications that are allowed."""
+    """Return the candidates that serve the kernel, and the multiplications that are allowed.
+
+    A kernel of more terms than features are asked for is served by those that take it whole.
+    """
     drawn: list[Row] = []
+    refused: list[InvalidInput] = []
     for option in options:
-        with suppress(UnsupportedKernel):
+        try:
             phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
             error = predicted_error(option, phi, kept)
             drawn.append((Candidate(option, error, None, _cost(phi)), phi))
+        except InvalidInput as why:
+            refused.append(why)
     if not drawn:
+        for other in refused:
+            if not isinstance(other, UnsupportedKernel):
+                raise other
         raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
     return drawn, method.budget * min(c.multiplications for c, _ in drawn)
 

@@ -66,28 +66,49 @@ def shares(
 ) -> tuple[int, ...]:
     """Split D: exact parts take what they need, the others by the size of what they approximate.
 
-    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ.
+    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ. A part that is a sum
+    itself has features for each of its terms, however small it is.
     """
     exact = [exact_width(part, ask.n_inputs) for part in parts]
     if None in exact or sum(width or 0 for width in exact) > ask.n_features:
         exact = [_needed(part, ask) for part in parts]
     others = [i for i, width in enumerate(exact) if width is None]
     left = ask.n_features - sum(width or 0 for width in exact)
-    sizes = {i: _size(parts[i], ask) for i in others}
+    sizes = [_size(parts[i], ask) for i in others]
+    least = [_least(parts[i], ask.n_inputs, method) for i in others]
     widths = [width or 0 for width in exact]
+    if sum(least) > left:
+        raise InvalidInput(
+            f"{type(method).__name__}: {kernel!r} requires n_features of at least "
+            f"{sum(widths) + sum(least)}, some for each of its terms; got {ask.n_features}. Ask "
+            "for more features, or use Nystrom(), which takes a kernel whole."
+        )
     for place, i in enumerate(others):
-        widths[i] = _share(left, [sizes[j] for j in others[place:]], kernel, method)
+        widths[i] = _share(left, sizes[place:], least[place:], kernel, method)
         left -= widths[i]
     return tuple(widths)
 
 
-def _share(left: int, sizes: list[float], kernel: Kernel, method: Method) -> int:
+def _share(left: int, sizes: list[float], least: list[int], kernel: Kernel, method: Method) -> int:
     """Return the width of the first of those that are still to have theirs."""
-    step = method.granularity
     if len(sizes) == 1:
         return whole(left, kernel, method)
-    most = whole(left - step * (len(sizes) - 1), kernel, method)
-    return min(max(step, step * round(left * sizes[0] / (sum(sizes) or 1.0) / step)), most)
+    step, most = method.granularity, whole(left - sum(least[1:]), kernel, method)
+    return min(max(least[0], step * round(left * sizes[0] / (sum(sizes) or 1.0) / step)), most)
+
+
+def _least(kernel: Kernel, d: int, method: Method) -> int:
+    """Return the least width of a part: of each of the terms that have features of their own."""
+    match kernel:
+        case Sum():
+            return _least(kernel.left, d, method) + _least(kernel.right, d, method)
+        case Scaled() | Mahalanobis() | Modulated() | Normalised():
+            return _least(kernel.kernel, d, method)
+        case Columns():
+            return _least(kernel.kernel, len(kernel.columns), method)
+        case Linear() | Bilinear() | Constant():
+            return exact_width(kernel, d) or 1
+    return method.granularity
 
 
 def _needed(kernel: Kernel, ask: Request) -> int | None:
