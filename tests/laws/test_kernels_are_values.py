@@ -16,6 +16,7 @@ from bochner.kernels import (
     Exponential,
     Gaussian,
     Laplace,
+    Linear,
     Mahalanobis,
     Matern,
     RationalQuadratic,
@@ -28,6 +29,30 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @every_kernel
 def test_repr_is_the_code_that_makes_it(kernel):
     assert eval(repr(kernel), vars(bochner.kernels) | FUNCTIONS) == kernel
+
+
+PARTS = Gaussian(2.0), Columns(Laplace(1.5), (0,)), Linear()
+
+
+def grown(rng, depth):
+    if not depth:
+        return PARTS[rng.integers(len(PARTS))]
+    left, right = grown(rng, depth - 1), grown(rng, rng.integers(depth))
+    return (left + right, left * right, 0.5 * left, left ** int(rng.integers(1, 4)))[
+        rng.integers(4)
+    ]
+
+
+def test_operators_are_written_as_they_are_typed():
+    a, b, c = PARTS[0], PARTS[1], PARTS[2]
+    assert repr(0.3 * c + c**2 * a) == f"0.3 * {c!r} + {c!r}**2 * {a!r}"
+    assert repr((a + b) * (c * (2.0 * a)) + (b + c)) == (
+        f"({a!r} + {b!r}) * ({c!r} * (2.0 * {a!r})) + ({b!r} + {c!r})"
+    )
+    rng = np.random.default_rng(0)
+    for depth in range(200):
+        kernel = grown(rng, depth % 5)
+        assert eval(repr(kernel), vars(bochner.kernels)) == kernel
 
 
 @every_kernel

@@ -112,6 +112,13 @@ def test_a_result_is_shown_as_html_that_says_what_it_prints(name, values):
     assert words in "".join(page.text)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_result_in_a_terminal_is_its_text_and_no_list_of_arrays(name, values):
+    value, _ = values[name]
+    assert "array(" not in repr(value)
+    assert len(repr(value)) < 3000
+
+
 def test_the_table_of_a_plan_has_the_numbers_of_its_fits_and_marks_the_choice(values):
     plan = values["plan"][0]
     cells = shown(plan).cells
@@ -209,6 +216,16 @@ def test_a_fit_says_what_was_found_and_the_diagram_of_its_estimator_holds_it(nam
     assert SAID[name] in " ".join((*said, *said.values()))
     assert "Gaussian" in said["kernel"]
     assert model.fit_._repr_html_() in model._repr_html_()
+    text = repr(model.fit_)
+    assert all(words in text for words in said.values())
+    assert len(text) < 3000
+
+
+def test_maps_and_sums_say_their_sizes(ridge):
+    kernel = repr(ridge.kernel_)
+    assert repr(ridge.map_).endswith(f"(kernel={kernel}, n_inputs=2, n_features=32)")
+    assert repr(ridge.moments_) == "Moments(rows=120, D=32, targets=1, precision='float64')"
+    assert repr(ridge.sample_) == "RowSample(rows=120, columns=2, targets=1)"
 
 
 def test_an_estimator_that_is_not_fitted_has_the_diagram_of_scikit_learn_alone():
@@ -225,13 +242,38 @@ def test_the_diagram_of_a_pipeline_holds_its_estimators(rows):
     assert "KernelRidge" in page
 
 
-def test_a_diagram_measures_nothing(ridge, monkeypatch):
+MEASURED = ("certificate_", "calibration_")
+
+
+@pytest.fixture
+def measures_nothing(monkeypatch):
     def refuse(_model):
         raise AssertionError
 
-    for name in ("certificate_", "calibration_"):
+    for name in MEASURED:
         monkeypatch.setattr(bo.KernelRidge, name, property(refuse))
+
+
+@pytest.mark.usefixtures("measures_nothing")
+def test_a_diagram_measures_nothing(ridge):
     assert "leave-one-out RMSE" in ridge._repr_html_()
+
+
+@pytest.mark.usefixtures("measures_nothing")
+def test_completion_measures_nothing_and_knows_what_a_fit_has(ridge):
+    assert {*MEASURED, "alpha_", "coef_", "predict_interval", "fit_"} < set(dir(ridge))
+    before = set(dir(bo.KernelRidge()))
+    assert {"fit", "alpha", "kernel"} < before
+    assert not {name for name in before if name.endswith("_") and not name.startswith("_")}
+
+
+def test_completion_hides_methods_that_a_parameter_turned_off():
+    assert "predict_proba" in dir(bo.SVC(probability=True))
+    assert "predict_proba" not in dir(bo.SVC(probability=False))
+
+
+def test_completion_of_a_fit_without_errors_to_judge_by():
+    assert "calibration_" in dir(bo.KernelSGDRegressor("gaussian", random_state=0).fit(*_few()))
 
 
 def test_scikit_learn_is_asked_whether_there_are_diagrams(ridge):

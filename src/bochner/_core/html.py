@@ -240,7 +240,18 @@ def framed(page: str, title: str, height: int = 640) -> str:
 
 
 class ShownResult:
-    """A result that notebooks show as HTML: what it is made of, or the text that is printed."""
+    """A result that notebooks show as HTML: what it is made of, or the text that is printed.
+
+    A terminal shows the text.
+    """
+
+    def __init_subclass__(cls) -> None:
+        # A dataclass writes out all that it holds, arrays too, unless it has a text of its own.
+        if cls.__str__ is not object.__str__ and "__repr__" not in cls.__dict__:
+            cls.__repr__ = ShownResult.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _shown(self) -> Iterable[HtmlPart]:
         """Give the parts: a sentence, or lines as they are printed."""

@@ -97,6 +97,10 @@ class RowSample:
     w: Float[Array, " m"]
     priority: Float[Array, " m"]
 
+    def __repr__(self) -> str:
+        d, t = self.X.shape[1], self.y.shape[1]
+        return f"RowSample(rows={len(self)}, columns={d}, targets={t})"
+
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
         """Return the sample of one block, after ``start`` rows; those of zero weight take no part.

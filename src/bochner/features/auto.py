@@ -212,6 +212,9 @@ class Choice(ShownResult):
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence
 
+    def __str__(self) -> str:
+        return self.reason
+
     def _shown(self) -> Iterator[HtmlPart]:
         """Give the reason, and the candidates with what is known of each."""
         yield Words(self.reason)

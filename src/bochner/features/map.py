@@ -34,6 +34,14 @@ class FeatureMap(ABC):
 
     kernel: Kernel
 
+    def __init_subclass__(cls) -> None:
+        # A dataclass writes out all of its arrays, thousands of numbers, unless it has a text.
+        cls.__repr__ = FeatureMap.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        d, D = self.n_inputs, self.n_features
+        return f"{type(self).__name__}(kernel={self.kernel!r}, n_inputs={d}, n_features={D})"
+
     @property
     @abstractmethod
     def n_inputs(self) -> int:

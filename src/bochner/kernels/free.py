@@ -28,9 +28,9 @@ class Free:
 
     Examples
     --------
-    >>> from bochner.kernels import Free, Gaussian, Periodic
-    >>> Gaussian("auto") + Periodic(1.0, "auto") * Gaussian(Free(start=50.0)) # doctest: +ELLIPSIS
-    Sum(left=Gaussian(lengthscale='auto'), right=Product(left=Periodic(period=1.0, ...
+    >>> from bochner.kernels import Free, Gaussian, Linear
+    >>> Gaussian("auto") + Gaussian(Free(start=50.0)) * Linear()
+    Gaussian(lengthscale='auto') + Gaussian(lengthscale=Free(start=50.0)) * Linear()
     """
 
     start: float | None = None

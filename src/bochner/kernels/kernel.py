@@ -331,6 +331,11 @@ class Constant(Kernel):
         return xp.full(shape, self.value, dtype=like.dtype, device=device(like))
 
 
+def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
+    """Return how a part is written: in brackets if it is made by an operator that binds less."""
+    return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)
+
+
 @dataclass(frozen=True)
 class Sum(Kernel):
     """k(x, y) = left(x, y) + right(x, y); written ``left + right``.
@@ -345,6 +350,9 @@ class Sum(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self, "left", "right")
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {_enclosed(self.right, Sum)}"
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self.left.evaluate(X, Y) + self.right.evaluate(X, Y)
@@ -372,6 +380,10 @@ class Product(Kernel):
 
     def __post_init__(self) -> None:
         require_kernels(self, "left", "right")
+
+    def __repr__(self) -> str:
+        right = _enclosed(self.right, Sum, Product, Scaled)
+        return f"{_enclosed(self.left, Sum)} * {right}"
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self.left.evaluate(X, Y) * self.right.evaluate(X, Y)
@@ -403,6 +415,9 @@ class Scaled(Kernel):
     def __post_init__(self) -> None:
         check_fields(self, scale=free_or(positive))
         require_kernels(self, "kernel")
+
+    def __repr__(self) -> str:
+        return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self.scale * self.kernel.evaluate(X, Y)
@@ -436,6 +451,9 @@ class Power(Kernel):
     def __post_init__(self) -> None:
         require_kernels(self, "kernel")
         check_fields(self, exponent=counted)
+
+    def __repr__(self) -> str:
+        return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return self.kernel.evaluate(X, Y) ** self.exponent

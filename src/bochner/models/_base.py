@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
+from inspect import getattr_static
 from operator import attrgetter
 from typing import Any, Literal, Self
 
@@ -72,6 +73,10 @@ from bochner.sums.rows import sampled
 LOG = logging.getLogger("bochner.models")
 
 
+class Learned(property):
+    """A property that reads a part of the fitted value, and costs nothing."""
+
+
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
     """Return a property that reads this part of the fitted value.
 
@@ -85,7 +90,12 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
             raise AttributeError(otherwise)
         return found
 
-    return property(value, doc=doc)
+    return Learned(value, doc=doc)
+
+
+def _is_measured(kind: type, name: str) -> bool:
+    found = getattr_static(kind, name, None)
+    return isinstance(found, property) and not isinstance(found, Learned)
 
 
 class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator):
@@ -93,6 +103,19 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
 
     kernel: Any
     fit_: Any
+
+    def __dir__(self) -> list[str]:
+        """Return the names that there are, for completion.
+
+        scikit-learn reads all attributes for it; certificates and calibrations are measured where
+        they are first read.
+        """
+        fitted = "fit_" in self.__dict__
+        return [
+            name
+            for name in object.__dir__(self)
+            if (fitted if _is_measured(type(self), name) else hasattr(self, name))
+        ]
 
     # --- fitting ---------------------------------------------------------------------------------
 

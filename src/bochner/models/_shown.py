@@ -23,10 +23,19 @@ class ShownFit(ShownResult):
 
     inputs: Inputs
 
+    def __str__(self) -> str:
+        facts = [(name, words) for name, words in self._facts() if words]
+        longest = max(len(name) for name, _ in facts)
+        lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
+        return "\n".join((type(self).__name__, *lines))
+
     def _shown(self) -> Iterator[HtmlPart]:
         """Give the facts, and the pictures."""
-        yield Facts((*self._asked(), *self._features(), *self._found()))
+        yield Facts(self._facts())
         yield from self._pictures()
+
+    def _facts(self) -> tuple[Fact, ...]:
+        return (*self._asked(), *self._features(), *self._found())
 
     def _asked(self) -> Iterator[Fact]:
         """Give the columns, the classes and the kernel."""

@@ -85,6 +85,10 @@ class Moments:
     power: Float[Array, " t"]
     precision: Precision
 
+    def __repr__(self) -> str:
+        D, t = self.cross.shape
+        return f"Moments(rows={self.rows}, D={D}, targets={t}, precision={self.precision!r})"
+
     @staticmethod
     def of(
         Z: Float[Array, "n D"],

@@ -284,6 +284,10 @@ class Predictive:
     noise: Float[Array, " t"]
     exponents: Float[Array, " t"]
 
+    def __repr__(self) -> str:
+        D, t = self.posterior.coef.shape
+        return f"Predictive(D={D}, targets={t})"
+
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
         """Return Var f(x)."""
         e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
