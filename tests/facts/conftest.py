@@ -23,13 +23,24 @@ def dask_client():
         cluster.close()
 
 
+def start_ray(ray, tries=3):
+    """Start Ray, which gives itself 30 seconds: too few on a machine that is busy."""
+    try:
+        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+    except Exception as error:
+        if tries == 1 or "timed out" not in str(error):
+            raise
+        ray.shutdown()
+        start_ray(ray, tries - 1)
+
+
 @pytest.fixture(scope="session")
 def ray_here():
     """Two processes of Ray."""
     ray = pytest.importorskip("ray")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+        start_ray(ray)
         yield ray
         ray.shutdown()
 
