@@ -1,8 +1,10 @@
 """What holds for every test."""
 
 import os
+import zlib
 from importlib import import_module
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
@@ -21,6 +23,27 @@ if os.environ.get("BOCHNER_CHECK_SHAPES"):
 
 # SciPy reads it when it is imported; scikit-learn skips its array API checks without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+
+def without_lottery(name, config):
+    """Give what asks for fresh numbers those of a name, but where new cases are sought."""
+    if config.getoption("--hypothesis-profile", None) == "search":
+        return
+    numbers = np.random.default_rng(zlib.crc32(name.encode()))
+    import_module("bochner._core.random").fresh_seed = lambda: int(numbers.integers(2**63))
+    np.random.seed(numbers.integers(2**32))  # noqa: NPY002  scikit-learn's, where it has no seed
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What several tests share is the same whichever of them is first."""
+    without_lottery(f"{fixturedef.baseid}::{fixturedef.argname}", request.config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    """A test has the same draws in each run, alone or with others."""
+    without_lottery(item.nodeid, item.config)
 
 
 @pytest.fixture(scope="module")

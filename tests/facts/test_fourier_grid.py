@@ -656,7 +656,9 @@ def test_columns_of_a_table_name_the_axes():
 @pytest.mark.parametrize("method", [bo.FourierGrid(1e-3), "nystrom"], ids=str)
 def test_maps_show_the_mean_and_the_deviation(method):
     X, y = some(200, 2)
-    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=method, n_features=64).fit(X, y)
+    model = bo.GaussianProcessRegressor(
+        Gaussian(0.3), method=method, n_features=64, random_state=0
+    ).fit(X, y)
     shown = bo.MapDisplay.from_estimator(model, places=7)
     axis = np.linspace(0, 1, 7)
     mean, std = model.predict_grid(x=axis, y=axis, return_std=True)

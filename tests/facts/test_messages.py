@@ -84,7 +84,7 @@ def test_weights_that_are_all_zero_are_refused(cls, method):
 
 def test_columns_of_one_name_are_refused():
     table = pd.DataFrame(np.column_stack([X, Y]), columns=list("abca"))
-    model = bo.KernelRidge(n_features=16)
+    model = bo.KernelRidge(n_features=16, random_state=0)
     with pytest.raises(
         InvalidInput, match="columns of X must have different names; got 'a' more than once"
     ):
@@ -164,6 +164,6 @@ def test_rows_that_cannot_be_read_are_refused_with_what_to_do(X, y, message):
 
 
 def test_rows_to_predict_that_cannot_be_read_are_refused_alike():
-    model = bo.KernelRidge().fit(ROWS, ROWS[:, 0])
+    model = bo.KernelRidge(random_state=0).fit(ROWS, ROWS[:, 0])
     with pytest.raises(bo.errors.InvalidInput, match="KernelRidge: X must have no missing values"):
         model.predict(ROWS * np.nan)

@@ -92,14 +92,16 @@ def by_passes():
     """A plan of fits with and without a Gram matrix, the rows, and the wide fit itself."""
     X, y = rows(9000, 3)
     options = dict(methods=["orthogonal"], widths=[256, 10_240], random_state=0)
-    plan = bo.plan(X, y, Gaussian(1.0), **options)
+    with pytest.MonkeyPatch.context() as patch:  # what else the machine does takes no such seconds
+        patch.setattr("time.perf_counter", time.process_time)
+        plan = bo.plan(X, y, Gaussian(1.0), **options)
     model = plan.with_choice(solver="products").estimator()
-    start = time.perf_counter()
+    start = time.process_time()
     tracemalloc.start()
     model.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return plan, model, peak, time.perf_counter() - start
+    return plan, model, peak, time.process_time() - start
 
 
 def test_a_wide_fit_is_planned_by_its_passes(by_passes):
@@ -111,7 +113,7 @@ def test_a_wide_fit_is_planned_by_its_passes(by_passes):
     assert 0.7 < fit.bytes / peak < 1.4
     assert fit.bytes < 0.8 * 8 * 10_240**2  # no D × D matrix
     assert fit.seconds == pytest.approx(sum(fit.steps.values()))
-    assert 0.2 < fit.seconds / seconds < 5  # whatever else the machine does meanwhile
+    assert 0.2 < fit.seconds / seconds < 5
     loo = np.nanmin(model.solution_.path.loo) ** 0.5
     assert fit.error == pytest.approx(loo, rel=0.1)
 

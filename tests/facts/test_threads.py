@@ -102,9 +102,9 @@ def test_fits_leave_the_number_of_threads_alone(two_threads):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 2)), rng.standard_normal(200)
     for model in (
-        bo.KernelRidge(Gaussian(), n_features=32),
-        bo.KernelRidge(Gaussian(), method="exact", n_features=32),
-        bo.SVR(Gaussian(), n_features=32),
+        bo.KernelRidge(Gaussian(), n_features=32, random_state=0),
+        bo.KernelRidge(Gaussian(), method="exact", n_features=32, random_state=0),
+        bo.SVR(Gaussian(), n_features=32, random_state=0),
     ):
         model.fit(X, y)
         assert blas_threads() == {2}

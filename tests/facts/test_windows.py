@@ -153,7 +153,9 @@ def test_learners_take_lists_of_arrays(tmp_path):
     objects[:] = TRACKS
     assert np.array_equal(model.predict(objects), model.predict(TRACKS))
     series = Windows(Gaussian(), width=2, lengths=True)
-    model = bo.KernelRidge(kernel=series).fit([track[:, 0] for track in TRACKS], ENERGY)
+    model = bo.KernelRidge(kernel=series, random_state=0).fit(
+        [track[:, 0] for track in TRACKS], ENERGY
+    )
     assert model.predict([TRACKS[5][:, 0]]).shape == (1,)
 
 

@@ -80,10 +80,10 @@ def test_coordinates_that_say_nothing_are_refused(folder, tmp_path, capsys, opti
 def test_models_that_have_no_map_are_refused(folder, tmp_path, capsys):
     rng = np.random.default_rng(0)
     X, out = rng.standard_normal((40, 3)), str(tmp_path / "f.nc")
-    bo.save(bo.KernelRidge(n_features=8).fit(X, X[:, 0]), tmp_path / "ridge")
+    bo.save(bo.KernelRidge(n_features=8, random_state=0).fit(X, X[:, 0]), tmp_path / "ridge")
     assert run(["map", str(tmp_path / "ridge"), "--out", out]) == 2
     assert "must hold a process of one or two coordinates" in capsys.readouterr().err
-    process = bo.GaussianProcessRegressor(n_features=8).fit(X, X[:, 0])
+    process = bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0])
     bo.save(process, tmp_path / "three")
     assert run(["map", str(tmp_path / "three"), "--out", out]) == 1
     assert "one target over one or two coordinates; got 3 columns" in capsys.readouterr().err

@@ -85,6 +85,30 @@ def test_what_was_compared_is_said():
         assert model.search_.reason in model.choice_.reason
 
 
+@pytest.mark.parametrize("t", [1, 2])
+def test_targets_that_vary_among_rows_held_out_alone_choose_nothing(t):
+    """A rare event may be none of the rows that candidates are tuned on; other targets still are."""
+    X, y = table("one column", 150)
+    held = split_rows(sample_of(X, y), 0)[1].priority[0]
+    rare = 1.0 * (row_priorities(0, 0, 150) == held)
+    assert chosen(X, rare) is None
+    targets = rare if t == 1 else np.column_stack([rare, y])
+    model = bo.KernelRidge(n_features=16, random_state=0).fit(X, targets)
+    assert np.isfinite(model.predict(X)).all()
+    if t == 2:
+        assert len(chosen(X, targets).compared) > 6
+
+
+@pytest.mark.parametrize("learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR])
+def test_rows_of_two_kinds_are_fitted(learner):
+    """As of one column of yes and no: all rows to tune on are of one kind."""
+    X = np.repeat([[0.0], [1.0]], [10, 70], axis=0)
+    y = X[:, 0] + np.linspace(-0.1, 0.1, 80)
+    assert chosen(X, y) is None
+    means = learner(random_state=0).fit(X, y).predict([[0.0], [1.0]])
+    assert means == pytest.approx([y[:10].mean(), y[10:].mean()], abs=0.15)
+
+
 def test_the_same_seed_gives_the_same_kernel_and_units_of_columns_do_not_matter():
     X, y = table("one column")
     one, same = chosen(X, y), chosen(X, y)

@@ -218,16 +218,23 @@ def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
 def test_a_value_without_free_numbers_stays_as_it_is():
     X, y = series(60)
     kernel = Gaussian(2.0) + Periodic(1.0) * Gaussian(5.0)
-    assert bo.GaussianProcessRegressor(kernel, n_features=60).fit(X, y).kernel_ == kernel
-    assert bo.KernelRidge(kernel, n_features=60).fit(X, y).kernel_ == kernel
+    assert (
+        bo.GaussianProcessRegressor(kernel, n_features=60, random_state=0).fit(X, y).kernel_
+        == kernel
+    )
+    assert bo.KernelRidge(kernel, n_features=60, random_state=0).fit(X, y).kernel_ == kernel
 
 
 LEARNERS = {
     "ridge": bo.KernelRidge(SEASON, random_state=0),
-    "exact": bo.KernelRidge(SEASON, method="exact", alpha=0.01),
+    "exact": bo.KernelRidge(SEASON, method="exact", alpha=0.01, random_state=0),
     "features": bo.KernelRidge(SEASON, method="nystrom", n_features=50, random_state=0),
-    "process": bo.GaussianProcessRegressor(SEASON, lengthscale="loo", n_features=50),
-    "neighbours": bo.GaussianProcessRegressor(SEASON, method=bo.NearestNeighbours()),
+    "process": bo.GaussianProcessRegressor(
+        SEASON, lengthscale="loo", n_features=50, random_state=0
+    ),
+    "neighbours": bo.GaussianProcessRegressor(
+        SEASON, method=bo.NearestNeighbours(), random_state=0
+    ),
     "support vectors": bo.SVR(SEASON, random_state=0),
     "descent": bo.KernelSGDRegressor(SEASON, random_state=0),
 }
@@ -265,9 +272,9 @@ def test_few_rows_and_constant_targets_take_the_starts():
     X, y = series(5)
     kernel = Gaussian(Free(2.0)) + Periodic(1.0, "auto")
     plain = Scaled(1.0, Gaussian(2.0)) + Scaled(1.0, Periodic(1.0, 1.0))
-    assert bo.KernelRidge(kernel).fit(X, y).kernel_ == plain
+    assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
     X, _ = series(40)
-    assert bo.KernelRidge(kernel).fit(X, np.ones(40)).kernel_ == plain
+    assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
 
 
 def test_a_budget_ends_the_search():

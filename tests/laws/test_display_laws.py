@@ -206,7 +206,12 @@ def test_calibration_without_probabilities_is_refused(data):
 def test_widths_are_fits_by_hand_and_the_exact_kernel_is_scikit_learns(data):
     X, y = data
     model = bo.KernelRidge(
-        Gaussian(0.7), method="fourier", n_features=64, alpha=0.5, fit_intercept=False
+        Gaussian(0.7),
+        method="fourier",
+        n_features=64,
+        alpha=0.5,
+        fit_intercept=False,
+        random_state=0,
     ).fit(X, y)
     shown = WidthDisplay.from_estimator(model, X, y, random_state=3)
     order = stream(3, "widths").permutation(N)

@@ -285,7 +285,7 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
 
 
 def test_probabilities_need_rows_to_leave_out():
-    model = bo.SVC(Linear()).fit([[0.0], [1.0]], [0, 1])
+    model = bo.SVC(Linear(), random_state=0).fit([[0.0], [1.0]], [0, 1])
     assert model.predict([[0.0], [1.0]]).tolist() == [0, 1]
     with pytest.raises(InvalidInput, match="some class had too few different rows to hold some"):
         model.predict_proba([[0.0]])

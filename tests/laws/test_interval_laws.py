@@ -409,6 +409,15 @@ CONVEX = {
 NEAR = {"squared": 1e-9, "exact svr, squared": 0.3, "Huber": 0.3, "counts": 0.2}
 
 
+@pytest.mark.parametrize("features", [{}, {"method": "orthogonal", "n_features": 16}], ids=str)
+def test_an_intercept_that_no_row_holds_stays_where_it_is(features):
+    """With a small C all rows are beyond the tube, as many above as below: none is at its edge."""
+    X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat([-1.0, 1.0], 30)
+    model = bo.SVR(Gaussian(1.0), C=1e-6, epsilon=0.1, random_state=0, **features).fit(X, y)
+    bounds = np.asarray(model.predict_interval(X))
+    assert 1 < np.abs(bounds).max() < 4
+
+
 @pytest.mark.parametrize("name", CONVEX)
 def test_convex_regressors_know_rows_left_out(name):
     """Refits without each row; errors at the level of 80 % of the rows, and of the fit itself."""

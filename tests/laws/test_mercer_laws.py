@@ -23,6 +23,7 @@ from bochner.kernels import (
     Monomials,
     NeuralTangent,
     Polynomial,
+    RationalQuadratic,
     Zonal,
     radial_kernels,
 )
@@ -275,6 +276,21 @@ def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on(
     with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Take a larger lengthscale"):
         draw(Gaussian(1.0), MercerHarmonic(), n_features=8, X=X)
     assert draw(Gaussian(1.0), "auto", n_features=8, X=X, random_state=0).n_features == 8
+
+
+def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
+    """Rows 1e8 lengthscales apart: thousands of degrees would take a minute to find nothing."""
+    by_distance = type(radial_kernels(RationalQuadratic(), 7))
+    seen, made = [], by_distance.matrices
+    spy = lambda self, degree, r, s: (seen.append(degree), made(self, degree, r, s))[1]
+    monkeypatch.setattr(by_distance, "matrices", spy)
+    X = 1e8 * np.random.default_rng(0).standard_normal((30, 7))
+    with pytest.raises(UnsupportedKernel, match="no degree has energy"):
+        draw(RationalQuadratic(1.0, 2.0), MercerHarmonic(), n_features=2, X=X)
+    assert max(seen) == 255
+    seen.clear()
+    draw(Gaussian() + 1.0, MercerHarmonic(), n_features=8, X=X)
+    assert max(seen) == 255
 
 
 def test_kernels_that_are_not_rotation_invariant_are_refused_with_names():

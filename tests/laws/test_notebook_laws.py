@@ -156,7 +156,9 @@ def test_the_dot_on_the_path_of_penalties_is_at_the_one_taken(ridge):
 
 
 def test_text_is_escaped():
-    choice = replace(bo.KernelRidge(n_features=8).fit(*_few()).choice_, reason="<b>&")
+    choice = replace(
+        bo.KernelRidge(n_features=8, random_state=0).fit(*_few()).choice_, reason="<b>&"
+    )
     page = choice._repr_html_()
     assert "&lt;b&gt;&amp;" in page
     assert "<b>" not in page

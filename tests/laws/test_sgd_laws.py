@@ -250,8 +250,10 @@ def test_a_long_stream_learns_whatever_the_strategy(rows, kernel):
 
 def test_auto_on_a_stream_takes_what_needs_no_memory(rows):
     X, _, y, _ = rows
-    assert KernelSGDClassifier(Polynomial(2)).partial_fit(X, y).strategy_ == EXACT[0]
-    stream = KernelSGDClassifier(n_features=64).partial_fit(X, y)
+    assert (
+        KernelSGDClassifier(Polynomial(2), random_state=0).partial_fit(X, y).strategy_ == EXACT[0]
+    )
+    stream = KernelSGDClassifier(n_features=64, random_state=0).partial_fit(X, y)
     assert stream.strategy_ == "approximate_on_the_fly"
     assert stream.coef_.shape == (3, stream.map_.n_features)
 
@@ -286,11 +288,12 @@ def test_averaging_may_begin_at_a_warm_start(rows):
 
 def test_it_stops_when_the_loss_no_longer_falls(rows):
     X, y, *_ = rows
-    model = KernelSGDClassifier(Linear(), tol=0.5, n_iter_no_change=3, max_iter=50).fit(X, y)
+    options = dict(tol=0.5, n_iter_no_change=3, max_iter=50, random_state=0)
+    model = KernelSGDClassifier(Linear(), **options).fit(X, y)
     assert model.n_iter_ <= 5
     assert len(model.loss_curve_) == model.n_iter_
     with pytest.warns(SolutionWarning, match="still fell after max_iter=2 epochs"):
-        KernelSGDClassifier(Linear(), max_iter=2).fit(X, y)
+        KernelSGDClassifier(Linear(), max_iter=2, random_state=0).fit(X, y)
 
 
 def test_early_stopping_judges_on_rows_of_every_class(rows):
@@ -574,7 +577,7 @@ def test_other_refusals(rows):
         KernelSGDRegressor(Linear()).partial_fit(X, number).partial_fit(X, X)
     with pytest.raises(InvalidInput, match="the target y is None"):
         KernelSGDRegressor(Linear()).fit_blocks(Blocks.from_arrays(X))
-    wild = KernelSGDRegressor(Linear(), eta0=10.0, tol=None)
+    wild = KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
     for walk in (wild.fit, wild.partial_fit):
         with pytest.raises(InvalidInput, match="the steps diverged in epoch"):
             walk(np.tile(9 * X, (300, 1)), np.tile(number, 300))

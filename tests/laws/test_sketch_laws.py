@@ -350,6 +350,16 @@ def test_wider_sketches_of_one_power_begin_with_the_narrower_one():
     assert_close(wider[:, :64] * 2**0.5, Z)
 
 
+def test_a_degree_that_is_drawn_often_has_no_more_pairs_than_there_are():
+    """Powers of one column are one feature; those that stand for others may be drawn twice."""
+    X = rows(5)[:, :1]
+    for seed in range(20):
+        for width in (3, 4, 7):
+            phi = draw(Gaussian(0.8), PolySketch(), n_features=width, X=X, random_state=seed)
+            assert phi(X).shape == (5, phi.n_features)
+            assert phi.n_features <= width
+
+
 def test_all_degrees_share_one_tree():
     """A series up to degree 8 takes no more nodes than its highest degree and the prefixes."""
     X = np.random.default_rng(0).normal(size=(9, 20))

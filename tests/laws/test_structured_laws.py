@@ -129,7 +129,9 @@ def test_sparse_rows_give_the_features_of_dense_rows(phi, monkeypatch):
 @every_map
 def test_a_structured_map_is_saved_and_loaded(phi, tmp_path):
     assert KNOWN["structured-map"] is StructuredMap
-    model = bo.KernelFeatures(phi.kernel, method=Fourier(Structured()), n_features=64)
+    model = bo.KernelFeatures(
+        phi.kernel, method=Fourier(Structured()), n_features=64, random_state=0
+    )
     model.fit(rows(30))
     bo.save(model, tmp_path / "model.bochner")
     assert (

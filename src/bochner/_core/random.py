@@ -19,7 +19,7 @@ def seed_of(random_state: Seed) -> int:
     None draws fresh entropy; a generator gives its next number (and so moves on).
     """
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return fresh_seed()
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63 - 1))
     if isinstance(random_state, np.random.RandomState):
@@ -30,6 +30,11 @@ def seed_of(random_state: Seed) -> int:
         "random_state must be None, a non-negative integer, a numpy.random.Generator or a "
         f"numpy.random.RandomState; got {random_state!r}."
     )
+
+
+def fresh_seed() -> int:
+    """Return a seed that nobody has had: from the entropy of the machine."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:

@@ -28,6 +28,7 @@ from bochner.selection.descent import TimeBudget
 from bochner.selection.judges import MOST_CELLS, Trials, TunedKernel, split_rows
 from bochner.selection.metric import KEPT, MANY_COLUMNS
 from bochner.selection.process import EVIDENCE, MatrixSearch, ProcessRows
+from bochner.selection.process import FEWEST as FEWEST_TUNED
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, rounded, significant
 from bochner.selection.search import (
@@ -163,7 +164,7 @@ def choose_among(
     Returns
     -------
     Tuning or None
-        None where there are too few rows, or no target varies.
+        None where there are too few rows, no target varies, or all rows to tune on are equal.
 
     Notes
     -----
@@ -176,10 +177,23 @@ def choose_among(
         return None
     sample = replace(sample, y=sample.y[:, varies])
     train, test = split_rows(sample, seed)
+    varies = _varied(train.lowest(min(effort.tuned, effort.tried)))
+    if not np.any(varies):
+        return None
+    if not of_classes:
+        train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
     budget = TimeBudget.of(effort.seconds)
     generator = Candidates(train, seed, effort, centred, share, serves, budget)
     trials = Trials(train, test, effort, centred, share, serves, budget, of_classes)
     return trials.best(generator)
+
+
+def _varied(rows: RowSample) -> Float[Array, " t"]:
+    """Return which targets vary among rows to tune on; none where these tell nothing."""
+    X = rows.X
+    equal = not is_sparse(X) and not np.any(X[:1] != X)
+    none = len(rows) < FEWEST_TUNED or equal
+    return np.zeros(rows.y.shape[1], bool) if none else np.ptp(rows.y, axis=0) > 0
 
 
 # --- candidates ----------------------------------------------------------------------------------
@@ -411,9 +425,11 @@ def _next_root(
     M = M / max(float(np.trace(M)) / d, 1e-300) + KEPT * np.eye(d)
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
-    size = np.median(s[s > 0]) if np.any(s > 0) else 1.0
-    turned = _distances(rows.X @ root)
-    return root * np.sqrt(size / max(float(np.median(turned[turned > 0])), 1e-300))
+    return root * np.sqrt(_typical(s) / max(_typical(_distances(rows.X @ root)), 1e-300))
+
+
+def _typical(s: Float[Array, "m m"]) -> float:
+    return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
 
 
 def _distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:

@@ -136,6 +136,7 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 
 EIGENVALUES = 1e-12  # Eigenvalues of R_l(q, q) below this share of the largest are rounding
 DEGREES = 4096  # Degrees after which the search for energy ends
+SILENT = 255  # Degrees after which it ends where half of them had none: rows are too far apart
 POINTS = 512  # Greatest degree of an interpolant in the radius
 REACH = 1.25
 """Interpolants reach this many times the largest radius: rows beyond cost more, nothing else."""
@@ -197,7 +198,8 @@ def spectrum(
         rest = total - float(np.einsum("laa,a->", R, nodes.share))
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
-        if last == most or _complete(top, rest, total, _least(blocks, width), d):
+        silent = last >= SILENT and not radial.zonal and not np.any(top[last // 2 :])
+        if silent or last == most or _complete(top, rest, total, _least(blocks, width), d):
             return blocks
         last = min(2 * last + 1, most)
 

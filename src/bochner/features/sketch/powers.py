@@ -281,20 +281,28 @@ def shares(
     few = max(1, round(float(wanted[wanted < 1].sum()))) if len(rest) else 0
     widths = _whole(wanted[wanted >= 1], D - few)
     kept = [(int(n), int(w), 1.0) for n, w in zip(core, widths, strict=True)]
-    kept += _drawn(rest, energy[rest], few, rng)
+    kept += _drawn(rest, energy[rest], caps[wanted < 1], few, rng)
     return Shares(*zip(*sorted(kept), strict=True))
 
 
 def _drawn(
-    degrees: np.ndarray, weights: Float[np.ndarray, " k"], few: int, rng: np.random.Generator
+    degrees: np.ndarray,
+    weights: Float[np.ndarray, " k"],
+    caps: Float[np.ndarray, " k"],
+    few: int,
+    rng: np.random.Generator,
 ) -> list[tuple[int, int, float]]:
-    """Return degrees drawn to stand for all of these, their copies and expected copies."""
+    """Return degrees drawn to stand for all of these, their features and expected copies.
+
+    A degree drawn more often than its capacity is exact with as many features as that.
+    """
     if not few:
         return []
     p = weights / weights.sum()
     drawn, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
     return [
-        (int(degrees[i]), int(c), float(few * p[i] / c)) for i, c in zip(drawn, copies, strict=True)
+        (int(degrees[i]), int(min(c, caps[i])), float(few * p[i] / c))
+        for i, c in zip(drawn, copies, strict=True)
     ]
 
 

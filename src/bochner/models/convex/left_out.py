@@ -69,10 +69,14 @@ def without(
 def _leverages(
     H: Float[Array, "p p"], alpha: float, Z: Float[Array, "m p"], free: bool
 ) -> Float[Array, " m"]:
-    """Return z (H + alpha I)⁻¹ z of each row."""
+    """Return z (H + alpha I)⁻¹ z of each row.
+
+    Where no row has curvature nothing says where the intercept would go, and it stays.
+    """
     diagonal = np.diag(H) + alpha
     diagonal[-1] = max(H[-1, -1], TINY)
     half = solve_triangular(cholesky(H, diagonal, free), Z.T, trans=1, check_finite=False)
+    half = half if H[-1, -1] > 0 else half[:-1]
     return np.einsum("ij,ij->j", half, half)
 
 
