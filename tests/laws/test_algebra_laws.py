@@ -426,6 +426,17 @@ def test_auto_takes_landmarks_for_a_kernel_of_more_terms_than_features():
         draw(columnwise(80), Auto((PAIRS,)), n_features=64, X=X, random_state=0)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "fewest"),
+    [(Gaussian(), 1), (2.0 * Matern(1.5), 1), (Gaussian() + Linear(), 5)],
+    ids=["leaf", "scaled", "sum"],
+)
+def test_auto_without_rows_serves_any_width(kernel, fewest):
+    for wide in (fewest, fewest + 2, fewest + 3):
+        phi = draw(kernel, "auto", n_features=wide, n_inputs=3, random_state=0)
+        assert max(fewest, wide - 1) <= phi.n_features <= wide
+
+
 def test_a_map_is_a_map():
     assert isinstance(draw(MIXED**2, Signed(), n_features=30, n_inputs=3), FeatureMap)
 

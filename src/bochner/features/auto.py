@@ -256,9 +256,7 @@ def best_candidate(
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     if ask.X is None:
-        fallback = Fourier(Orthogonal())
-        phi = draw(fallback, kernel, ask)
-        return Choice(phi, fallback, (), f"{fallback}: there were no rows to measure on.")
+        return _without_rows(draw, kernel, ask)
     if method.candidates is None and (rows := _all_rows(ask.X, ask.n_features)) is not None:
         reason = (
             f"Nystrom: {ask.n_features} features hold all {len(rows)} different rows, so the fit "
@@ -270,6 +268,21 @@ def best_candidate(
         options = method.candidates or (*usual, CENTRES)
         return _by_targets(method, options, kernel, ask, ask.X, draw, targets)
     return _by_kernel(method, method.candidates or usual, kernel, ask, ask.X, draw)
+
+
+def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
+    """Take orthogonal pairs; where the width leaves one over that no exact part takes, one less."""
+    method = Fourier(Orthogonal(), "pair" if ask.n_features > 1 else "phase")
+    reason = f"{method}: there were no rows to measure on."
+    try:
+        return Choice(draw(method, kernel, ask), method, (), reason)
+    except UnsupportedKernel:
+        raise
+    except InvalidInput:
+        width = width_of(method, ask.n_features)
+        if width == ask.n_features:
+            raise
+    return Choice(draw(method, kernel, replace(ask, n_features=width)), method, (), reason)
 
 
 def _choice(best: Row, rows: list[Row], reason: str) -> Choice:
