@@ -1,7 +1,8 @@
 """Seconds and bytes of a ridge regression on 10⁹ to 10¹² rows, predicted from rates of one worker.
 
 ``python -m benchmarks.scaling``: rates of one worker of Dask on this machine, of merging two sums
-and of sending one; the prediction checked against fits by one and by two workers; then the table.
+and of sending one; the prediction checked against fits by one and by two workers, which read the
+rows from a Parquet file themselves; then the table.
 
 A pass is parts of rows on all workers, then merging: each part's sum, 8 D² bytes, goes to a worker
 that has another, and the last ones of the tree follow one another.
@@ -9,18 +10,21 @@ that has another, and the last ones of the tree follow one another.
 
 import json
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 
 import bochner as bo
 from bochner.kernels import Gaussian
 from bochner.sums import Accumulator
 
 #: Columns, features and rows of the fits that are measured.
-COLUMNS, WIDTH, ROWS = 8, 256, 400_000
+COLUMNS, WIDTH, ROWS = 8, 256, 1_000_000
 
 #: Rows of a part, sums that a node merges, and parts for each worker before parts become larger.
 PART, BRANCHES, PARTS = 1 << 16, 16, 64
@@ -35,7 +39,7 @@ class Rates:
     row : float
         Seconds for a row: read, features, products.
     task : float
-        Seconds that the engine takes for each part beside that.
+        Seconds that the engine takes for each part beside that: a file opened, a map copied.
     merge : float
         Seconds to add two sums.
     byte : float
@@ -83,16 +87,19 @@ def model(width: int = WIDTH) -> bo.KernelRidge:
     )
 
 
-def data(rows: int) -> bo.Blocks:
-    """Return rows of a target that is a wave."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((rows, COLUMNS))
-    return bo.Blocks.from_arrays(X, np.sin(X[:, 0]))
+def data(rows: int, folder: Path) -> bo.Blocks:
+    """Return rows of a target that is a wave, in a file that workers read."""
+    path = folder / f"{rows}.parquet"
+    if not path.exists():
+        X = np.random.default_rng(0).standard_normal((rows, COLUMNS))
+        columns = {f"x{j}": X[:, j] for j in range(COLUMNS)} | {"y": np.sin(X[:, 0])}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return bo.Blocks.from_files(path, target="y")
 
 
-def seconds_of(rows: int, where: Any) -> float:
+def seconds_of(rows: int, where: Any, folder: Path) -> float:
     """Return the seconds of a fit, the least of three."""
-    blocks, found = data(rows), []
+    blocks, found = data(rows, folder), []
     for _ in range(3):
         began = time.perf_counter()
         model().fit_blocks(blocks, where=where)
@@ -100,12 +107,17 @@ def seconds_of(rows: int, where: Any) -> float:
     return min(found)
 
 
-def measured(client: Any) -> Rates:
-    """Return the rates of one worker, from fits of two lengths, a merge and a parcel."""
+def seconds_of_row(folder: Path) -> float:
+    """Return the seconds of a row in this process, from fits of two lengths."""
+    here = [seconds_of(rows, bo.engines.Local(memory=0), folder) for rows in (PART, 3 * PART)]
+    return (here[1] - here[0]) / (2 * PART)
+
+
+def measured(client: Any, folder: Path) -> Rates:
+    """Return the rates of one worker: fits in its own process and through the engine, and more."""
     where = bo.engines.Dask(client)
-    short, long = (seconds_of(rows, where) for rows in (PART, 3 * PART))
-    here = [seconds_of(rows, bo.engines.Local(memory=0)) for rows in (PART, 3 * PART)]
-    row = (here[1] - here[0]) / (2 * PART)
+    short, long = (seconds_of(rows, where, folder) for rows in (PART, 3 * PART))
+    row = client.submit(seconds_of_row, folder).result()
     task = max(0.0, (long - short) / 2 - PART * row)
     return Rates(row, task, _merging(), _sending(client))
 
@@ -131,16 +143,18 @@ def _sending(client: Any, megabytes: int = 64) -> float:
 def run() -> dict[str, Any]:
     """Return rates, the check, and the table."""
     found: dict[str, Any] = {"check": {}}
-    for workers in (1, 2):
-        with _workers(workers) as client:
-            if workers == 1:
-                rates = measured(client)
-                fixed = seconds_of(PART, bo.engines.Dask(client))
-                fixed -= predicted(rates, PART, 1).seconds  # rows sent, one decomposition
-                found["rates"] = asdict(rates) | {"fixed": fixed}
-            seconds = seconds_of(ROWS, bo.engines.Dask(client))
-        guess = fixed + predicted(rates, ROWS, workers).seconds
-        found["check"][workers] = {"measured": seconds, "predicted": guess}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for workers in (1, 2):
+            with _workers(workers) as client:
+                if workers == 1:
+                    rates = measured(client, folder)
+                    fixed = seconds_of(PART, bo.engines.Dask(client), folder)
+                    fixed -= predicted(rates, PART, 1).seconds  # one decomposition, the map sent
+                    found["rates"] = asdict(rates) | {"fixed": fixed}
+                seconds = seconds_of(ROWS, bo.engines.Dask(client), folder)
+            guess = fixed + predicted(rates, ROWS, workers).seconds
+            found["check"][workers] = {"measured": seconds, "predicted": guess}
     found["table"] = {
         f"{rows:.0e} rows": {
             f"{workers} workers": asdict(predicted(rates, rows, workers))

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 import bochner as bo
 from bochner.errors import BochnerError, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
+from bochner.sums import Moments, MomentsOf
 
 N = 140_000  # three parts
 rng = np.random.default_rng(0)
@@ -19,6 +21,7 @@ Y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(N)
 LABELS = (Y > 0).astype(float)
 W = rng.integers(0, 3, N).astype(float)
 
+THERE = "device must name devices that torch has here, and that know float64; got"
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
@@ -28,7 +31,8 @@ def ridge(**given):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_rows_that_are_moved_give_the_bits_of_rows_that_are_there(device):
+def test_rows_that_are_moved_give_the_bits_of_rows_that_are_there(device, monkeypatch):
+    monkeypatch.setattr("bochner.engines.device.ROWS", 4096)  # as blocks of rows that are there
     there = [torch.from_numpy(a).to(device) for a in (X, Y, W)]
     expected = ridge().fit(*there).coef_
     moved = ridge().fit_blocks(
@@ -47,6 +51,33 @@ def test_several_devices_give_the_bits_of_one(devices):
     one = ridge().fit_blocks(blocks, where=bo.engines.Local(device="cpu"))
     several = ridge().fit_blocks(blocks, where=bo.engines.Local(device=devices))
     np.testing.assert_array_equal(several.coef_, one.coef_)
+
+
+@pytest.mark.parametrize("split", [0, 2], ids=["one", "merged"])
+def test_sums_of_many_features_are_those_of_plain_products(split):
+    """Two panels; blocks that wait for others, some with weights; a merge while some wait."""
+    Z = rng.standard_normal((19_000, 2100)).astype(np.float32) + 1
+    y, w = rng.standard_normal(len(Z)), rng.integers(0, 3, len(Z)).astype(float)
+    w[:6000] = 1
+    summand = MomentsOf(lambda rows: rows, "float32")
+    totals = [summand.zero(), summand.zero()]
+    for number, cut in enumerate(
+        [slice(3000), slice(3000, 6000), slice(6000, 9000), slice(9000, None)]
+    ):
+        block = bo.Block(
+            torch.from_numpy(Z[cut]), y[cut], w[cut] if number > 1 else None, cut.start or 0
+        )
+        totals[number < split] = summand.add(totals[number < split], block)
+    kept = deepcopy(totals[1])
+    found = summand.moments(summand.merge(*totals))
+    expected = Moments.of(Z.astype(float), y, w)
+    for name in ("gram", "cross", "feature_mean", "target_mean", "power"):
+        # Of 19,000 products of size one: each is rounded by 6e-8, a sum of 8192 by 6e-8 of itself.
+        mine, plain = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(mine, plain, rtol=1e-5, atol=19_000 * 6e-8 * 8192**0.5)
+    if split:
+        after, before = (summand.moments(total).gram for total in (totals[1], kept))
+        np.testing.assert_array_equal(after, before)
 
 
 LEARNERS = {
@@ -96,7 +127,8 @@ def test_sparse_rows_stay_where_they_are():
         bo.Blocks.from_arrays(rows, y), where=bo.engines.Local(device="cpu")
     )
     expected = ridge(alpha=1.0).fit(rows, y)
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    # Blocks of other sizes: rounding of the sums, which the penalty divides.
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +136,11 @@ def test_sparse_rows_stay_where_they_are():
     [
         (3, InvalidType, r"device must be a name of torch, .* got int"),
         ((), InvalidInput, "device must name one device at least"),
-        ("abacus", InvalidInput, "device must name devices that torch has here; got abacus"),
+        ("abacus", InvalidInput, f"{THERE} abacus"),
         (
             ("cpu", "cuda:77"),
             InvalidInput,
-            "device must name devices that torch has here; got cpu, cuda",
+            f"{THERE} cpu, cuda",
         ),
     ],
     ids=["number", "none", "unknown", "absent"],
@@ -118,6 +150,20 @@ def test_devices_that_cannot_be_are_refused(device, error, message):
     with pytest.raises(error, match=f"Local: {message}"):
         model.fit_blocks(bo.Blocks.from_arrays(X, Y), where=bo.engines.Local(device=device))
     assert not hasattr(model, "fit_")
+
+
+def test_a_device_without_float64_is_refused(monkeypatch):
+    """As those of Apple."""
+    made = torch.empty
+
+    def empty(*size, dtype=torch.float32, **options):
+        if dtype == torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return made(*size, dtype=dtype, **options)
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(InvalidInput, match=r"that know float64; got cpu \(Cannot convert a MPS"):
+        ridge().fit_blocks(bo.Blocks.from_arrays(X, Y), where=bo.engines.Local(device="cpu"))
 
 
 def test_a_device_and_a_checkpoint_are_refused(tmp_path):

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from functools import cache
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -343,6 +344,70 @@ def test_what_fails_on_a_worker_is_told_with_its_rows(dask_client):
         executor.sum(SampleOf(0), rows)
 
 
+class Lacking:
+    """A change of y that comes out of a package which no worker has."""
+
+    def __call__(self, y):
+        return y
+
+    def __reduce__(self):
+        return import_module, ("package_of_this_process",)
+
+
+def test_what_workers_lack_is_named(engine, monkeypatch):
+    monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
+    model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
+    with pytest.raises(
+        EngineError,
+        match=r"able to add up rows .* (No module named 'package_of|.*deseriali).*Install on",
+    ):
+        model.fit_blocks(blocks().recoded(Lacking()), where=engine)
+    assert not hasattr(model, "fit_")
+
+
+def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
+    """What a machine without memory for them does."""
+    here, first = os.getpid(), Y[1 << 16]
+
+    def dies(y):
+        if os.getpid() != here and y[0] == first:
+            os._exit(1)
+        return y
+
+    monkeypatch.setattr("bochner.engines.ray.RETRIES", 0)
+    monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
+    if isinstance(engine, bo.engines.Dask):
+        once = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
+        engine.client.run_on_scheduler(once)
+    model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
+    with pytest.raises(EngineError, match=r"rows [\d,]+ to [\d,]+.* memory"):
+        model.fit_blocks(blocks().recoded(dies), where=engine)
+    assert not hasattr(model, "fit_")
+    if isinstance(engine, bo.engines.Dask):
+        engine.client.wait_for_workers(2, timeout=60)
+    np.testing.assert_array_equal(
+        model.fit_blocks(blocks(), where=engine).coef_,
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(blocks(), where=HERE).coef_,
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # of dask, about ports and what it closes
+def test_a_scheduler_that_is_lost_in_a_fit_is_told():
+    distributed = pytest.importorskip("distributed")
+    options = dict(processes=False, dashboard_address=None, silence_logs=logging.CRITICAL)
+    model = bo.KernelRidge(Gaussian(1.0), **OPTIONS)
+    with (
+        distributed.LocalCluster(1, **options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        watched = blocks().watch(lambda rows: cluster.close())
+        with pytest.raises(EngineError, match="Dask: the cluster must stay until the fit is made"):
+            model.fit_blocks(watched, where=bo.engines.Dask(client))
+        with pytest.raises(EngineError, match=r"Dask: .*(must stay|must answer)"):
+            model.fit_blocks(blocks(), where=bo.engines.Dask(client, timeout=1))
+    assert not hasattr(model, "fit_")
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -436,6 +501,26 @@ def test_a_session_of_spark_that_is_active_is_taken_and_one_begun_at_an_address(
     ]
     np.testing.assert_array_equal(coefs[1], coefs[0])
     np.testing.assert_array_equal(coefs[2], coefs[0])
+
+
+@pytest.mark.parametrize("named", [None, "another"])
+def test_workers_of_spark_on_this_machine_have_the_python_of_this_process(monkeypatch, named):
+    sql = pytest.importorskip("pyspark.sql")
+    asked = []
+    monkeypatch.setenv("PYSPARK_PYTHON", named or "")
+    if named is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    begun = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism="stopped"))
+    monkeypatch.setattr(
+        sql.SparkSession.Builder,
+        "getOrCreate",
+        lambda builder: asked.append(os.environ["PYSPARK_PYTHON"]) or begun,
+    )
+    with pytest.raises(EngineError, match="the session must be there"):
+        bo.KernelRidge(Gaussian(1.0), **OPTIONS).fit_blocks(
+            blocks(), where=bo.engines.Spark("local[2]")
+        )
+    assert asked == [named or sys.executable]
 
 
 def test_a_session_of_spark_that_cannot_begin_is_told(monkeypatch):

@@ -195,7 +195,7 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
 def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_path, caplog):
     """Amid a block the sum would be half made; the next fit goes on after it."""
     where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
-    seen = []
+    seen, handler = [], signal.getsignal(signal.SIGINT)  # Python's own, or that of Spark
 
     def interrupted(rows):
         seen.append(rows)
@@ -206,7 +206,7 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_p
     model = ridge()
     with pytest.raises(KeyboardInterrupt):
         model.fit_blocks(blocks().watch(interrupted), where=where)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     with caplog.at_level(logging.INFO, logger="bochner"):
         model.fit_blocks(blocks(), where=where)
     assert re.search(r"Local\(.*\): pass \d from row 320 on", caplog.text)
@@ -372,6 +372,13 @@ def test_a_record_of_another_sum_is_refused(tmp_path, monkeypatch):
         ridge(alpha=0.1).fit_blocks(blocks(), where=where)
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused_and_stays(tmp_path):
+    (tmp_path / "run.ckpt").write_text("mine")
+    with pytest.raises(DataFileError, match=r"run.ckpt' must be a folder.*it is a file"):
+        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / "run.ckpt"))
+    assert (tmp_path / "run.ckpt").read_text() == "mine"
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataFileError, match="cannot be made"):
@@ -410,6 +417,8 @@ def test_options_that_cannot_be_are_refused(options, message):
 def test_what_is_no_engine_is_refused():
     with pytest.raises(InvalidType, match=r"KernelRidge: where must say.*got str"):
         ridge().fit_blocks(blocks(), where="dask")
+    with pytest.raises(InvalidType, match=r"where must say.*got the class Local"):
+        ridge().fit_blocks(blocks(), where=bo.engines.Local)
 
 
 # ---- sums in files

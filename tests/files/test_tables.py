@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import dataset
 
-from bochner import Blocks, KernelRidge, Schema
+from bochner import Blocks, GaussianProcessRegressor, KernelRidge, Schema
 from bochner.data import did_you_mean, listed
 from bochner.errors import InvalidInput, InvalidType
+from bochner.kernels import Gaussian
 
 DAY = dt.date(2020, 1, 1)
 
@@ -316,6 +317,48 @@ def test_a_lazy_frame_is_computed_batch_by_batch_in_each_pass():
         )
     here = KernelRidge("gaussian", n_features=32, random_state=0).fit_blocks(blocks)
     assert here.n_features_in_ == 2
+
+
+def lazily(library, frame):
+    """The rows of a frame in a table that is computed as it is read."""
+    if library == "polars":
+        if not hasattr(pl.LazyFrame, "collect_batches"):
+            pytest.skip("polars before 1.34 collects lazy frames whole")
+        return frame.lazy()
+    if library == "duckdb":
+        return pytest.importorskip("duckdb").from_arrow(frame.to_arrow())
+    return pytest.importorskip("pyarrow.dataset").dataset(frame.to_arrow())
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb", "pyarrow"])
+def test_a_table_that_is_computed_as_it_is_read_is_fitted_and_predicted_as_one_in_memory(library):
+    rng = np.random.default_rng(0)
+    columns = {name: rng.standard_normal(5000) for name in "ab"}
+    frame = pl.DataFrame(columns | {"y": np.sin(columns["a"]), "w": rng.integers(0, 3, 5000)})
+    table, rows = lazily(library, frame), frame.select("a", "b")
+    options = dict(method="orthogonal", n_features=16, random_state=0)
+    ridge = lambda: KernelRidge(Gaussian(1.0), **options)
+    fitted = ridge().fit(frame.select("a", "b", "w"), frame["y"])
+    there = ridge().fit(table, "y")
+    np.testing.assert_array_equal(there.coef_, fitted.coef_)
+    np.testing.assert_array_equal(there.predict(table), fitted.predict(frame.drop("y")))
+    weighted = ridge().fit(table, "y", "w")
+    np.testing.assert_array_equal(
+        weighted.coef_, ridge().fit(rows, frame["y"], frame["w"].to_numpy()).coef_
+    )
+    process = GaussianProcessRegressor(Gaussian(1.0), noise=0.1, amplitude=1.0, **options)
+    mean, std = process.fit(table, "y").predict(table, return_std=True)
+    expected = process.predict(frame.drop("y"), return_std=True)
+    np.testing.assert_array_equal([mean, std], expected)
+
+
+def test_targets_beside_a_table_that_is_computed_as_it_is_read_are_names_of_its_columns():
+    frame = pl.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]})
+    with pytest.raises(InvalidInput, match=r"of a table of polars, y .* names of its .*got Series"):
+        KernelRidge(Gaussian(1.0)).fit(lazily("polars", frame), frame["y"])
+    model = KernelRidge(Gaussian(1.0)).fit(lazily("polars", frame), "y")
+    with pytest.raises(InvalidInput, match="at least one row"):
+        model.predict(lazily("polars", frame).filter(pl.col("a") > 2))
 
 
 def test_a_relation_of_duckdb_is_read_through_its_stream():

@@ -204,7 +204,7 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
     rows = bo.Blocks.from_arrays(there(X), Y, W, block_rows=64)
     summand = MomentsOf(PHI, precision)
     total = InProcess().sum(summand, rows)
-    assert type(total[0]._products[0]) is type(there(X))
+    assert type(total[0]._z0) is type(there(X))
     here = InProcess().sum(summand, blocks(slice(None), 64))
     ours, theirs = (summand.moments(sums) for sums in (total, here))
     eps = np.finfo(precision).eps

@@ -34,6 +34,23 @@ def batches_of(table: Any, names: list[str]) -> Iterator[Any]:
     yield from _BATCHES.get(_library(table), lambda t, _: _reader(t))(table, names)
 
 
+def batches(table: Any) -> Iterator[Any]:
+    """Give all columns of a table, a batch of rows at a time, as tables; one at least."""
+    pyarrow = needed("pyarrow", "predict")
+    schema, some = schema_of(table, "the table"), False
+    for batch in batches_of(table, list(schema.names)):
+        if batch.num_rows:
+            some = True
+            yield pyarrow.Table.from_batches([batch])
+    if not some:
+        yield schema.empty_table()
+
+
+def package_of(table: Any) -> str:
+    """Return the package that a table comes from."""
+    return type(table).__module__.partition(".")[0].lstrip("_")
+
+
 def first_row(table: Any) -> str | None:
     """Return the first row in words (NaN is equal to NaN there), None if there is none."""
     library = _library(table)

@@ -181,12 +181,12 @@ def uncomputed(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise DataFileError(
-            f"Blocks: {what} must be computed to be read; it could not be ({_said(error)}). Mend "
+            f"Blocks: {what} must be computed to be read; it could not be ({said(error)}). Mend "
             "what makes it, and fit again."
         ) from error
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """Return what went wrong, of an engine's error the last line of its worker's traceback."""
     first, *more = str(error).splitlines() or [""]
     last = next((line for line in reversed(more) if _RAISED.match(line)), "")

@@ -56,6 +56,11 @@ class Checkpoint:
     def opened(folder: Path, fit: str, memory: int) -> "Checkpoint":
         """Begin a checkpoint, or go on with one of the same fit and refuse any other."""
         asked = {"fit": fit, "version": __version__}
+        if folder.is_file():
+            raise DataFileError(
+                f"Local: the checkpoint '{folder}' must be a folder, or not be there yet; it is a "
+                "file. Name another."
+            )
         if not folder.exists():
             _made(folder)
         first = folder / FIRST

@@ -1,6 +1,5 @@
 """Dask: parts of the rows are tasks of a cluster's workers, and so is merging their sums."""
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
 from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, Workers
+from bochner.engines.workers import ClusterPasses, Handle, Workers, rows_of
 from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
 from bochner.sums.executor import LOCAL, Engine
 
@@ -127,8 +126,10 @@ class _DaskWorkers(Workers):
 
     @property
     def count(self) -> int:
-        info = self._client.scheduler_info(n_workers=-1)
-        return max(1, sum(worker["nthreads"] for worker in info["workers"].values()))
+        workers = self._client.scheduler_info(n_workers=-1).get(
+            "workers", {}
+        )  # none where it is lost
+        return max(1, sum(worker["nthreads"] for worker in workers.values()))
 
     def share(self, value: Any) -> Handle:
         # As the result of a task: what is scattered is gone with the worker that holds it.
@@ -141,6 +142,8 @@ class _DaskWorkers(Workers):
             if held := [a for a in args if isinstance(a, DaskPartition)]:
                 self._held[key] = held
             args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
+            if self._client.status != "running":
+                raise _lost("its scheduler answers no more")
             return self._client.submit(function, *args, key=key, pure=False)
 
     def _rows(self, partition: Partition) -> Any:
@@ -176,25 +179,24 @@ def _explained(handle: Handle, held: list[DaskPartition]) -> Iterator[None]:
         raise
     except distributed.KilledWorker as error:
         raise EngineError(
-            f"Dask: workers must outlive the sum of {_rows_of(error.task)}; "
+            f"Dask: workers must outlive the sum of {rows_of(error.task)}; "
             f"{error.allowed_failures + 1} died over it, most likely for want of memory. Give "
             "workers more memory, or ask for fewer features."
         ) from error
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error)[:200]}"
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if handle.status == "error":
             for partition in held:
                 partition.fetch()  # says which it is
             raise EngineError(
-                f"Dask: workers must be able to add up {_rows_of(handle.key)}; one could not "
+                f"Dask: workers must be able to add up {rows_of(handle.key)}; one could not "
                 f"({said}). Install on workers what is installed here, and give them the memory."
             ) from error
-        raise EngineError(
-            f"Dask: the cluster must stay until the fit is made; it was lost "
-            f"({said}). Start it again, and fit again."
-        ) from error
+        raise _lost(said) from error
 
 
-def _rows_of(task: Any) -> str:
-    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
-    return f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
+def _lost(said: str) -> EngineError:
+    return EngineError(
+        f"Dask: the cluster must stay until the fit is made; it was lost ({said}). Start it again, "
+        "and fit again."
+    )

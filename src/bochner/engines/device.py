@@ -23,6 +23,9 @@ LOG = logging.getLogger("bochner.engines")
 #: Parts that are handed out, for each device, before the first of them must be done.
 AHEAD = 2
 
+#: Rows of a block, and its numbers at most: each block costs a device some tenths of a millisecond.
+ROWS, CELLS = 8192, 1 << 25
+
 
 @runtime_checkable
 class MakesFeatures(Protocol):
@@ -64,11 +67,12 @@ def opened(names: Sequence[str]) -> list[Any]:
     try:
         devices = [torch.device(name) for name in names]
         for device in devices:
-            torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, ValueError) as error:
+            torch.empty(1, dtype=torch.float64, device=device)
+    except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         said = str(error).splitlines()[0]
         raise InvalidInput(
-            f"Local: device must name devices that torch has here; got {', '.join(names)} "
+            "Local: device must name devices that torch has here, and that know float64; got "
+            f"{', '.join(names)} "
             f'({said}). Take "cuda", "cuda:1" or "cpu", or leave it out.'
         ) from error
     return devices
@@ -122,6 +126,7 @@ class DevicePasses:
         began = time.monotonic()
         if not _makes_features(summand):
             return summed(summand, blocks, blocks.block_rows)
+        blocks = _in_large(blocks)
         if len(self._devices) > 1:
             total = self._shared(summand, blocks)
         else:
@@ -138,6 +143,7 @@ class DevicePasses:
         return self.sum(summand, blocks)
 
     def _first(self, summand: Summand[Any], blocks: Blocks, rows: int) -> Any:
+        blocks = _in_large(blocks)
         few = islice(blocks.walk(), -(-rows // blocks.block_rows))
         return summed(summand, moved(few, self._devices[0]), blocks.block_rows)
 
@@ -164,6 +170,11 @@ def _makes_features(summand: Any) -> bool:
     if isinstance(summand, Together):
         return any(map(_makes_features, summand.summands))
     return isinstance(summand, MakesFeatures)
+
+
+def _in_large(blocks: Blocks) -> Blocks:
+    """Return the same rows in blocks that keep a device busy."""
+    return blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
 
 
 def _parts(blocks: Blocks) -> Iterator[list[Block]]:

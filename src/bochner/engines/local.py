@@ -75,8 +75,9 @@ class Local:
     features are made and added up there, in float32 into sums of float64, and decompositions of
     1024 features and more are made there; of others features come back. Features have the precision
     of the rows until they are rounded: rows of float32 take half of the time or less. Sparse rows,
-    kernel matrices and samples that something is chosen by stay on the processor. A device needs
-    memory for a block of features and four matrices of 8 D² bytes.
+    kernel matrices and samples that something is chosen by stay on the processor. Blocks have 8192
+    rows and more there. A device needs memory for the features of some 60,000 rows, and for four
+    matrices of 8 D² bytes. Products have torch's own setting of TF32, which is off.
     """
 
     checkpoint: str | PathLike[str] | None = None

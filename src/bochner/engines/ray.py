@@ -8,9 +8,16 @@ from typing import Any
 
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
+from bochner.data.partitions import said
 from bochner.data.ray_tables import RayPartition
 from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, Workers, require_answer
+from bochner.engines.workers import (
+    ClusterPasses,
+    Handle,
+    Workers,
+    require_answer,
+    rows_of,
+)
 from bochner.errors import BochnerError, EngineError, MissingDependency
 from bochner.sums.executor import Engine
 
@@ -92,7 +99,8 @@ class _RayWorkers(Workers):
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._remote: dict[Callable[..., Any], Any] = {}
+        self._remote = ray.remote(_ended)
+        self._ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
 
     @property
     def count(self) -> int:
@@ -103,29 +111,39 @@ class _RayWorkers(Workers):
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         args = tuple(_rows(a) if isinstance(a, Partition) else a for a in args)
-        remote = self._remote.get(function)
-        if remote is None:
-            remote = self._remote[function] = self._ray.remote(function)
-        return remote.options(name=f"bochner-{name}", max_retries=RETRIES).remote(*args)
+        options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
+        value, end = self._remote.options(**options).remote(function, *args)
+        if name.startswith("rows"):
+            self._ends[value.hex()] = name, end
+        return value
 
     def wait(self, handle: Handle) -> None:
-        self._ray.wait([handle])
+        # The value stays where it is: its end alone comes here.
+        name, end = self._ends.pop(handle.hex())
+        with _explained(self._ray, name):
+            self._ray.get(end)
 
     def result(self, handle: Handle) -> Any:
-        errors = self._ray.exceptions
-        try:
+        with _explained(self._ray, ""):
             return deepcopy(self._ray.get(handle))  # arrays of the store are not to be written to
-        except errors.RayTaskError as error:
-            if isinstance(error.cause, BochnerError):
-                raise error.cause from None
-            raise _lost(error) from error
-        except errors.RayError as error:
-            raise _lost(error) from error
 
 
-def _lost(error: Exception) -> EngineError:
-    return EngineError(
-        f"Ray: the cluster must stay until the fit is made; it lost what it had been given "
-        f"({type(error).__name__}: {str(error)[:200]}). Give workers more memory, or start the "
-        "cluster again, and fit again."
-    )
+def _ended(function: Callable[..., Any], *args: Any) -> tuple[Any, bool]:
+    """Return what a function gives, and that it has ended."""
+    return function(*args), True
+
+
+@contextmanager
+def _explained(ray: Any, name: str) -> Iterator[None]:
+    """Say in a sentence what went wrong with a task. BochnerErrors of workers are raised."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        told = isinstance(error, ray.exceptions.RayTaskError)
+        if told and isinstance(error.cause, BochnerError):
+            raise error.cause from None
+        raise EngineError(
+            f"Ray: workers must be able to add up {rows_of(name)} while the cluster is there; they "
+            f"could not ({said(error)}). Install on workers what is installed here, give them the "
+            "memory, or start the cluster again."
+        ) from error

@@ -1,5 +1,7 @@
 """Spark: parts of the rows are jobs of a session's executors; sums of parts are merged here."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from uuid import uuid4
 
 from bochner._core.checks import positive
 from bochner.data.blocks import Blocks
+from bochner.data.partitions import said
 from bochner.data.sources import Partition
 from bochner.data.spark_tables import SparkPartition, table_of
 from bochner.engines.workers import (
@@ -18,6 +21,7 @@ from bochner.engines.workers import (
     Workers,
     merged,
     require_answer,
+    rows_of,
 )
 from bochner.errors import BochnerError, EngineError, InvalidType, MissingDependency
 from bochner.sums.executor import Engine
@@ -35,7 +39,8 @@ class Spark:
     session : pyspark.sql.SparkSession or str, optional
         A session, or the address of a master, as "spark://host:7077" or "local[2]", to begin one
         with. Default: the session that is active, else one with a process for each processor of
-        this machine. A session that is begun stays.
+        this machine. A session that is begun stays; on this machine its workers have the Python of
+        this process, or the one that PYSPARK_PYTHON names.
     timeout : float, default 30
         Seconds to wait for an answer at the address.
 
@@ -96,6 +101,8 @@ class Spark:
         active = SparkSession.getActiveSession() if self.session is None else None
         if self.session is not None:
             require_answer("Spark", self.session, self.timeout)
+        if master.startswith("local"):  # "python3" may be one without what is installed here
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         try:
             return active or SparkSession.builder.master(master).getOrCreate()
         except Exception as error:
@@ -176,9 +183,10 @@ class _SparkWorkers(Workers):
             except Exception as error:
                 if not left:
                     raise EngineError(
-                        f"Spark: the session must stay until the fit is made; a part ({name}) was "
-                        f"lost {TRIES} times ({type(error).__name__}: {str(error)[:200]}). Give "
-                        "executors more memory, or start the session again, and fit again."
+                        f"Spark: executors must be able to add up {rows_of(name)} while the "
+                        f"session is there; {TRIES} times they could not ({said(error)}). Install "
+                        "on executors what is installed here (PYSPARK_PYTHON names their Python), "
+                        "give them the memory, or start the session again."
                     ) from error
             else:
                 break

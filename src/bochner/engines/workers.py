@@ -1,6 +1,7 @@
 """Passes made by workers of several processes: parts where rows are, merged in the tree's order."""
 
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -99,6 +100,12 @@ def require_answer(who: str, address: str, timeout: float) -> None:
             f"({str(error) or type(error).__name__}). Start it, name another address, or wait "
             "longer with timeout=."
         ) from error
+
+
+def rows_of(task: object) -> str:
+    """Return what a task adds up, in words: its name, or its key, holds the rows."""
+    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
+    return f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
 
 
 class ClusterPasses:

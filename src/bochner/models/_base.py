@@ -128,10 +128,12 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
             Array, sparse matrix, or table, whose columns may hold text, dates and gaps; with a
             kernel of sequences also (n, steps, channels), or a list of arrays. A table or array of
             dask, a ray.data.Dataset or a pyspark DataFrame brings its engine: passes are
-            made where its partitions are.
+            made where its partitions are. A polars LazyFrame, pyarrow dataset, table of DuckDB or
+            ibis is read batch by batch in each pass.
         y : (n,) or (n, t)
             Numbers; of a classifier, (n,): labels of any type, two classes at least. Beside a
-            table that an engine holds: of its own kind, or the name of its column, or names.
+            table that an engine holds: of its own kind, or the name of its column, or names; beside
+            one that is computed as it is read: names.
         sample_weight : (n,), optional
             Finite, not negative. A row of weight 2 counts as two rows.
 

@@ -5,9 +5,12 @@ from functools import partial, wraps
 from types import MethodType
 from typing import Any
 
+import numpy as np
+
 from bochner.data.blocks import Blocks
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.held import beside, mapped
+from bochner.data.lazy import batches, is_lazy, package_of
 from bochner.data.partitions import library_of
 from bochner.errors import InvalidInput
 
@@ -26,8 +29,8 @@ _TARGET, _WEIGHT = "y", "sample_weight"
 
 
 def is_held(X: Any) -> bool:
-    """Whether X is a table or array of dask, ray.data or Spark."""
-    return bool(library_of(X))
+    """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
+    return bool(library_of(X)) or is_lazy(X)
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
@@ -42,7 +45,7 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     columns |= more
     if columns and library_of(X) != "dask":
         raise InvalidInput(
-            f"{who}: of a table of {library_of(X)}, y and sample_weight must be names of its "
+            f"{who}: of a table of {package_of(X)}, y and sample_weight must be names of its "
             f"columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
     taken = [name for name in columns if name in X.columns]
@@ -77,12 +80,24 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
         if has_coordinates(X):
             rows = values_of(type(self).__name__, X)[0]
             return _beside_coordinates(of_rows(self, rows, *args, **kwargs), X, name)
+        if is_lazy(X):
+            return _by_batch(partial(method, self), X, args, kwargs)
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
         return mapped(X, call, name)
 
     return of_rows
+
+
+def _by_batch(
+    method: Callable[..., Any], X: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a method gives of a table that is computed as it is read, batch by batch."""
+    found = [method(batch, *args, **kwargs) for batch in batches(X)]
+    if isinstance(found[0], tuple):
+        return tuple(np.concatenate(values) for values in zip(*found, strict=True))
+    return np.concatenate(found)
 
 
 def _beside_coordinates(found: Any, X: Any, name: str) -> Any:

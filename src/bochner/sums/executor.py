@@ -115,11 +115,12 @@ def home_of(blocks: Blocks) -> Engine:
 
 def as_engine(where: object, who: str) -> Engine:
     """Check where a fit is to be made."""
-    if isinstance(where, Engine):
+    if isinstance(where, Engine) and not isinstance(where, type):
         return where
+    got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
     raise InvalidType(
         f"{who}: where must say where sums are made, one of bochner.engines, as Local(), "
-        f"Dask(client), Ray() or Spark(session); got {type(where).__name__}."
+        f"Dask(client), Ray() or Spark(session); got {got}."
     )
 
 

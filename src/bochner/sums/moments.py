@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -393,38 +394,73 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
 class DeviceAccumulator(MomentSums):
     """Adds blocks of another array library up, on the device that they are on.
 
-    float32 products go into float64 sums, a block at a time; only the sums come to NumPy, once.
+    float32 products go into float64 sums; only the sums come to NumPy, once. Blocks wait for others
+    until 8192 rows are there, for adding matrices takes as long as products of some hundred rows.
+    Of the symmetric products those above the diagonal are made, in panels of columns: with eight
+    panels nine sixteenths of the work.
+
+    Notes
+    -----
+    Memory: 8192 rows of features twice, half of 8 D² bytes, and twice as much while it adds.
     """
 
     def _start(self, Z: Array, columns: int) -> None:  # noqa: ARG002
         xp = array_namespace(Z)
-        self._products: Any = None
+        self._products: list[Any] = []
+        self._waiting: list[tuple[Any, Array]] = []
+        self._weighted = False
         self._z0 = xp.mean(xp.astype(Z, getattr(xp, self.precision), copy=False), axis=0)
 
     def _add(self, Z: Array, right: Array, w: Array | None) -> None:
-        xp = array_namespace(Z)
-        Z = xp.astype(Z, getattr(xp, self.precision), copy=False) - self._z0
-        first = xp.matmul(xp.astype(from_numpy(right, like=Z), Z.dtype).T, Z)
-        if w is not None:
-            Z = Z * xp.astype(from_numpy(np.sqrt(w), like=Z), Z.dtype)[:, None]
-        new = [xp.astype(A, xp.float64) for A in (xp.matmul(Z.T, Z), first)]
+        self._waiting.append((Z, right))
+        self._weighted = self._weighted or w is not None
+        if sum(len(right) for _, right in self._waiting) >= FLUSH_ROWS:
+            self._products, self._waiting = self._all_products(), []
+
+    def _all_products(self) -> list[Any]:
+        """Return the products of all rows: of panels of columns, and with the weights and y."""
+        if not self._waiting:
+            return self._products
+        xp = array_namespace(self._z0)
+        Z = xp.concat([block for block, _ in self._waiting], axis=0)
+        Z = xp.astype(Z, self._z0.dtype, copy=False) - self._z0
+        right = np.concatenate([right for _, right in self._waiting])
+        right = xp.astype(from_numpy(right, like=Z), Z.dtype)
+        first = xp.matmul(right.T, Z)
+        if self._weighted:
+            Z = Z * xp.sqrt(right[:, 0])[:, None]
+        made = [xp.matmul(Z[:, :stop].T, Z[:, start:stop]) for start, stop in _panels(Z.shape[1])]
+        new = [xp.astype(A, xp.float64) for A in (*made, first)]
         old = self._products
-        self._products = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+        return [a + b for a, b in zip(old, new, strict=True)] if old else new
 
     def _take(self, other: "DeviceAccumulator", right: Array, moved: Array) -> None:
-        gram, first = (beside(A, self._z0) for A in other._products)
-        xp = array_namespace(gram)
+        self._products, self._waiting = self._all_products(), []
+        *theirs, first = (beside(A, self._z0) for A in other._all_products())
+        xp = array_namespace(first)
         dz = xp.astype(beside(other._z0, self._z0), xp.float64) - xp.astype(self._z0, xp.float64)
-        right, moved = from_numpy(right, like=gram), from_numpy(moved, like=gram)
-        z, weight = first[0, ...], right[0, ...]
-        cross = z[:, None] * dz[None, :]
-        gram = gram + cross + cross.T + weight * dz[:, None] * dz[None, :]
-        first = first + right[:, None] * dz[None, :] + moved[:, None] * z[None, :]
-        self._products = [self._products[0] + gram, self._products[1] + first]
+        right, moved = from_numpy(right, like=first), from_numpy(moved, like=first)
+        z = first[0, ...] + right[0, ...] / 2 * dz
+        parts = [
+            gram + z[:stop, None] * dz[None, start:stop] + dz[:stop, None] * z[None, start:stop]
+            for gram, (start, stop) in zip(theirs, _panels(dz.shape[0]), strict=True)
+        ]
+        first = first + right[:, None] * dz[None, :] + moved[:, None] * first[0, ...][None, :]
+        self._products = [a + b for a, b in zip(self._products, [*parts, first], strict=True)]
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
-        gram, first = map(to_numpy, self._products)
-        return to_numpy(self._z0).astype(np.float64), first, np.array(gram, order="F")
+        *panels, first = map(to_numpy, self._all_products())
+        D = first.shape[1]
+        gram = np.zeros((D, D), order="F")
+        for (start, stop), panel in zip(_panels(D), panels, strict=True):
+            gram[:stop, start:stop] = panel
+        return to_numpy(self._z0).astype(np.float64), first, gram
+
+
+def _panels(n_features: int) -> list[tuple[int, int]]:
+    """Return columns in panels of a thousand or more, eight at most."""
+    ends = np.linspace(0, n_features, 1 + max(1, min(8, n_features // 1024))).astype(int).tolist()
+    return list(pairwise(ends))
 
 
 @dataclass(frozen=True, eq=False)
