@@ -121,7 +121,7 @@ def _one(
 
 
 def _waves(kernel: Kernel, method: Any) -> int:
-    from bochner.features.fourier.grid import grid_of  # noqa: PLC0415
+    from bochner.features.fourier.frequencies import grid_of  # noqa: PLC0415
 
     lower, upper = np.array(method.box).T
     return grid_of(kernel, lower, upper, method.tolerance).waves

@@ -16,7 +16,8 @@ from bochner._core.text import axes_for, columns
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import predicted_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
+from bochner.features.fourier.frequencies import MOST_COLUMNS
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.leverage import LeverageFourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap

@@ -36,7 +36,7 @@ from bochner.features.composed import (
     sketched,
 )
 from bochner.features.fourier.fourier import Fourier, draw_stationary
-from bochner.features.fourier.grid import FourierGrid, draw_grid
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.histogram import (
     HistogramSampling,
     draw_on_logarithms,
@@ -113,6 +113,12 @@ def _made_of_stationary(kernel: Kernel) -> bool:
     return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel)
 
 
+def _draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> FeatureMap:
+    from bochner.features.fourier.grid_maps import draw_grid  # noqa: PLC0415  deep, and rarely asked
+
+    return draw_grid(method, kernel, ask)
+
+
 #: Every leaf rule: a method, the kernels that it serves whole, and what draws the map. The first
 #: row that fits is taken. A drawing function may still refuse a kernel, with UnsupportedKernel,
 #: for what only its mathematics tell.
@@ -123,7 +129,7 @@ LEAF_RULES: tuple[tuple[type[Method], Serves, Rule], ...] = (
     (Fourier, _made_of_stationary, draw_stationary),
     (LeverageFourier, Stationary, draw_by_leverage),
     (LeverageFourier, _made_of_stationary, draw_by_leverage),
-    (FourierGrid, Kernel, draw_grid),  # stationary, with a spectral density, one to three columns
+    (FourierGrid, Kernel, _draw_grid),  # stationary, with a spectral density, one to three columns
     (Positive, DotExponential | Gaussian, draw_positive),
     (HistogramSampling, SkewedChi2, draw_random_logarithms),
     (HistogramSampling, Additive, draw_sampled_spectrum),

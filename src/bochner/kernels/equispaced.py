@@ -7,12 +7,14 @@ spectral density,
 
 the kernel and its images a period 2π/h apart: nothing else is wrong where the period is long. Sums
 of kernels add weights, products convolve them, and columns that a kernel does not see have j = 0.
+Periodic kernels have weights at multiples of a period's frequency alone, and no images.
 
 A kernel of long tails, times a taper that is one for all differences within the box and falls to
 zero before the nearest image's begins, has no images: its weights are read off samples by FFT.
 """
 
 import math
+from functools import reduce
 
 import numpy as np
 from scipy.fft import fftn, next_fast_len
@@ -24,7 +26,7 @@ from bochner.errors import UnsupportedKernel
 from bochner.kernels.algebra import Columns, Mahalanobis, Normalised
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.stationary_families import Periodic
+from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
 #: Where the density at zero is asked for and has no value of its own, in units of 1/ℓ.
 NEXT_TO_ZERO = 1e-6
@@ -46,8 +48,9 @@ def equispaced_weights(
     Parameters
     ----------
     kernel : Kernel
-        Stationary, with a spectral density, or made of such by sums, products, powers, multiples,
-        choices of columns and metrics; constants too.
+        Stationary, with a spectral density or periodic, or made of such by sums, products, powers,
+        multiples, choices of columns and metrics; constants too. Harmonics of periods are taken at
+        the nearest frequencies.
     spacing : (d,)
         h, in radians per unit of x.
     extent : tuple of d int
@@ -89,14 +92,17 @@ def equispaced_weights(
         case Normalised():
             whole = float(kernel.kernel.diag(np.zeros((1, len(extent))))[0])
             return equispaced_weights(kernel.kernel, spacing, extent) / whole
-        case Mahalanobis() if isinstance(kernel.kernel, Stationary):
-            return _turned(kernel, kernel.kernel, spacing, extent)
-        case Stationary() if not isinstance(kernel, Periodic):
+        case Periodic():
+            return _harmonic(kernel, spacing, extent)
+        case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
+            return _turned(kernel, inner, spacing, extent)
+        case Stationary():
             W = _frequencies(spacing, extent)
             return _density(kernel, W, math.prod(spacing)).reshape(shape)
     raise UnsupportedKernel(
         "FourierGrid requires a stationary kernel with a spectral density, such as Gaussian, "
-        "Matern, Exponential, RationalQuadratic, Laplace or Cauchy, or sums and products of such; "
+        "Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a Periodic one, or sums and "
+        "products of such; "
         f"got {kernel!r}. Nystrom(...) serves every kernel."
     )
 
@@ -120,9 +126,15 @@ def tapered_weights(
 ) -> Array:
     """Return weights of all whole j, |j_a| ≤ extent_a, of a kernel tapered beyond a box.
 
-    ``lengths`` are those of the box. Some weights may be below zero. Other arguments and the
+    What of a sum along one column has periods alone is not tapered. ``lengths`` are those of the
+    box. Some weights may be below zero. Other arguments and the
     result are those of :func:`equispaced_weights`.
     """
+    if len(extent) == 1:
+        steady, rest = parted(kernel)
+        if steady is not None and rest is not None:
+            tapered = tapered_weights(rest, spacing, extent, lengths)
+            return tapered + equispaced_weights(steady, spacing, extent)
     shape = [next_fast_len(4 * m + 2, real=True) for m in extent]
     periods = 2 * math.pi / spacing
     axes = [np.fft.fftfreq(n) * period for n, period in zip(shape, periods, strict=True)]
@@ -141,7 +153,7 @@ def tapered_weights(
 def spectral_parts(kernel: Kernel) -> list[Kernel]:
     """Return the kernels whose densities make that of a kernel: each has images of its own."""
     match kernel:
-        case Constant():
+        case Constant() | Periodic():
             return []
         case Sum() | Product():
             return [*spectral_parts(kernel.left), *spectral_parts(kernel.right)]
@@ -152,6 +164,19 @@ def spectral_parts(kernel: Kernel) -> list[Kernel]:
     return [kernel]
 
 
+def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
+    """Return what of a sum along one column has periods or constants alone, and the rest."""
+    if isinstance(kernel, Sum):
+        sides = zip(parted(kernel.left), parted(kernel.right), strict=True)
+        kept = ([part for part in side if part is not None] for side in sides)
+        steady, rest = (reduce(Sum, parts) if parts else None for parts in kept)
+        return steady, rest
+    if isinstance(kernel, Scaled):
+        steady, rest = (p and Scaled(kernel.scale, p) for p in parted(kernel.kernel))
+        return steady, rest
+    return (None, kernel) if spectral_parts(kernel) else (kernel, None)
+
+
 def has_axes(kernel: Kernel) -> bool:
     """Whether weights along an axis are the largest across it, and found without those beside."""
     match kernel:
@@ -160,6 +185,18 @@ def has_axes(kernel: Kernel) -> bool:
         case Scaled() | Normalised() | Columns():
             return has_axes(kernel.kernel)
     return isinstance(kernel, Stationary | Constant)
+
+
+def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
+    """Return the weights of the Fourier series of a periodic kernel, at the nearest frequencies."""
+    along = []
+    for p, length, h, m in zip(*kernel.per_axis(len(spacing)), spacing, extent, strict=True):
+        steps = steps_of(p, h)
+        weights = harmonics(length)[: m // steps + 1]
+        row, places = np.zeros(2 * m + 1), steps * np.arange(len(weights))
+        row[m + places] = row[m - places] = weights
+        along.append(row)
+    return reduce(np.multiply.outer, along)
 
 
 def _density(kernel: Stationary, W: Float[Array, "m d"], cell: float) -> Float[Array, " m"]:

@@ -17,7 +17,7 @@ from bochner._core.checks import check_fields, positive
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import Columns, Transformed
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
@@ -240,6 +240,50 @@ def of_points(kernel: Kernel) -> Kernel:
         case Scaled() | Power():
             return kernel.replace(kernel=of_points(kernel.kernel))
     return kernel
+
+
+def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:
+    """Return the columns that kernels on the globe see as latitude and longitude."""
+    match kernel:
+        case OnSphere():
+            return {columns}
+        case Columns():
+            return globe_columns(kernel.kernel, kernel.columns)
+        case Sum() | Product():
+            return globe_columns(kernel.left, columns) | globe_columns(kernel.right, columns)
+        case Scaled() | Power():
+            return globe_columns(kernel.kernel, columns)
+    return set()
+
+
+def of_points_beside(
+    kernel: Kernel, globe: tuple[int, ...], columns: tuple[int, ...] | None = None
+) -> Kernel:
+    """Return a kernel of places and further columns as one of points, which come first, and these.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If a part sees latitude or longitude as numbers.
+    """
+    match kernel:
+        case Constant():
+            return kernel
+        case OnSphere():
+            return Columns(on_unit_sphere(kernel), (0, 1, 2))
+        case Sum() | Product():
+            left, right = (of_points_beside(k, globe, columns) for k in (kernel.left, kernel.right))
+            return kernel.replace(left=left, right=right)
+        case Scaled() | Power():
+            return kernel.replace(kernel=of_points_beside(kernel.kernel, globe, columns))
+        case Columns():
+            return of_points_beside(kernel.kernel, globe, kernel.columns)
+    if columns is None or set(columns) & set(globe):
+        raise UnsupportedKernel(
+            "Kernels of places on the globe beside further columns must see latitude and longitude "
+            f"by OnSphere alone; got {kernel!r}. Name its columns, as in Columns(kernel, (2,))."
+        )
+    return Columns(kernel, tuple(3 + c - sum(g < c for g in globe) for c in columns))
 
 
 def of_degrees(variances: Float[Array, " l"], X: Float[Array, "n 2"]) -> Float[Array, "n n"]:

@@ -335,6 +335,17 @@ class HarmonicLaw(Law):
         return np.where(np.abs(c - whole) < 1e-9, values, -np.inf)
 
 
+def harmonics(lengthscale: float) -> Float[np.ndarray, " c"]:
+    """Return e^(−κ) I_c(κ), κ = 1/ℓ²: what harmonics c = 0, 1, ... weigh, of either sign each."""
+    concentration = 1 / lengthscale**2
+    return np.asarray(ive(np.arange(int(40 + 12 * concentration**0.5)), concentration))
+
+
+def steps_of(period: float, h: float) -> int:
+    """Return the whole number of frequencies h that is nearest to that of a period, 2π/p."""
+    return max(1, round(2 * math.pi / (period * h)))
+
+
 def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
     largest = int(40 + 12 * concentration**0.5)
     whole = np.arange(-largest, largest + 1)
@@ -373,20 +384,20 @@ class Periodic(Stationary):
 
     def spectral_measure(self, d: int) -> Measure:
         d = integer(d, "Periodic.spectral_measure", "d", least=1)
-        periods, lengths = self._each(d)
+        periods, lengths = self.per_axis(d)
         law = HarmonicLaw(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
         )
         return Independent(law, tuple(2 * math.pi / p for p in periods))
 
-    def _each(self, d: int) -> list[tuple[float, ...]]:
+    def per_axis(self, d: int) -> list[tuple[float, ...]]:
         """Return the period and the lengthscale of each of d columns."""
         pairs = (("period", self.period), ("lengthscale", self.lengthscale))
         return [per_column(value, d, "Periodic", name) for name, value in pairs]
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
-        periods, lengths = self._each(X.shape[1])
+        periods, lengths = self.per_axis(X.shape[1])
         xp = array_namespace(X, Y)
 
         def block(A: Array, B: Array) -> Array:
@@ -402,13 +413,13 @@ class Periodic(Stationary):
         return distances.by_blocks(block, A, B, 3, X.dtype)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        self._each(X.shape[1])
+        self.per_axis(X.shape[1])
         return ones(X)
 
     def pullback(
         self, X: Float[Array, "n d"], Y: Float[Array, "m d"], C: Float[Array, "n m"]
     ) -> Float[Array, "n d"]:
-        xp, pairs = array_namespace(X), zip(*self._each(X.shape[1]), strict=True)
+        xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
         rates = [partial(_sine, xp, 2 * math.pi / p, length) for p, length in pairs]
         return by_columns(C * self.evaluate(X, Y), rates, X, Y)
 

@@ -15,7 +15,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 
 #: How a fit comes to its coefficients.
-SOLVERS = ("moments float32", "moments float64", "products", "exact", "waves")
+SOLVERS = ("moments float32", "moments float64", "products", "exact", "waves", "neighbours")
 ITERATIVE = ("products", "exact")  # Whose steps are counted on fewer rows
 WORTH = 0.05  # Part of the error that a doubling of the time must take away to be worth it
 #: Errors within this part of the least are taken as equal, where there is a budget of seconds.
@@ -84,10 +84,10 @@ class PlannedFit:
     method : Method
         How features are made; of a solver "exact", those of its preconditioner.
     n_features : int
-        D.
-    solver : {"moments float32", "moments float64", "products", "exact", "waves"}
+        D; of neighbours, how many.
+    solver : {"moments float32", "moments float64", "products", "exact", "waves", "neighbours"}
         "products": of more than 10,000 features, whose Gram matrix is never formed. "waves": rows
-        are summed as waves, and no feature is made.
+        are summed as waves, and no feature is made. "neighbours": of a Gaussian process alone.
     error : float
         Root mean squared leave-one-out error that is expected with all rows.
     kernel_error : float
@@ -134,6 +134,8 @@ class PlannedFit:
             return f"the exact kernel, preconditioned by {features}"
         if self.solver == "waves":
             return f"{self.n_features:,} waves of {self.method}"
+        if self.solver == "neighbours":
+            return f"a Gaussian process on the {self.n_features:,} nearest neighbours of each row"
         if self.solver == "products":
             return f"{features}, by products with their Gram matrix in {self.passes} passes"
         return f"{features}, summed up in {self.solver.removeprefix('moments ')}"

@@ -21,6 +21,7 @@ from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.models._tables import encoded
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
 from bochner.planner.choice import (
@@ -35,6 +36,7 @@ from bochner.planner.choice import (
     theorem_notes,
     truncation_notes,
 )
+from bochner.planner.neighbours import neighbour_fits, other_methods
 from bochner.planner.trials import Task, Timer, usual_widths
 from bochner.planner.waves import all_fits
 from bochner.selection.search import choose_lengthscale
@@ -81,13 +83,16 @@ class Plan(ShownResult):
     seconds: float
     threads: int
 
-    def estimator(self) -> KernelRidge:
+    def estimator(self) -> KernelRidge | GaussianProcessRegressor:
         """Return the estimator that the choice says, ready to fit.
 
         Its kernel has its numbers, its map is drawn from the same rows as the plan's, and its
-        penalty is chosen by leave-one-out error.
+        penalty is chosen by leave-one-out error. Nearest neighbours are those of a
+        :class:`GaussianProcessRegressor`.
         """
         fit = self.choice
+        if fit.solver == "neighbours":
+            return GaussianProcessRegressor(self.kernel, method=fit.method, random_state=self.seed)
         exact = fit.solver == "exact"
         return KernelRidge(
             self.kernel,
@@ -110,7 +115,8 @@ class Plan(ShownResult):
         method : Method or str, optional
         n_features : int, optional
             Any width; between those of the plan its numbers are interpolated.
-        solver : {"moments float32", "moments float64", "products", "exact", "waves"}, optional
+        solver : str, optional
+            Of a :class:`PlannedFit`.
 
         Raises
         ------
@@ -211,7 +217,9 @@ def plan(
         worth it; without bytes, half of what is free.
     methods : sequence of Method or str, optional
         Default: the two with the least error of the kernel, Nyström, Fourier features, the exact
-        kernel, and, of up to three columns or the globe, the waves that "auto" would take.
+        kernel, and, of up to three columns or the globe, the waves that "auto" would take. More
+        than 8,192 rows of up to four columns have nearest neighbours beside them, which a Gaussian
+        process takes where they err less: they are chosen where they are named.
     widths : sequence of int, optional
         Default: 256 to 4096; up to 4096 rows, also all of them.
     n_rows : int, optional
@@ -283,7 +291,10 @@ def plan_by(
         chosen = choose_lengthscale(chosen, sample, SEARCHED, seed).kernel
     like = next(iter(blocks)).X
     task = Task(chosen, sample, like, n, seconds * n / found, seed, timer)
-    fits = all_fits(task, options, widths or usual_widths(n))
+    near, others = neighbour_fits(task, options), other_methods(options)
+    fits = near
+    if others is None or others or not near:
+        fits = (*all_fits(task, others, widths or usual_widths(n)), *near)
     choice, reason = best_of(fits, allowed)
     threads = native.get_num_threads()
     return Plan(chosen, n, d, fits, choice, reason, allowed, seed, m, timer() - began, threads)

@@ -9,12 +9,13 @@ hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, whatever the 
 that squares keep their digits.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bochner._core.arrays import dense, to_numpy
+from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.globe import require_places
 from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
@@ -118,22 +119,24 @@ class Places(ABC):
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces(Places):
-    """Places in a box: θ = spacing (x − centre), moved to ±π where it is beyond.
+    """Places in a box: θ = spacing (x − centre), moved to within ±π where it is beyond.
 
     Attributes
     ----------
     centre, spacing : (d,)
     half : (d,)
-        Of the box: rows further from the centre are not summed.
+        Of the box: rows further from the centre are not summed. Infinite where all rows are.
+    turns : (d,)
+        Angles that rows are moved by whole multiples of; 0 where they are moved to ±π.
     """
 
     centre: Float[Array, " d"]
     spacing: Float[Array, " d"]
     half: Float[Array, " d"]
+    turns: Float[Array, " d"]
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        angles = (X.astype(np.float64, copy=False) - self.centre) * self.spacing
-        return np.clip(angles, -np.pi, np.pi, out=angles)
+        return within((X.astype(np.float64, copy=False) - self.centre) * self.spacing, self.turns)
 
     @property
     def rates(self) -> Float[Array, " d"]:
@@ -169,6 +172,20 @@ class GlobePlaces(Places):
 
     def require_served(self, X: Float[Array, "n 2"]) -> None:
         require_places("SphericalHarmonics", X)
+
+
+def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
+    """Return angles within ±π: those beyond at ±π, or whole turns away, next to π."""
+    xp = array_namespace(angles)
+    nearest = xp.clip(angles, -math.pi, math.pi)
+    if not turns.any():
+        return nearest
+    start = moved(math.pi - turns / 2, like=angles)
+    whole = moved(np.where(turns > 0, turns, 1.0), like=angles)
+    back = start + xp.remainder(angles - start, whole)
+    back = xp.where(back > math.pi, back - 2 * math.pi, back)
+    beyond = (xp.abs(angles) > start) & (moved(turns, like=angles) > 0)
+    return xp.where(beyond, back, nearest)
 
 
 # --- The sums ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.features.fourier.grid import map_between
+from bochner.features.fourier.grid_maps import map_between
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.waves import WaveMap
 from bochner.kernels.kernel import Kernel

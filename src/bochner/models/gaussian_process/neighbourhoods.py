@@ -1,5 +1,6 @@
 """Rows that a process keeps, those nearest to a place, and the law of f given these."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +15,12 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import required_targets
+from bochner.errors import UnsupportedKernel
 from bochner.features.widths import is_stationary
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import is_on_sphere, of_points
+from bochner.kernels.algebra import Columns
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
+from bochner.kernels.stationary_families import Periodic
 from bochner.models.grid import as_rows
 from bochner.solvers.neighbours import LocalLaw, condition
 
@@ -29,7 +33,36 @@ JUDGED = 512
 
 def is_near(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
-    return is_stationary(of_points(kernel) if is_on_sphere(kernel) else kernel)
+    if is_on_sphere(kernel):
+        return is_stationary(of_points(kernel))
+    found = globe_columns(kernel)
+    with suppress(UnsupportedKernel):
+        return len(found) < 2 and is_stationary(
+            of_points_beside(kernel, *found) if found else kernel
+        )
+    return False
+
+
+def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
+    """Return the shortest lengthscale that a kernel has along each column; None where unknown."""
+    match kernel:
+        case Constant():
+            return np.full(d, np.inf)
+        case Sum() | Product():
+            left, right = units_of(kernel.left, d), units_of(kernel.right, d)
+            return None if left is None or right is None else np.minimum(left, right)
+        case Scaled() | Power():
+            return units_of(kernel.kernel, d)
+        case Columns():
+            within = units_of(kernel.kernel, len(kernel.columns))
+            whole = np.full(d, np.inf)
+            whole[list(kernel.columns)] = np.nan if within is None else within
+            return None if within is None else whole
+        case Periodic():
+            periods, lengths = kernel.per_axis(d)
+            return np.multiply(periods, lengths) / (2 * np.pi)
+    length = kernel.get_params(deep=False).get("lengthscale")
+    return None if length is None else np.broadcast_to(np.asarray(length, dtype=float), d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,24 +160,32 @@ class Neighbourhoods:
     @cached_property
     def _units(self) -> Any:
         """Lengthscales of the columns, or 1."""
-        lengths = self._of_steps.get_params(deep=False).get("lengthscale", 1.0)
-        return np.array(lengths) if np.ndim(lengths) == 1 else 1.0
+        lengths = units_of(self._of_steps, self._own_places.shape[1])
+        return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
 
     @cached_property
-    def _globe(self) -> bool:
-        return is_on_sphere(self.kernel)
+    def _globe(self) -> tuple[int, ...] | None:
+        """Columns of latitude and longitude."""
+        return next(iter(globe_columns(self.kernel)), None)
 
     @cached_property
     def _of_steps(self) -> Kernel:
         """The kernel, of places in space where they are places on the globe."""
-        return of_points(self.kernel) if self._globe else self.kernel
+        if self._globe is None:
+            return self.kernel
+        alone = is_on_sphere(self.kernel)
+        return of_points(self.kernel) if alone else of_points_beside(self.kernel, self._globe)
 
     def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
         """Return rows as distances are measured between: on the globe, points of the sphere."""
-        if not self._globe:
+        if self._globe is None:
             return X
-        require_places("NearestNeighbours", X)
-        return unit_vectors(X)
+        if is_on_sphere(self.kernel):
+            require_places("NearestNeighbours", X)
+        on_globe = X[:, list(self._globe)]
+        require_places("NearestNeighbours", on_globe)
+        others = np.delete(X, list(self._globe), axis=1)
+        return np.concatenate([unit_vectors(on_globe), others], axis=1)
 
     @cached_property
     def _own_places(self) -> Float[Array, "n e"]:

@@ -93,12 +93,13 @@ class NearestNeighbours(Method):
 
     Notes
     -----
-    Serves stationary kernels, and :class:`~bochner.kernels.OnSphere` of such, of latitude and
-    longitude. Near is by the Euclidean distance, of columns in units of the
-    kernel's lengthscales where it has one for each, found by a tree: quick in up to some ten
-    columns. Noise and amplitude, and for a kernel by name, or ``lengthscale="evidence"``, a common
-    factor of its lengthscales, are those of the largest leave-one-out density of 512 rows (of 64
-    at least, with more than 64 neighbours), each given its neighbours among all others.
+    Serves stationary kernels, :class:`~bochner.kernels.OnSphere` of such, of latitude and
+    longitude, and products of both of different columns: places on the globe and time. Near is by
+    the Euclidean distance, of columns in units of the shortest lengthscale that the kernel has
+    along each, found by a tree: quick in up to some ten columns. Noise and amplitude, and for a
+    kernel by name, or ``lengthscale="evidence"``, a common factor of its lengthscales, are those of
+    the largest leave-one-out density of 512 rows (of 64 at least, with more than 64 neighbours),
+    each given its neighbours among all others.
 
     All rows are kept, in memory and in model files. Time O(n log n) to fit, some seconds at most
     for what is chosen, and O(m³) for each row that is predicted, m the neighbours: 0.2 ms for 40.

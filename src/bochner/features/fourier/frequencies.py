@@ -1,0 +1,337 @@
+"""Frequencies of a Fourier grid: their spacing and extent, from kernel, box and tolerance.
+
+Barnett, Greengard and Rachh (2023) bound two errors of frequencies h∘j, |j_a| ≤ m_a:
+
+* **images**: the sum over all j is that of the kernel and its images a period 2π/h apart, of which
+  the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
+  whose double the kernel has come down to a share of the tolerance;
+  Kernels of long tails would take a period of many boxes. They come down to zero beyond the box
+  instead, by a smooth taper whose waves are few; weights that this makes negative are left out;
+* **truncation**: no pair lacks more than the pair x = y, which lacks k(0) − Σ_j v_j, all weights
+  being positive. It is not bounded but added up, along one axis after the other.
+
+Harmonics of periodic kernels are met where 2π/h is a multiple of their periods. Along an axis where
+a kernel is periodic alone, it is the period whatever the box.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.kernels.equispaced import (
+    LEAKS,
+    equispaced_weights,
+    has_axes,
+    parted,
+    spectral_parts,
+    taper,
+    tapered_weights,
+)
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.periods import (
+    Season,
+    common_period,
+    is_cyclic,
+    on_frequencies,
+    seasons,
+)
+
+#: The most columns.
+MOST_COLUMNS = 3
+
+#: The kernel with all rows of the box is below this share of k(0) from one margin outside on.
+FAR = 0.01
+
+#: Most waves along the only axis, and along one of several, that are looked at, and most in all:
+#: beyond, no computer has room.
+MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
+
+#: Predictions are held to the tolerance up to this W k(x, x)/alpha: rows tell what waves weigh by
+#: it, and the more they do the more predictions miss those that are left out.
+WORTH = 1e5
+
+#: Rounding of a wave's weight that is read off samples, as a share of k(x, x).
+ROUNDED = 1e-16
+
+#: A kernel whose period is more than so many boxes is tapered instead, if that takes fewer waves:
+#: over so many boxes from the end of the box on, until what is left is positive.
+TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
+
+#: Weights below zero of a tapered kernel, as a share of the tolerance, at most.
+NEGATIVE = 0.05
+
+#: Of more waves only the lowest are looked at for weights below zero, which are among these.
+MOST_WEIGHED = 1 << 16
+
+#: A period so many times that of the taper takes more waves whatever the kernel.
+NOT_COMPARED = 8.0
+
+#: Share of the tolerance that waves of tapered kernels are found for in three columns: it takes few
+#: more, and functions that are no draws of the process are predicted within the tolerance too.
+SMOOTH = 0.5
+
+#: Images of the kernel on either side that its samples along an axis take in, and that are added
+#: up for the margin.
+IMAGES, FURTHEST = 2, 200
+
+#: Distances in units of the box, for where the kernel has come down.
+DISTANCES = np.logspace(-8, 8, 3201)
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Spacing h and extent m of a grid, and a bound of what images of the kernel add to it."""
+
+    spacing: Float[Array, " d"]
+    extent: tuple[int, ...]
+    images: float
+    tapered: bool = False
+
+    @property
+    def waves(self) -> int:
+        """How many there are, D."""
+        return math.prod(2 * m + 1 for m in self.extent)
+
+    def __str__(self) -> str:
+        """Return how many there are along each axis."""
+        return " x ".join(f"{2 * m + 1:,}" for m in self.extent)
+
+
+def grid_of(
+    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+) -> Frequencies:
+    """Return the frequencies that a tolerance takes.
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the kernel has no spectral density, or there are more than three columns.
+    InvalidInput
+        If the box has no size along a column.
+    """
+    require_served(kernel, len(lower))
+    _require_size(lower, upper)
+    return frequencies_of(kernel, lower, upper, tolerance)
+
+
+def frequencies_of(kernel: Kernel, lower: Array, upper: Array, tolerance: float) -> Frequencies:
+    """Return frequencies of the kernel with images, or tapered where that takes fewer."""
+    lengths = upper - lower
+    spacing, images = spacing_of(kernel, lengths, tolerance)
+    far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
+    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= LEAKS else None
+    if short is not None and np.any(short.spacing > NOT_COMPARED * spacing):
+        return short
+    found = with_images(kernel, spacing, images, tolerance)
+    return found if short is None or short.waves >= found.waves else short
+
+
+def spacing_of(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float
+) -> tuple[Float[Array, " d"], float]:
+    """Return h and a bound of images, of a margin that keeps them away."""
+    d = len(lengths)
+    parts, period, images = spectral_parts(kernel), np.empty(d), 0.0
+    for a, length in enumerate(lengths):
+        found = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
+        period[a] = length + 2 * max((r for r, _ in found), default=length / 8)
+        period[a], moved = _seasonal(kernel, a, lengths, period[a], tolerance / (8 * d))
+        images += max((size for _, size in found), default=0.0) + moved / 2
+    return 2 * math.pi / period, 2 * images
+
+
+def _seasonal(
+    kernel: Kernel, a: int, lengths: Float[Array, " d"], period: float, tolerance: float
+) -> tuple[float, float]:
+    """Return a period that holds those of a kernel along an axis, and by how much it moves it."""
+    found = seasons(kernel, a, len(lengths))
+    least = 0.0 if is_cyclic(kernel, a, len(lengths)) else period
+    return _whole(found, a, lengths[a], least, tolerance) if found else (period, 0.0)
+
+
+def _whole(
+    found: tuple[Season, ...], a: int, length: float, least: float, tolerance: float
+) -> tuple[float, float]:
+    """Return a multiple of periods, and its error: one more where rows far outside have a place."""
+    common, error = common_period(found, length, tolerance, a)
+    steady = any(season.steady for season in found)
+    return common * (math.ceil(least / common) + steady), error
+
+
+def with_images(
+    kernel: Kernel, spacing: Float[Array, " d"], images: float, tolerance: float
+) -> Frequencies:
+    """Return frequencies of the kernel and its images."""
+    d, period = len(spacing), 2 * math.pi / spacing
+    kernel = on_frequencies(kernel, spacing)
+
+    def sampled(a: int, t: Array) -> Array:
+        along, images = _along(kernel, a, d), 0 if is_cyclic(kernel, a, d) else IMAGES
+        many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
+        return np.sum(many, axis=0)
+
+    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
+    return Frequencies(spacing, tuple(extent), images)
+
+
+def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
+    """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
+    d, before = len(lengths), None
+    if any(seasons(kernel, a, d) and (d > 1 or is_cyclic(kernel, a, d)) for a in range(d)):
+        return None
+    for first in range(len(TAPERS)):
+        found = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
+        if found is None or d == 1:
+            return found
+        if before is not None and np.array_equal(found.spacing, before.spacing):
+            continue
+        before = found
+        share = min(1.0, (MOST_WEIGHED / found.waves) ** (1 / d))
+        lowest = tuple(math.ceil(share * m) for m in found.extent)
+        weights = tapered_weights(kernel, found.spacing, lowest, lengths)
+        if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
+            return found
+    return None
+
+
+def _tapered_by(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
+) -> Frequencies | None:
+    """Return those of the first width along each axis whose weights there are positive enough."""
+    d, moved = len(lengths), 0.0
+    share = SMOOTH if d > 2 else 1.0
+    spacing, extent = np.empty(d), []
+    steady, falling = parted(kernel) if d == 1 else (None, kernel)
+    rest = kernel if falling is None else falling
+    whole = () if steady is None else seasons(steady, 0, d)
+
+    def sampled(a: int, t: Array) -> Array:
+        found = _along(rest, a, d)(t) * taper(t, 2 * math.pi / spacing[a], lengths[a])
+        return found if steady is None else found + _along(on_frequencies(steady, spacing), a, d)(t)
+
+    for a, length in enumerate(lengths):
+        for width in widths:
+            period = (3 + 2 * width) * length
+            if whole:
+                period, moved = _whole(whole, a, length, period, tolerance / 8)
+            spacing[a] = 2 * math.pi / period
+            m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
+            if not negative:
+                break
+        else:
+            return None
+        extent.append(m)
+    return Frequencies(spacing, tuple(extent), d * LEAKS + moved, tapered=True)
+
+
+Profile = Callable[[Array], Array]
+
+
+def _along(kernel: Kernel, a: int, d: int) -> Profile:
+    """Return k as a function of the difference along an axis."""
+    unit = np.zeros((1, d))
+    unit[0, a] = 1.0
+    return lambda t: kernel(t[:, None] * unit, 0 * unit)[:, 0]
+
+
+def _margin(along: Profile, length: float, level: float) -> tuple[float, float]:
+    """Return r, and how much images weigh there: no more than the level, and k(r) a hundredth."""
+    t = length * DISTANCES
+    values = along(t)
+    limit, whole = values[-1], along(np.zeros(1))[0]
+    values = np.abs(values - limit)  # a constant part has no images
+    beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
+    above = [np.flatnonzero(values > share * whole) for share in (level, FAR)]
+    at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
+    r, order = max(at[0] / 2, at[1]), np.arange(1, FURTHEST + 1)
+    while True:
+        nearest = order * (length + 2 * r) - length
+        places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
+        images = 2 * float(beyond[places].sum()) / whole
+        if images <= level or r >= t[-1]:
+            return r, images
+        r *= 1.1
+
+
+def _largest(kernel: Kernel, spacing: Float[Array, " d"], a: int) -> Callable[[Array], Array]:
+    """Return from the weights of all waves of each j_a a bound of the largest among these."""
+    if len(spacing) == 1 or not has_axes(kernel):
+        return lambda weights: weights
+
+    def on_axis(weights: Array) -> Array:
+        extent = tuple((len(weights) - 1) * (a == b) for b in range(len(spacing)))
+        found = equispaced_weights(kernel, spacing, extent).ravel()
+        return np.minimum(found[len(found) // 2 :], weights)
+
+    return on_axis
+
+
+def _extent(
+    kernel: Kernel,
+    spacing: Float[Array, " d"],
+    a: int,
+    sampled: Callable[[int, Array], Array],
+    tolerance: float,
+) -> tuple[int, bool]:
+    """Return m along an axis, and whether weights below zero are more than rounding.
+
+    Waves beyond weigh little, and predictions miss little by them. Weights are read off samples by
+    FFT. With N = W k(0)/α and weights v that add up to 1, predictions of a draw of the process lack
+    Σ N v²/(N v + 1) in the mean square of waves that are left out.
+    """
+    d = len(spacing)
+    period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
+    whole, largest = float(kernel.diag(np.zeros((1, d)))[0]), _largest(kernel, spacing, a)
+    lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
+    samples = _samples(kernel, a, spacing)
+    while samples <= 4 * most:
+        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / whole
+        signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
+        weights = np.maximum(signed, 0.0)
+        told = WORTH * largest(weights * whole) / whole
+        missed = np.where(weights > ROUNDED, weights * told / (1 + told), 0.0)
+        enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
+        found = np.flatnonzero(enough)
+        if len(found) and 4 * found[0] <= samples // 2:
+            m = int(found[0])
+            below = np.maximum(-signed[: m + 1], 0.0)
+            wrong = 4 * below.sum() > lacking or 2 * WORTH * (below**2).sum() > missing
+            return m, bool(wrong)
+        samples *= 4
+    return most, False
+
+
+def _samples(kernel: Kernel, a: int, spacing: Float[Array, " d"]) -> int:
+    """Return a number of samples that tells all harmonics of periods along an axis apart."""
+    found = seasons(kernel, a, len(spacing))
+    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in found)
+    return 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
+
+
+def _beyond(weights: Array) -> Array:
+    """Return what the waves of larger j_a than each add up to, −j_a among them."""
+    return 2 * np.cumsum(weights[::-1])[::-1][1:]
+
+
+def require_served(kernel: Kernel, d: int) -> None:
+    """Refuse a kernel without spectral density and periods, and many columns."""
+    if d > MOST_COLUMNS:
+        raise UnsupportedKernel(
+            f"FourierGrid serves one to three columns; got {d}. Fourier() and Nystrom() serve any "
+            "number, and NearestNeighbours() those of a Gaussian process; Columns(kernel, (0, 1)) "
+            "looks at some."
+        )
+    equispaced_weights(kernel, np.ones(d), (0,) * d)
+
+
+def _require_size(lower: Array, upper: Array) -> None:
+    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
+        if not largest > least:
+            raise InvalidInput(
+                f"FourierGrid: the box must have a size along each column; got column {a} (counted "
+                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
+            )

@@ -1,0 +1,152 @@
+"""Periods of kernels along axes: which there are, and the frequencies that hold their harmonics.
+
+The Fourier series of a periodic kernel is a sum of waves at multiples of 2π/p. Equispaced
+frequencies 2πj/P hold them where P is a multiple of p, and those of several periods where P is a
+multiple of each. Of a sum, terms are looked at one by one: a product with a factor that decays has
+a spectral density, and no harmonics by itself.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from bochner._core.shapes import Array, Float
+from bochner.errors import UnsupportedKernel
+from bochner.kernels.algebra import Columns, Normalised
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
+
+#: Multiples of the longest period that are tried as a multiple of all.
+MULTIPLES = 4096
+
+#: Harmonics beyond weigh less in all.
+ROUNDED = 1e-16
+
+
+@dataclass(frozen=True)
+class Season:
+    """A period along an axis, in units of x, with the lengthscale within it.
+
+    Attributes
+    ----------
+    period : float
+        p.
+    lengthscale : float
+        ℓ, of the kernel exp(−2 sin²(πt/p)/ℓ²).
+    steady : bool
+        Whether a term of the kernel has it that does not decay along the axis.
+    """
+
+    period: float
+    lengthscale: float
+    steady: bool
+
+    @property
+    def highest(self) -> int:
+        """The highest harmonic above rounding."""
+        weights = harmonics(self.lengthscale)
+        beyond = 2 * np.cumsum(weights[::-1])[::-1]
+        return max(1, int(np.flatnonzero(beyond > ROUNDED)[-1]))
+
+
+def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
+    """Return the periods of a kernel of d columns along axis a."""
+    found = []
+    for term in _terms(kernel, tuple(range(d))):
+        for leaf, axes in term:
+            if isinstance(leaf, Periodic) and a in axes:
+                periods, lengths = leaf.per_axis(len(axes))
+                at, steady = axes.index(a), not _decays(term, a)
+                found.append(Season(periods[at], lengths[at], steady))
+    return tuple(dict.fromkeys(found))
+
+
+def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
+    """Whether a kernel has periods along an axis and decays along it in none of its terms."""
+    terms = _terms(kernel, tuple(range(d)))
+    return bool(seasons(kernel, a, d)) and not any(_decays(term, a) for term in terms)
+
+
+def common_period(
+    found: tuple[Season, ...], length: float, tolerance: float, a: int
+) -> tuple[float, float]:
+    """Return the least multiple of all periods of axis a, and by how much it moves the kernel.
+
+    By the tolerance at most, of differences within ``length``.
+
+    A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, and the kernel by 2π|1/p − 1/p'|
+    t/ℓ at most, as the mean of c² is 1/ℓ².
+    """
+    longest = max(season.period for season in found)
+    many = longest * np.arange(1, MULTIPLES + 1)
+    periods, lengths = np.array([(s.period, s.lengthscale) for s in found]).T[:, :, None]
+    rates = np.abs(1 / periods - np.maximum(np.rint(many / periods), 1) / many)
+    errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
+    good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
+    if len(good) == 0:
+        texts = ", ".join(f"{p:.6g}" for p in sorted({s.period for s in found}))
+        raise UnsupportedKernel(
+            f"FourierGrid requires periods along a column that divide one of up to {MULTIPLES:,} "
+            f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
+            "larger tolerance, or multiply all but one with a long Gaussian kernel."
+        )
+    return float(many[good[0]]), float(errors[good[0]])
+
+
+def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Return by what angle each axis repeats where the kernel does not decay; 0 where nowhere."""
+    return np.array([_turn(seasons(kernel, a, len(spacing)), h) for a, h in enumerate(spacing)])
+
+
+def _turn(found: tuple[Season, ...], h: float) -> float:
+    steps = [steps_of(season.period, h) for season in found if season.steady]
+    return 2 * math.pi / math.gcd(*steps) if steps else 0.0
+
+
+def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
+    """Return the kernel with periods whose harmonics are multiples of the spacing."""
+    match kernel:
+        case Periodic():
+            pairs = zip(kernel.per_axis(len(spacing))[0], spacing, strict=True)
+            periods = tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs)
+            return replace(kernel, period=periods)
+        case Sum() | Product():
+            left, right = (on_frequencies(part, spacing) for part in (kernel.left, kernel.right))
+            return replace(kernel, left=left, right=right)
+        case Columns():
+            return replace(
+                kernel, kernel=on_frequencies(kernel.kernel, spacing[list(kernel.columns)])
+            )
+        case Scaled() | Power() | Normalised():
+            return replace(kernel, kernel=on_frequencies(kernel.kernel, spacing))
+    return kernel
+
+
+# --- Terms of a kernel, and what these see -------------------------------------------------------
+
+#: A kernel that is not made of others, and the axes that it sees.
+Factor = tuple[Kernel, tuple[int, ...]]
+
+
+def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
+    """Return the factors of each term of a kernel, without multiples; of powers those of one."""
+    match kernel:
+        case Constant():
+            return [()]
+        case Sum():
+            return [*_terms(kernel.left, axes), *_terms(kernel.right, axes)]
+        case Product():
+            pairs = product(_terms(kernel.left, axes), _terms(kernel.right, axes))
+            return [(*one, *other) for one, other in pairs]
+        case Scaled() | Normalised() | Power():
+            return _terms(kernel.kernel, axes)
+        case Columns() if max(kernel.columns) < len(axes):
+            return _terms(kernel.kernel, tuple(axes[c] for c in kernel.columns))
+    return [((kernel, axes),)]
+
+
+def _decays(term: tuple[Factor, ...], a: int) -> bool:
+    """Whether a term falls to zero along an axis."""
+    return any(a in axes and not isinstance(leaf, Periodic) for leaf, axes in term)

@@ -1,0 +1,97 @@
+"""Nearest neighbours in a plan: what a Gaussian process on them takes and finds, beside features.
+
+A trial is a fit to the sampled rows. Its error is that of rows left out of it. Of all rows the
+neighbours are nearer, by the root of order d of their number: the variance that the process has at
+rows so much nearer says by how much the error falls.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from bochner._core.arrays import is_sparse
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import MOST_CELLS
+from bochner.errors import BochnerWarning
+from bochner.features.method import Method
+from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
+from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcessFit
+from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.models.gaussian_process.rough import LEFT_OUT, MOST_COLUMNS
+from bochner.planner.choice import PlannedFit
+from bochner.planner.trials import BESIDE, Task, traced
+from bochner.selection.gridded import FEWEST_ROWS
+
+#: Rows that the time of a prediction is measured by.
+PREDICTED = 256
+
+
+def other_methods(methods: Sequence[Method] | None) -> list[Method] | None:
+    """Return the methods named that are not neighbours; None where none are named."""
+    if methods is None:
+        return None
+    return [method for method in methods if not isinstance(method, NearestNeighbours)]
+
+
+def neighbour_fits(task: Task, methods: Sequence[Method] | None) -> tuple[PlannedFit, ...]:
+    """Return fits on neighbours: of those named, or of the default, where they may be better."""
+    if methods is not None:
+        named = (method for method in methods if isinstance(method, NearestNeighbours))
+        return tuple(_fit(task, method, asked=True) for method in named)
+    d, t = task.sample.X.shape[1], task.sample.y.shape[1]
+    many = FEWEST_ROWS <= task.n_rows <= MOST_CELLS // (d + t + 2)
+    few = d <= MOST_COLUMNS and not is_sparse(task.sample.X)
+    if not (many and few and is_near(task.kernel)):
+        return ()
+    return (_fit(task, NearestNeighbours(), asked=False),)
+
+
+def _fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
+    """Return the planned fit; where it was not asked for, with what is against it."""
+    n, m = task.n_rows, len(task.sample)
+    rows, model = task.rows(m), GaussianProcessRegressor(task.kernel, random_state=task.seed)
+    model.set_params(method=method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BochnerWarning)
+        with traced() as peak:
+            seconds = task.seconds(lambda: model.fit(*rows), repeats=1)
+    fit: NeighbourProcessFit = model.fit_
+    tree = task.seconds(lambda: cKDTree(fit.around.X))
+    more = n * math.log(n) / (m * math.log(m)) - 1
+    steps = {"read": task.read_seconds, "sampled rows": seconds, "tree of all": tree * more}
+    few = rows[0][:PREDICTED]
+    each = task.seconds(lambda: model.predict(few)) / len(few)
+    kept = 8 * (n - m) * (3 * fit.around.X.shape[1] + fit.around.y.shape[1] + 3)
+    return PlannedFit(
+        method,
+        min(method.neighbours, n),
+        "neighbours",
+        _error(fit, n / m),
+        math.nan,
+        sum(steps.values()),
+        peak[0] + BESIDE + kept,
+        steps,
+        against="" if asked else f"a process alone; {1000 * each:.1g} ms a prediction",
+    )
+
+
+def _error(fit: NeighbourProcessFit, more: float) -> float:
+    """Return the error of rows left out that is expected of so many times more rows."""
+    around, order = fit.around, np.argsort(fit.summed.priority, kind="stable")
+    own = order[JUDGED : JUDGED + LEFT_OUT] if len(order) > 2 * JUDGED else order
+    errors, deviation = fit.left_out(own)
+    share, d = float(fit.evidence.alpha[0]), around.X.shape[1]
+    near = around.near_without(own)
+
+    def variance(scale: float) -> Float[Array, "m t"]:
+        nearer = replace(around, X=around.X * scale)
+        found = nearer.law(nearer.X[own], near, share).variance
+        return found[:, None] * fit.evidence.amplitude
+
+    falls = np.minimum(variance(more ** (-1 / d)) - variance(1.0), 0.0).mean()
+    known = float(np.mean(deviation**2))
+    return float((np.mean(errors**2) * (1 + falls / known)) ** 0.5)
