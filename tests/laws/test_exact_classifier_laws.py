@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,6 +128,35 @@ def test_many_rows_start_from_few_and_end_at_the_same_least():
     assert found.solution.objective == pytest.approx(zero.solution.objective, rel=1e-9)
     assert found.solution.history.active[0] < 1 == zero.solution.history.active[0]
     assert found.solution.algorithm == Newton(ActiveRows())
+
+
+@pytest.mark.parametrize("n", [90, 700], ids=["few", "many"])
+def test_from_a_fit_that_is_near_the_least_is_the_same(loss, n):
+    """Its coefficients are not looked at: those of the rows left out are wrong."""
+    X, codes = rows(n)
+    left = np.arange(n) % 3 == 0
+    problem = KernelProblem(Gaussian(0.7)(X), targets(loss, codes), np.ones(n), loss, 0.2)
+    some = minimise_on_kernel(replace(problem, w=1.0 - left)).at
+    none = replace(some, coef=np.full_like(some.coef, np.nan))
+    one, two = (minimise_on_kernel(problem, near=at, tol=1e-11) for at in (none, None))
+    assert one.solution.objective == pytest.approx(two.solution.objective, rel=1e-9)
+    again = minimise_on_kernel(problem, near=two.at)
+    assert len(again.solution.history) <= 3
+
+
+def test_classes_that_can_be_told_apart_take_few_steps():
+    """Most rows are told for certain then, and have no say in a step."""
+    X = np.random.default_rng(0).standard_normal((600, 2))
+    codes = (X[:, 0] > 0).astype(float) + (X[:, 1] > 0.5)
+    y = targets(Multinomial(), codes)
+    problem = KernelProblem(Gaussian(1.0)(X), y, np.ones(600), Multinomial(), 1e-5)
+    cold = minimise_on_kernel(problem).solution
+    assert cold.outcome is Convergence.CONVERGED
+    assert len(cold.history) <= 40  # measured: 22; with the mean curvature of classes over 100
+    some = minimise_on_kernel(replace(problem, w=(np.arange(600) % 3 > 0).astype(float))).at
+    warm = minimise_on_kernel(problem, near=some).solution
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-3)
+    assert len(warm.history) < len(cold.history)
 
 
 def test_a_solution_says_how_it_ended():

@@ -42,7 +42,7 @@ from bochner.solvers.convex.libsvm import hinge_of_pairs, hinge_on_kernel
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, TOL, HeldOutPath
-from bochner.solvers.convex.problem import walk
+from bochner.solvers.convex.problem import best_constant, walk
 from bochner.sums.rows import sampled
 
 #: So few rows are fitted with the kernel itself: by factors of their matrix, and by LIBSVM.
@@ -166,11 +166,11 @@ def fit_classifier_exactly(
     share = None if given is None else given / unit / 2 / float(rows.w.sum())
     chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, share)
     on_rows = OnRows(chosen.kernel(X), rows, learned)
-    path, start, alpha = None, None, unit if given is None else given
+    path, near, alpha = None, None, unit if given is None else given
     if given is None and rows.folds:
-        path, start = _path(on_rows, chosen)
+        path, near = _path(on_rows, chosen)
         alpha = unit * path.alpha
-    ended = on_rows.minimised(alpha / unit, start, None, spec.tol, spec.max_iter)
+    ended = on_rows.minimised(alpha / unit, None, None, spec.tol, spec.max_iter, near)
     solution = ended.solution.scaled(unit)
     steps = max(1, len(solution.history))
     fit = ExactConvexFit(inputs, chosen, spec.loss, X, solution, steps, path, pairs=spec.pairs)
@@ -191,12 +191,13 @@ def rows_on_kernel(loss: Loss, centred: bool) -> int:
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
     """Return penalties and what rows left out lost; of many rows by some, then by more."""
-    few, _ = on_rows.some(PENALTY_ROWS, chosen.seed)
+    few, first = on_rows.some(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
         return on_rows.path(chosen.search)
     most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.learned.columns**0.5))
     dense, kept = on_rows.some(most, chosen.seed)
-    path, end = dense.finer(few.path(chosen.search)[0])
+    path, end = few.path(chosen.search)
+    path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
     return path, on_rows.spread(end, kept)
 
 
@@ -235,6 +236,7 @@ class OnRows:
         held: Array | None = None,
         tol: float = TOL,
         max_iter: int = 100,
+        near: DualPoint | None = None,
     ) -> Any:
         """Return the minimum for the rows but those held out."""
         learned, w = self.learned, self.rows.w
@@ -251,7 +253,7 @@ class OnRows:
         many = len(w) > SQUARED_HINGE_ROWS and isinstance(learned.loss, SquaredHinge)
         if isinstance(learned.loss, Hinge) or many:
             return hinge_on_kernel(problem, tol=tol)
-        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
+        return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
     def path(self, found: Tuning) -> tuple[HeldOutPath, DualPoint]:
         """Return penalties and what rows left out lost, and where the best ended."""
@@ -269,13 +271,14 @@ class OnRows:
         alphas = np.array([lost.alpha(step) for step in steps]) / self.rows.inflation
         return HeldOutPath(alphas, errors), lost.end(best)
 
-    def finer(self, path: HeldOutPath) -> tuple[HeldOutPath, DualPoint]:
+    def finer(self, path: HeldOutPath, near: DualPoint) -> tuple[HeldOutPath, DualPoint]:
         """Go on to smaller penalties while folds of these rows, which are more, lose less.
 
         What some rows take for noise more rows may tell, and more so in sums over columns.
         """
         rows, held = self.rows, replace(self.rows, folds=self.rows.calibrating)
-        lost, step = _LeftOutOnMatrix(replace(self, rows=held), rows.inflation * path.alpha), 0
+        largest = rows.inflation * path.alpha
+        lost, step = _LeftOutOnMatrix(replace(self, rows=held), largest, near), 0
         while step < LAST and lost(step + FINER) < (1 - WORTH) * lost(step):
             step += FINER
         if not step:
@@ -314,8 +317,8 @@ class OnRows:
 class _LeftOutOnMatrix:
     """Loss of the rows left out, for penalties by their step; remembered."""
 
-    def __init__(self, on_rows: OnRows, largest: float) -> None:
-        self._on, self._largest = on_rows, largest
+    def __init__(self, on_rows: OnRows, largest: float, near: DualPoint | None = None) -> None:
+        self._on, self._largest, self._near = on_rows, largest, near
         self._ends: list[dict[int, DualPoint]] = [{} for _ in on_rows.rows.folds]
         self.tried: dict[int, float] = {}
 
@@ -338,7 +341,7 @@ class _LeftOutOnMatrix:
         """Return the loss itself."""
         rows, learned, total = self._on.rows, self._on.learned, 0.0
         for held, ends in zip(rows.folds, self._ends, strict=True):
-            f = self._values(held, step, ends)
+            f = self._constants(held) if step == CONSTANT else self._values(held, step, ends)
             lost = learned.loss.value(learned.targets(rows.codes[held]), f)
             total += float((rows.w[held, None] * lost).sum())
         return total
@@ -352,8 +355,21 @@ class _LeftOutOnMatrix:
         ]
         return calibrate(*map(np.concatenate, zip(*found, strict=True))).log_loss
 
+    def _constants(self, held: Array) -> Float[Array, "m t"]:
+        """Return what the largest penalties leave."""
+        rows, learned = self._on.rows, self._on.learned
+        y = learned.targets(rows.codes[~held])
+        b = learned.fit_intercept * best_constant(learned.loss, y, rows.w[~held, None])
+        return np.tile(b, (int(held.sum()), 1))
+
     def _values(self, held: Array, step: int, ends: dict[int, DualPoint]) -> Float[Array, "m t"]:
-        near = min(ends, key=lambda other: abs(other - step), default=None)
-        start = None if near is None else ends[near]
-        ends[step] = self._on.minimised(self.alpha(step), start, held).at
+        start, near = _nearest(ends, step), self._near
+        for others in self._ends:
+            near = _nearest(others, step) or near
+        ends[step] = self._on.minimised(self.alpha(step), start, held, near=near).at
         return ends[step].fitted[held]
+
+
+def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:
+    """Return the end of the nearest penalty."""
+    return ends[min(ends, key=lambda other: abs(other - step))] if ends else None

@@ -109,9 +109,9 @@ class JointLoss(Loss):
         else:
             _check(self, *(np.asarray(a, np.float64) for a in self.points))
 
-    def centred(self, intercept: Array) -> Array:
-        """Return the intercepts as they are: of numbers more than differences matter."""
-        return intercept
+    def centred(self, fitted: Array) -> Array:
+        """Return numbers as they are: more than their differences matter."""
+        return fitted
 
     def state_width(self, t: int) -> int:
         return t * t

@@ -7,12 +7,14 @@ With slopes g = w ℓ' and curvatures h = w ℓ'' Newton's step (Chapelle 2007) 
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
 
 Rows without curvature have c = 0: of a loss that has such rows only the active ones are factored,
-and the descent starts from the minimum for every fourth row. Where all rows are active, one factor
-serves many steps of conjugate gradients (Polak and Ribière), and all columns of a joint loss.
+and the descent starts from the minimum for every fourth row. Where all rows are active, those that
+have next to no curvature are left out of factors, which serve several steps of conjugate gradients
+(Polak and Ribière): of each column of a joint loss, or one of all where that takes less time.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,15 +37,24 @@ from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, next_b
 #: Every how many rows a descent starts with, down to so many, and how well it ends there.
 EVERY, FEWEST, COARSE = 4, 256, 0.1
 
-#: Steps of conjugate gradients with the first factor, twice as many with each that follows:
-#: curvatures change least near the end. The least curvature in it, as a share of the mean.
-STEPS, LEAST_CURVATURE = 6, 1e-3
+#: Steps of conjugate gradients with the first factors at most, twice as many with each that follow:
+#: curvatures change least near the end.
+STEPS = 6
+
+#: Operations of a factor that take as long as a step does for a pair of rows: once, and for each
+#: column; and steps that a factor for each column may take the time of.
+ONCE, EACH, CHEAP = 70, 10, 4.0
+
+#: What rows that are left out of a factor add to its least eigenvalue, as a share of it, at most;
+#: the share of the rows from which none are left out; and the least curvature then, of the mean.
+REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
 
 #: Steps that promise less than so many roundings of the objective are judged by their slopes.
 TRUSTED = 100
 
-#: From so many rows on a common factor is of float32, if the penalty is so much of the trace.
-SINGLE_FROM, SINGLE = 2048, 1e-6
+#: From so many rows on a factor is of float32, if the penalty is so much of the trace, and numbers
+#: are within what float32 holds.
+SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
 
 #: How many times its length a step is made longer at most.
 FARTHEST = 8.0
@@ -76,6 +87,11 @@ class KernelProblem:
     loss: Loss
     alpha: float
     fit_intercept: bool = True
+
+    @cached_property
+    def single(self) -> Array:
+        """K in float32."""
+        return self.K.astype(np.float32)
 
     def value(self, at: "DualPoint") -> float:
         """Return the objective."""
@@ -144,6 +160,7 @@ def minimise_on_kernel(
     problem: KernelProblem,
     start: DualPoint | None = None,
     *,
+    near: DualPoint | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
 ) -> KernelOptimum:
@@ -153,6 +170,9 @@ def minimise_on_kernel(
     ----------
     problem : KernelProblem
     start : DualPoint, optional
+    near : DualPoint, optional
+        Where no start is given: a fit of these rows, such as that to some of them, whose
+        coefficients are not looked at.
     tol : float
         The last step promised to lower the objective by less than this share of it.
     max_iter : int
@@ -165,19 +185,18 @@ def minimise_on_kernel(
     Notes
     -----
     A step of a loss with inactive rows takes O(a³/3 + n a) for a active rows; of others O(n² t),
-    and a factor of n³/3 after 6, 18, 42 of them. Memory 2 n².
+    and a factor of n³/3 after 6, 18, 42 of them, or smaller ones more often. Memory 2 n².
     """
     columns = list(problem.columns())
-    starts: list[DualPoint | None] = [start] * len(columns)
-    if start is not None and not problem.loss.joint:
-        starts = [start.column(k) for k in range(len(columns))]
     local, factors = problem.loss.has_inactive_rows, _KernelFactors()
-    if starts[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
+    starts: list[Any] = _of_columns(problem, start, len(columns))
+    fits = _of_columns(problem, near if start is None else None, len(columns))
+    if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
         starts = _thinly(problem, columns, tol, max_iter)
     descend = _by_active_rows if local else _by_common_factors
     ends = [
-        descend(column, _first(column) if at is None else at, factors, tol, max_iter)
-        for column, at in zip(columns, starts, strict=True)
+        descend(column, at, fit, factors, tol, max_iter)
+        for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     at = DualPoint(
         np.concatenate([end.at.coef for end in ends], axis=1),
@@ -197,6 +216,13 @@ def minimise_on_kernel(
         Newton(ActiveRows() if local else CommonFactor()),
     )
     return KernelOptimum(solution, at)
+
+
+def _of_columns(problem: KernelProblem, at: DualPoint | None, count: int) -> list[Any]:
+    """Return the point for each of the problems that are solved each for itself."""
+    if at is None or problem.loss.joint:
+        return [at] * count
+    return [at.column(k) for k in range(count)]
 
 
 def _first(problem: KernelProblem) -> DualPoint:
@@ -289,6 +315,11 @@ class _Factor:
     factor: Any
     scale: float
 
+    @property
+    def single(self) -> bool:
+        """Whether it is of float32."""
+        return bool(self.factor[0].dtype == np.float32)
+
     def solve(self, right: Array) -> Array:
         """Return the inverse times the right-hand sides."""
         right = right.astype(self.factor[0].dtype)
@@ -296,9 +327,18 @@ class _Factor:
 
 
 def _by_active_rows(
-    problem: KernelProblem, at: DualPoint, factors: _KernelFactors, tol: float, max_iter: int
+    problem: KernelProblem,
+    start: DualPoint | None,
+    near: DualPoint | None,
+    factors: _KernelFactors,
+    tol: float,
+    max_iter: int,
 ) -> _End:
     """Take Newton steps over the active rows, of one column."""
+    at = _first(problem) if start is None else start
+    if near is not None:
+        at = replace(near, coef=np.zeros(problem.y.shape))
+        at = at.moved(1.0, _newton(problem, at, factors)[0])
     value, steps = problem.value(at), []
     for _ in range(max_iter):
         step, first, share = _newton(problem, at, factors)
@@ -338,22 +378,33 @@ def _newton(
     return step, first, len(rows) / len(h)
 
 
-# --- one factor for many steps -------------------------------------------------------------------
+# --- factors for several steps -------------------------------------------------------------------
 
 
 def _by_common_factors(
-    problem: KernelProblem, at: DualPoint, factors: _KernelFactors, tol: float, max_iter: int
+    problem: KernelProblem,
+    start: DualPoint | None,
+    near: DualPoint | None,
+    factors: _KernelFactors,
+    tol: float,
+    max_iter: int,
 ) -> _End:
-    """Take steps of conjugate gradients, with a new factor after every few."""
+    """Take steps of conjugate gradients, with new factors after every few, sooner where cheap."""
+    at = near or start or _first(problem)
+    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
+    at = at if near is None else inverse.solved(near)
     value, least = problem.value(at), np.inf
     steps: list[Step] = []
-    turns, again = _Turns(problem, at, factors), STEPS
+    turns, since, most = _Turns(problem, inverse), 0, STEPS
     while len(steps) < max_iter:
-        if len(steps) == again:
-            turns, again = _Turns(problem, at, factors), 2 * again + STEPS
+        if since:
+            curved = _Curved.at(problem, at.fitted)
+            if since >= (curved.steps if curved.steps <= CHEAP else most):
+                most *= 1 + (since >= most)
+                turns.inverse, since = _Inverse.of(problem, curved, factors), 0
         step, first, promise = turns.next(at)
         there = _along(problem, at, step, first) if first < 0 else at
-        new = problem.value(there)
+        new, since = problem.value(there), since + 1
         steps.append(Step(min(new, value), promise))
         rounding = ROUNDING["float64"] * abs(value)
         if promise < min(least, TRUSTED * rounding):
@@ -367,17 +418,16 @@ def _by_common_factors(
 
 
 class _Turns:
-    """Directions of conjugate gradients with one factor (Polak and Ribière)."""
+    """Directions of conjugate gradients (Polak and Ribière), which new factors may go on with."""
 
-    def __init__(self, problem: KernelProblem, at: DualPoint, factors: _KernelFactors) -> None:
-        self._problem = problem
-        self._inverse = _CommonFactor.of(problem, at, factors)
+    def __init__(self, problem: KernelProblem, inverse: "_Inverse") -> None:
+        self._problem, self.inverse = problem, inverse
         self._before: tuple[_Gradient, float, DualPoint] | None = None
 
     def next(self, at: DualPoint) -> tuple[DualPoint, float, float]:
         """Return the step, the slope along it, and what a Newton step would promise."""
         gradient = _Gradient.of(self._problem, at)
-        up = step = self._inverse(gradient)
+        up = step = self.inverse(gradient.r, gradient.s)
         steepest = gradient.along(up)
         if self._before is not None:
             old, size, last = self._before
@@ -407,35 +457,123 @@ class _Gradient:
 
 
 @dataclass(frozen=True, eq=False)
-class _CommonFactor:
-    """Minus the inverse of a Hessian, whose curvature is one for all columns."""
+class _Curved:
+    """Curvatures of columns, each by itself or the mean of all, and the rows that have some."""
 
-    problem: KernelProblem
-    root: Float[Array, " n"]
-    rows: Array
-    factor: _Factor
-    one: Float[Array, " n"]
+    columns: tuple[slice, ...]
+    h: Float[Array, "n p"]
+    rows: tuple[Array, ...]
+    steps: float  # that take as long as the factors
 
     @staticmethod
-    def of(problem: KernelProblem, at: DualPoint, factors: _KernelFactors) -> "_CommonFactor":
-        rows = np.flatnonzero(problem.w)
-        h = problem.curvatures(at.fitted)[rows].mean(axis=1)
-        h = np.maximum(h, LEAST_CURVATURE * max(float(h.mean()), TINY))
-        K = problem.K if len(rows) == len(problem.w) else problem.K[np.ix_(rows, rows)]
-        if len(rows) > SINGLE_FROM and float(h @ np.diag(K)) * SINGLE <= problem.alpha:
-            K = K.astype(np.float32)  # a factor of float32 turns steps by next to nothing
-        factor, root = factors(K, rows, h, problem.alpha), np.sqrt(h)
-        return _CommonFactor(problem, root, rows, factor, factor.solve(root[:, None])[:, 0])
+    def at(problem: KernelProblem, fitted: Float[Array, "n t"]) -> "_Curved":
+        """Return columns each by itself, unless these take long and the mean of all less."""
+        h, (n, t) = problem.curvatures(fitted), problem.y.shape
+        each = tuple(slice(k, k + 1) for k in range(t))
+        parts = [(each, h)] + [((slice(0, t),), h.mean(axis=1, keepdims=True))] * (t > 1)
+        found = []
+        for columns, curvatures in parts:
+            rows = tuple(_curved_rows(problem, own) for own in curvatures.T)
+            work = sum(len(own) ** 3 for own in rows) / 3
+            found.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
+        return found[0] if found[0].steps <= max(found[-1].steps, CHEAP) else found[-1]
 
-    def __call__(self, gradient: _Gradient) -> DualPoint:
-        rows, root, problem = self.rows, self.root, self.problem
-        r, c = gradient.r[rows], np.zeros(gradient.r.shape)
-        u, b = self.factor.solve(-r / root[:, None]), np.zeros(r.shape[1])
-        if problem.fit_intercept:
-            wanted = (gradient.s - r.sum(axis=0)) / problem.alpha  # of Σ δc
-            b = (root @ u - wanted) / max(float(root @ self.one), TINY)
-        c[rows] = root[:, None] * (u - np.outer(self.one, b))
+
+def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
+    """Return the rows of most curvature, beside which that of all others is small.
+
+    Where these are most of the rows that count, all of these; ``h`` is then raised to a least one.
+    """
+    size = h * np.diag(problem.K) / problem.alpha
+    order = np.argsort(size)
+    few = int(np.searchsorted(np.cumsum(size[order]), REST))
+    rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
+    if len(rows) <= MOST * len(every):
+        return rows
+    h[every] = np.maximum(h[every], LEAST_CURVATURE * h[every].mean())
+    return every
+
+
+def _serves(problem: KernelProblem, rows: Array, h: Float[Array, " a"]) -> bool:
+    """Whether a factor of float32 over these rows turns steps by next to nothing."""
+    diagonal, alpha = problem.K.diagonal(), problem.alpha
+    fits = alpha > 1 / LARGEST and float(diagonal.max()) < LARGEST
+    return fits and len(rows) > SINGLE_FROM and float(h @ diagonal[rows]) * SINGLE <= alpha
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Columns that have a factor in common, over the rows that have curvature."""
+
+    columns: slice
+    rows: Array
+    root: Float[Array, " a"]
+    factor: _Factor
+    one: Float[Array, " a"]  # what the coefficients move by where the intercept falls by one
+    beside: float  # what that changes for the other rows, over alpha
+
+
+@dataclass(frozen=True, eq=False)
+class _Inverse:
+    """Minus the inverse of a Hessian without what it has between columns.
+
+    Rows of next to no curvature have α δc = −r, and bend the objective along the intercept alone.
+    """
+
+    problem: KernelProblem
+    h: Float[Array, "n p"]
+    parts: tuple[_Part, ...]
+
+    @staticmethod
+    def of(problem: KernelProblem, curved: _Curved, factors: _KernelFactors) -> "_Inverse":
+        K, alpha, parts = problem.K, problem.alpha, []
+        for k, (columns, rows) in enumerate(zip(curved.columns, curved.rows, strict=True)):
+            h = curved.h[rows, k]
+            beside, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
+            some = problem.single if _serves(problem, rows, h) else K
+            if len(rows) < len(K):
+                some = some.take(rows, axis=0).take(rows, axis=1)
+            factor, root = factors(some, rows, h, alpha), np.sqrt(h)
+            one = root * factor.solve(root[:, None])[:, 0]
+            parts.append(_Part(columns, rows, root, factor, one, max(beside, 0.0)))
+        return _Inverse(problem, curved.h, tuple(parts))
+
+    def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> DualPoint:
+        """Return the step down a gradient."""
+        problem, c, b = self.problem, -r / self.problem.alpha, np.zeros(r.shape[1])
+        wanted = (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
+        for part in self.parts:
+            c[part.rows, part.columns] = 0.0
+        far = c
+        if np.any(c):
+            single = all(part.factor.single for part in self.parts)
+            far = problem.single @ c.astype(np.float32) if single else problem.K @ c
+        for part in self.parts:
+            rows, columns, root = part.rows, part.columns, part.root[:, None]
+            u = part.factor.solve(-r[rows, columns] / root - root * far[rows, columns])
+            c[rows, columns] = root * u
+            if problem.fit_intercept:
+                off = c[:, columns].sum(axis=0) - wanted[columns]
+                b[columns] = off / max(float(part.one.sum()) + part.beside, TINY)
+                c[rows, columns] -= np.outer(part.one, b[columns])
+        c, b = problem.loss.centred(c), problem.loss.centred(b)
         return DualPoint(c, b, problem.K @ c + b)
+
+    def solved(self, near: DualPoint) -> DualPoint:
+        """Return where a Newton step leads from a fit of rows, whatever its coefficients are.
+
+        Linear in slopes, of which as many are taken as lower the objective most.
+        """
+        problem, r = self.problem, np.zeros(near.fitted.shape)
+        for k, part in enumerate(self.parts):
+            within = (near.fitted - near.intercept)[part.rows, part.columns]
+            r[part.rows, part.columns] = -self.h[part.rows, k][:, None] * within
+        base = self(r, r.sum(axis=0))
+        base = base.moved(1.0, DualPoint(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
+        g = problem.slopes(near.fitted)
+        step = self(g, g.sum(axis=0))
+        first = _Gradient.of(problem, base).along(step)
+        return _along(problem, base, step, first) if first < 0 else base
 
 
 def _side_by_side(ends: list[list[Step]]) -> tuple[Step, ...]:

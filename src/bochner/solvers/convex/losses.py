@@ -104,9 +104,9 @@ class Loss(ABC):
         """Return the loss whose numbers are in these units, one for each column."""
         return self
 
-    def centred(self, intercept: Float[Array, " t"]) -> Float[Array, " t"]:
-        """Return the intercepts; of a joint loss, where differences matter, about their mean."""
-        return intercept - intercept.mean() if self.joint else intercept
+    def centred(self, fitted: Float[Array, "*n t"]) -> Float[Array, "*n t"]:
+        """Return numbers of all columns; where only their differences matter, about their mean."""
+        return fitted - fitted.mean(axis=-1, keepdims=True) if self.joint else fitted
 
     def at(self, columns: Array) -> "Loss":  # noqa: ARG002
         """Return the loss of these columns."""
