@@ -22,6 +22,10 @@ __all__ = ["CASES", "run"]
 
 Array = np.ndarray
 SEEDS = (0, 1, 2)
+#: Rows that maps are drawn with, and rows of errors.
+DRAWN_WITH, NEW = 2000, 1000
+#: Rows of a fit to the relief, and its features.
+RELIEF, RELIEF_D = 18_000, 1024
 IID = bo.Fourier(bo.IID())
 
 
@@ -96,10 +100,10 @@ def run(options: Options) -> list[Row]:
 
 def relief(options: Options) -> list[Row]:
     """Return R² of fits to the relief of the Earth by methods for the sphere, and by Fourier's."""
-    earth, n = load_earth(), options.pick(18_000, 400)
+    earth, n = load_earth(), options.pick(RELIEF, 400)
     chosen = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
     X, y = earth.X[chosen].astype(float), earth.y[chosen].astype(float)
-    D, seeds = options.pick(1024, 96), options.pick(SEEDS, SEEDS[:1])
+    D, seeds = options.pick(RELIEF_D, 96), options.pick(SEEDS, SEEDS[:1])
 
     def score(method: Method, scale: float, seed: int) -> float:
         model = bo.KernelRidge(Gaussian(scale), method=method, n_features=D, random_state=seed)
@@ -121,7 +125,7 @@ def relief(options: Options) -> list[Row]:
 
 def of_case(case: Case, options: Options) -> list[Row]:
     rng = np.random.default_rng(0)
-    X, new = case.law(rng, options.pick(2000, 200)), case.law(rng, options.pick(1000, 100))
+    X, new = case.law(rng, options.pick(DRAWN_WITH, 200)), case.law(rng, options.pick(NEW, 100))
     scale = None if case.kernel else float(np.median(pdist(X[:500])))
     kernel = case.kernel or Gaussian(scale)
     D = options.pick(case.n_features, max(90, case.n_features // 16 * 2))

@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3, help="tables: repeats (default: 3)")
     parser.add_argument("--tables", nargs="+", help="only these columns (default: all)")
     parser.add_argument("--protocols", nargs="+", help="table2: only these (default: all)")
-    parser.add_argument("--rows", type=int, help="table2: rows at most, at random (default: all)")
+    parser.add_argument("--rows", type=int, help="tables: rows at most, at random (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes: only try the scripts")
     return parser
 

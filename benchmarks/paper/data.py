@@ -120,5 +120,5 @@ def clusters(name: str, options: Options) -> Clusters:
     X = X[:, X.std(axis=0) > 0]
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    few = np.random.default_rng(0).permutation(len(X))[: options.pick(None, 1000)]
-    return Clusters(X if not options.quick else X[few], len(np.unique(y)))
+    few = np.random.default_rng(0).permutation(len(X))[: options.pick(options.rows, 1000)]
+    return Clusters(X[np.sort(few)], len(np.unique(y)))

@@ -1,5 +1,7 @@
 """The six methods of the paper as they were published, and ours."""
 
+from statistics import stdev
+
 import numpy as np
 
 import bochner as bo
@@ -7,7 +9,7 @@ from benchmarks.harness import Row
 from bochner.features import Method
 from bochner.kernels import Kernel
 
-__all__ = ["METHODS", "OURS", "PUBLISHED", "verdict", "warm_up"]
+__all__ = ["METHODS", "OURS", "PUBLISHED", "standard_error", "verdict", "warm_up"]
 
 #: Han et al. (2022), section 6.2, in the order of their tables.
 PUBLISHED: dict[str, Method | str] = {
@@ -36,6 +38,11 @@ def warm_up(kernel: Kernel, X: np.ndarray) -> None:
     """Use every method once on few rows, so that nobody's seconds hold an import."""
     for method in METHODS.values():
         bo.draw(kernel, method, n_features=32, X=X[:200], random_state=0)(X[:200])
+
+
+def standard_error(values: list[float]) -> float:
+    """Return that of the mean; of one value it is not known, NaN."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
 
 
 def verdict(rows: list[Row], column: str) -> Row:

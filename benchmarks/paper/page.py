@@ -27,6 +27,8 @@ PAPERS_ERROR, PAPERS_OBJECTIVE = "paper's MSE", "paper's"
 BEYOND = 2.0
 #: Degrees of the series that the page shows.
 DEGREES = (3, 7, 15)
+#: Numbers of features of table 3.
+WIDTHS = (1024, 512)
 
 Results = dict[str, list[Row]]
 
@@ -187,7 +189,7 @@ def _series(rows: list[Row]) -> str:
 
 def _clusters(width: int) -> Callable[[list[Row]], str]:
     def made(rows: list[Row]) -> str:
-        wanted = {(row["method"], row["data"]): row for row in rows if row["D"] == width}
+        wanted = _clusterings(rows, width)
         data = list(dict.fromkeys(name for _, name in wanted))
         lines = [[f"D = {width:,}", *data], ["---"] * (len(data) + 1)]
         for method in dict.fromkeys(method for method, _ in wanted):
@@ -198,9 +200,43 @@ def _clusters(width: int) -> Callable[[list[Row]], str]:
     return made
 
 
+def _clusterings(rows: list[Row], width: int) -> dict[tuple[str, str], Row]:
+    return {(row["method"], row["data"]): row for row in rows if row["D"] == width}
+
+
 def _objectives(row: Row) -> str:
     published = f", {row[PAPERS_OBJECTIVE]:.2f}" if row["method"] in PUBLISHED else ""
-    return f"{row['exact']:.4f} ({row['in features']:.2f}{published})"
+    spread = f" ± {row['±']:.4f}" if row["±"] >= 0 else ""
+    return f"{row['exact']:.4f}{spread} ({row['in features']:.2f}{published})"
+
+
+def _clustered(rows: list[Row]) -> str:
+    """Say what was clustered: rows, columns and clusters of each data set, and seeds."""
+    found = {row["data"]: row for row in rows if row["D"] in WIDTHS}
+    return "\n".join(
+        f"* {name}: {row['rows']:,} rows, {row['columns']} columns, {row['clusters']} clusters, "
+        f"{len(row['errors'])} seed{'s' * (len(row['errors']) > 1)}."
+        for name, row in found.items()
+    )
+
+
+def _judged(rows: list[Row]) -> str:
+    """Say how ours stand to the best of the six by the exact objective, as the table shows it."""
+    lines = []
+    for width in WIDTHS:
+        wanted = _clusterings(rows, width)
+        for name in dict.fromkeys(name for _, name in wanted):
+            of = {method: row for (method, data), row in wanted.items() if data == name}
+            best = min((of[method] for method in PUBLISHED), key=lambda row: row["exact"])
+            theirs = [round(error, 4) for error in best["errors"]]
+            words = [
+                f"{method.removeprefix('ours: ')} "
+                f"**{difference([round(error, 4) for error in row['errors']], theirs)}**"
+                for method, row in of.items()
+                if method not in PUBLISHED
+            ]
+            lines.append(f"* {name}, D = {width:,}: {best['method']}; {', '.join(words)}.")
+    return "\n".join(lines)
 
 
 #: Name of each part of the page that is written: the experiment, and its text.
@@ -211,6 +247,8 @@ TABLES: dict[str, tuple[str, Callable[[list[Row]], Any]]] = {
     "table 2: agreement": ("table2", _agreement),
     "table 2: own": ("table2", _own),
     "table 2: verdicts": ("table2", _verdicts),
+    "table 3: rows": ("table3", _clustered),
     "table 3: 1024": ("table3", _clusters(1024)),
     "table 3: 512": ("table3", _clusters(512)),
+    "table 3: verdicts": ("table3", _judged),
 }

@@ -13,14 +13,14 @@ penalty by two-fold cross-validation (of a learner by errors of rows left out), 
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import mean, stdev
+from statistics import mean
 
 import numpy as np
 
 import bochner as bo
 from benchmarks.harness import MissingDataSet, Options, Row, say
 from benchmarks.paper.data import REGRESSION, Split, split
-from benchmarks.paper.methods import PUBLISHED, warm_up
+from benchmarks.paper.methods import PUBLISHED, standard_error, warm_up
 from benchmarks.paper.ridge import fit_and_predict, two_fold_error
 from bochner.data.blocks import Blocks
 from bochner.features import Auto, Method
@@ -28,7 +28,7 @@ from bochner.kernels import Gaussian
 from bochner.selection.choose import choose
 from bochner.selection.chosen import FeatureSpec
 
-__all__ = ["OURS", "PAPER", "PROTOCOLS", "run", "standard_error"]
+__all__ = ["OURS", "PAPER", "PROTOCOLS", "run"]
 
 #: Mean squared errors and seconds that were published, in the order of PUBLISHED.
 PAPER = {
@@ -107,11 +107,6 @@ def _measured(
         "paper's MSE": published.get(key) if protocol == "published" else None,
         "errors": errors,
     }
-
-
-def standard_error(values: list[float]) -> float:
-    """Return that of the mean; of one value it is not known, NaN."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
 
 
 # --- fits ----------------------------------------------------------------------------------------

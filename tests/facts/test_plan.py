@@ -15,7 +15,7 @@ import bochner as bo
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Fourier, Nystrom
 from bochner.kernels import ArcCosine, DotExponential, Gaussian
-from bochner.planner import Budget, PlannedFit, as_budget, best_of, expected, wider
+from bochner.planner import Budget, PlannedFit, as_budget, best_of, exhausted, expected, wider
 
 
 def rows(n=300, d=2, seed=0):
@@ -145,6 +145,26 @@ def test_gains_of_doublings_are_carried_on():
     assert_close(wider([1.0, math.sqrt(1.4)], 1) ** 2, 1 - 0.2)
     assert_close(wider([1.0, 0.9], 3), 1.0)
     assert_close(wider([1.0, 4.0], 9), 0.5)
+
+
+SEEN = 1e-6  # Share of a trace at which a draw of landmarks in float32 stops
+
+
+@pytest.mark.parametrize("left", [(1e-2, 1e-3, 1e-5), (0.5, 0.1, 1e-3), (1e-1, 1e-2, 1e-3)])
+def test_landmarks_end_where_a_parabola_through_three_draws_reaches_float32(left):
+    """Of the logarithm of what is left, in that of the width: its root, by polyfit."""
+    parabola = np.polyfit([-2.0, -1.0, 0.0], np.log2(left), 2)
+    parabola[2] -= np.log2(SEEN)
+    doublings = min(r.real for r in np.roots(np.round(parabola, 12)) if r.real > 0)
+    assert exhausted(left, 512, 2**16) == pytest.approx(512 * 2**doublings, rel=0.01)
+
+
+def test_landmarks_do_not_end_where_the_rows_are_not_seen_to():
+    """Where less is not left by more landmarks; and where what is left falls slower and slower."""
+    assert exhausted((1e-3, 1e-3, 1e-4), 512, 4096) == 4096
+    assert exhausted((1e-3, 1e-4, 0.0), 512, 4096) == 4096
+    bent = exhausted((1e-1, 1e-3, 1e-4), 512, 2**16)  # As a line: a tenth for each doubling
+    assert bent == pytest.approx(512 * 2 ** -math.log10(SEEN / 1e-4), rel=0.01)
 
 
 def test_errors_are_extrapolated_by_the_dimensions_that_a_fit_spends():

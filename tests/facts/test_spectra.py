@@ -19,7 +19,9 @@ from bochner.kernels import (
     Gaussian,
     HarmonicLaw,
     InverseChi2,
+    Matern,
     Periodic,
+    RationalQuadratic,
     SpectralMixture,
     Stable,
 )
@@ -64,6 +66,27 @@ def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration)
         bar = bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
         assert abs((drawn == k).mean() - p) < bar
         assert abs((placed == k).mean() - p) < 2 / m
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        *map(ExponentialPower, (0.4, 1.0, 1.7, 2.0)),
+        *map(Matern, (0.7, 2.5)),
+        *map(RationalQuadratic, (0.3, 2.0)),
+        Exponential(),
+    ],
+    ids=repr,
+)
+def test_draws_of_a_mixing_law_have_the_kernel_as_their_mean(kernel):
+    """Of exp(−q r²/2), whose variance is k(√2 r) − k(r)²; its square at r is itself at √2 r."""
+    m = 20_000
+    q = kernel.mixing.sample(np.random.default_rng(0), m)
+    for r in (0.3, 1.0, 3.0):
+        mean, square = at(kernel, r), at(kernel, math.sqrt(2) * r)
+        deviation = math.sqrt(max(square - mean**2, 0.0))
+        assert abs(np.exp(-0.5 * q * r**2).mean() - mean) < bernstein_bar(27, deviation, 1.0, m)
 
 
 def test_a_periodic_kernel_repeats_itself():

@@ -20,6 +20,7 @@ from bochner.solvers import (
     WideProblem,
     guessed,
     least_of_parabola,
+    left_out,
     solve_wide,
 )
 from bochner.sums import LOCAL, FirstsOf, ProductsOf, row_signs
@@ -270,6 +271,44 @@ def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():
         deviation = np.sqrt(2 * (H**2).sum() / 32)
         assert abs(path.effective_dimension[k] - np.trace(H)) < 5 * deviation + 0.01 * D
     assert np.all(path.loo_error < 0.2 * path.loo)
+
+
+def test_standard_errors_of_left_out_errors_are_those_of_a_jackknife():
+    """Of a sample of one row in fifty, by what comes out without each of its rows in turn.
+
+    That is the error about the residuals of all rows; the sample's share of that of a mean is added.
+    """
+    m, alpha = 60, 1.0
+    X, y, _ = table()
+    wide, (_, mean), Zc = problem(X, y, np.ones(N), m=m)
+    coef, judges = exact(Zc, np.ones(N), wide.cross, alpha), wide.judges
+    H = Zc @ np.linalg.solve(Zc.T @ Zc + alpha * np.eye(D), Zc.T)
+    left = N * ((judges.y - judges.Z @ coef) ** 2).mean(axis=0)
+
+    def found(kept):
+        fewer = JudgingRows(judges.Z[kept], judges.y[kept], judges.w[kept])
+        return left_out(replace(wide, judges=fewer), alpha, coef, left, H.trace(), 0.0)
+
+    without = np.array([found(np.arange(m) != i)[0] for i in range(m)])
+    jackknife = (m - 1) / m * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
+    errors = (y - mean - H @ (y - mean)) / (1 - H.diagonal() - 1 / N)[:, None]
+    expected = (1 - m / N) * jackknife + m / N * (errors**2).var(axis=0) / m
+    assert found(np.arange(m))[1] == pytest.approx(np.sqrt(expected), rel=0.15)
+
+
+def test_where_all_rows_are_the_sample_the_standard_error_is_that_of_a_mean():
+    """Of their errors, by the leverages of the dense fit."""
+    n, alpha = 300, 1.0
+    X, y, w = table(n)
+    w = np.ones(n)
+    wide, (_, mean), Zc = problem(X, y, w, m=n)
+    H = Zc @ np.linalg.solve(Zc.T @ Zc + alpha * np.eye(D), Zc.T)
+    residual = y - mean - H @ (y - mean)
+    squares = (residual / (1 - H.diagonal() - 1 / n)[:, None]) ** 2
+    left, coef = (residual**2).sum(axis=0), exact(Zc, w, wide.cross, alpha)
+    found, error = left_out(wide, alpha, coef, left, H.trace(), 0.0)
+    assert found == pytest.approx(squares.mean(axis=0), rel=1e-6)
+    assert error == pytest.approx(squares.std(axis=0) / n**0.5, rel=1e-6)
 
 
 def dense_errors(wide, Zc, y, w, alpha):

@@ -155,6 +155,14 @@ def test_rows_on_a_sphere_are_recognised(radius):
     assert len(single.radial.nodes) == 1
 
 
+def test_an_ellipsoid_is_the_sphere_of_its_lengthscales():
+    """Columns in units of their lengthscales: the same features, about the same centre."""
+    X, scales = on_sphere(200, 1.5), np.array([0.5, 1.0, 4.0])
+    X[:, 0] = abs(X[:, 0])  # half a sphere, whose mean is not zero
+    phi, other = drawn(Gaussian(), X=X), drawn(Gaussian(tuple(scales)), X=X * scales)
+    assert_close(phi(X), other(X * scales), factor=1e4)
+
+
 def test_a_sphere_needs_a_ten_thousandth_of_the_error_of_random_features():
     X = on_sphere(500, 2.0)
     K = Gaussian()(X)

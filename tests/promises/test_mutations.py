@@ -57,6 +57,18 @@ def test_lines_can_be_named(module):
     assert len(mutations.sites_of(["."])) == 7
 
 
+def test_tests_are_sought_by_what_reads_the_changed_line(module):
+    """Private functions and constants are named in no test: those that read them are."""
+    module.write_text(
+        "LIMIT = 3\n\n\ndef _inner(x):\n    return x + LIMIT\n\n\ndef _between(x):\n"
+        "    return _inner(x)\n\n\ndef outer(x):\n    return _between(x)\n\n\n"
+        "def other(x):\n    return outer(x)\n"
+    )
+    constant, addition = list(mutations.sites(module))
+    assert mutations.around(addition) == {"_inner", "_between", "outer"}
+    assert mutations.around(constant) == {"_inner", "_between", "outer"}
+
+
 def test_known_equivalents_are_still_in_the_source():
     for path, text, change in mutations.EQUIVALENT:
         found = mutations.sites(mutations.PACKAGE / path)

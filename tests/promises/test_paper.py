@@ -158,7 +158,7 @@ def test_a_difference_is_one_beyond_two_of_its_standard_errors(script):
         noise = np.array([-0.1, 0.0, 0.1]) + shift * spread
         assert page.difference(list(theirs + noise), theirs) == word
     assert page.difference([0.5], [1.0]) == "level"
-    assert script("paper.table2").standard_error([1.0, 2.0, 4.0]) == pytest.approx(
+    assert script("paper.methods").standard_error([1.0, 2.0, 4.0]) == pytest.approx(
         np.std([1, 2, 4], ddof=1) / 3**0.5
     )
     rows = [
@@ -171,6 +171,28 @@ def test_a_difference_is_one_beyond_two_of_its_standard_errors(script):
     assert page.number(18.765, 0.4) == "18.77 ± 0.40"
     assert page.number(0.366, 0.0009992) == "0.3660 ± 0.0010"
     assert page.number(18.765, float("nan")) == "18.77"
+
+
+def test_clusterings_are_judged_by_the_exact_objective_as_it_is_shown(script):
+    """Smaller in brackets is not better, and differences that are not shown are none."""
+    page, methods = script("paper.page"), script("paper.methods")
+    about = {"data": "Magic", "D": 512, "rows": 8192, "columns": 10, "clusters": 2}
+
+    def row(method, errors, seen):
+        found = {"exact": np.mean(errors), "±": methods.standard_error(errors), "errors": errors}
+        return about | found | {"method": method, "in features": seen, "paper's": 0.5}
+
+    rows = [row(method, [0.7, 0.7, 0.71], 0.4) for method in methods.PUBLISHED]
+    rows += [row("Nystrom", [0.6, 0.61, 0.6], 0.9)]
+    rows += [row("ours: A", [0.60001, 0.61, 0.6], 0.1), row("ours: B", [0.5, 0.51, 0.51], 0.9)]
+    rows += [row("ours: C", [0.7, 0.71, 0.71], 0.1)]
+    assert (
+        page._judged(rows) == "* Magic, D = 512: Nystrom; A **level**, B **lower**, C **higher**."
+    )
+    assert page._clustered(rows) == "* Magic: 8,192 rows, 10 columns, 2 clusters, 3 seeds."
+    assert page._objectives(rows[0]) == "0.7033 ± 0.0033 (0.40, 0.50)"
+    assert page._objectives(row("ours: A", [0.5], 0.4)) == "0.5000 (0.40)"
+    assert page._judged([found | {"D": 64} for found in rows]) == ""
 
 
 # ---- every table runs, is written into the page, and says what is missing

@@ -456,22 +456,28 @@ class _Lane:
         return float(self.task.once(("eigen", moments.n_features), act))
 
     def _landmarks(self, width: int) -> int:
-        """Return at how many landmarks a draw of this width stops: where nothing is left.
-
-        What is left of the trace is continued as a parabola, of its logarithm in that of the width.
-        """
+        """Return at how many landmarks a draw of this width stops: where nothing is left."""
         drawn = [self.task.map(self.method, max(2, self.widest >> k)) for k in (2, 1, 0)]
         if drawn[-1].n_features < self.widest:
             return drawn[-1].n_features
         left = [float(getattr(phi, "unexplained", None) or 0.0) for phi in drawn]
-        if not left[0] > left[1] > left[2] > 0:
-            return width
-        before, last = np.diff(np.log(left))
-        doublings = np.linspace(0, math.log2(width / self.widest), 1000)
-        curve = min(last - before, 0.0) / 2
-        logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
-        stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
-        return int(self.widest * 2.0 ** stopped[0]) if len(stopped) else width
+        return exhausted(left, self.widest, width)
+
+
+def exhausted(left: Sequence[float], widest: int, width: int) -> int:
+    """Return at how many landmarks, at most ``width``, float32 sees nothing left of the trace.
+
+    ``left`` are the shares that are left by a quarter, half and all of the widest draw: a parabola,
+    of their logarithms in that of the width, goes on, or a line where it would bend upwards.
+    """
+    if not left[0] > left[1] > left[2] > 0:
+        return width
+    before, last = np.diff(np.log(left))
+    doublings = np.linspace(0, math.log2(width / widest), 1000)
+    curve = min(last - before, 0.0) / 2
+    logs = np.log(left[2]) + (last + curve) * doublings + curve * doublings**2
+    stopped = doublings[logs <= np.log(TOLERANCE[np.dtype(np.float32)])]
+    return int(widest * 2.0 ** stopped[0]) if len(stopped) else width
 
 
 def grown(seconds: dict[int, float], D: int) -> float:

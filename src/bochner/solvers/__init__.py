@@ -45,7 +45,9 @@ FOR_DEVELOPERS = {
         "Evidence EvidenceOutcome as_variance evidence_of log_evidence maximise_evidence"
     ),
     "ridge.groups": "Group reduced_at",
-    "ridge.iterative": "JudgingRows RowFactor WideProblem guessed least_of_parabola solve_wide",
+    "ridge.iterative": (
+        "JudgingRows RowFactor WideProblem guessed least_of_parabola left_out solve_wide"
+    ),
     "ridge.kernel_evidence": "kernel_evidence",
     "ridge.kernel_path": "least_along solve_kernel",
     "ridge.leave_one_out": "extrapolate leave_one_out left_out_path limited",
