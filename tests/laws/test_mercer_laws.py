@@ -297,7 +297,7 @@ def test_rows_too_far_apart_for_the_kernel_are_told_soon(monkeypatch):
         draw(RationalQuadratic(1.0, 2.0), MercerHarmonic(), n_features=2, X=X)
     assert max(seen) == 255
     seen.clear()
-    draw(Gaussian() + 1.0, MercerHarmonic(), n_features=8, X=X)
+    draw(RationalQuadratic(1.0, 2.0) + 1.0, MercerHarmonic(), n_features=8, X=X)
     assert max(seen) == 255
 
 
