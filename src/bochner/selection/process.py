@@ -11,7 +11,7 @@ O(m² d) for all of them. Starts are tried on few rows, and the best goes on wit
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.blas import one_thread, upper_products
 from bochner._core.globe import unit_vectors
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
@@ -467,8 +467,15 @@ def _in_bands(
     K, slope = room
     for band, left in _bands(len(K)):
         K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
-        slope[band, band] = np.tril(slope[band, band])
+        corner = slope[band, band]
+        np.copyto(corner, 0.0, where=_above()[: len(corner), : len(corner)])
     return K, slope
+
+
+@cache
+def _above() -> Bool[Array, "band band"]:
+    """Where a band is above its diagonal."""
+    return np.triu(np.ones((BAND, BAND), bool), 1)
 
 
 def _squared(
