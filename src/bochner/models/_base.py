@@ -73,7 +73,7 @@ from bochner.sums.rows import sampled
 LOG = logging.getLogger("bochner.models")
 
 
-class Learned(property):
+class FittedPart(property):
     """A property that reads a part of the fitted value, and costs nothing."""
 
 
@@ -90,12 +90,12 @@ def learned(path: str, doc: str, otherwise: str = "") -> Any:
             raise AttributeError(otherwise)
         return found
 
-    return Learned(value, doc=doc)
+    return FittedPart(value, doc=doc)
 
 
 def _is_measured(kind: type, name: str) -> bool:
     found = getattr_static(kind, name, None)
-    return isinstance(found, property) and not isinstance(found, Learned)
+    return isinstance(found, property) and not isinstance(found, FittedPart)
 
 
 class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimator):
