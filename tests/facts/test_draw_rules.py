@@ -147,7 +147,7 @@ REFUSED = [
     (dict(X=np.zeros(3)), InvalidInput, r"two dimensions.*got shape \(3,\)"),
     (dict(random_state=-1), InvalidInput, r"random_state must be None, a non-negative integer"),
     (dict(random_state="x"), InvalidInput, r"random_state must be None.*got 'x'"),
-    (dict(kernel=Linear() + Gaussian(), method="iid", n_features=4), InvalidInput, r"too few feat"),
+    (dict(kernel=Linear() + Gaussian(), method="iid", n_features=4), InvalidInput, r"at least 5"),
     (dict(kernel=Linear() * Gaussian(), method="iid", n_features=1), InvalidInput, r"too few feat"),
     (dict(method=Auto(sample=1)), InvalidInput, r"sample must be at least 2 rows; got 1"),
 ]

@@ -192,6 +192,17 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
     np.testing.assert_array_equal(again, whole)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_path, caplog):
     """Amid a block the sum would be half made; the next fit goes on after it."""
     where = bo.engines.Local(tmp_path / "run.ckpt", every=1e9)
@@ -215,6 +226,7 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(tmp_p
     np.testing.assert_array_equal(model.coef_, ridge().fit_blocks(blocks()).coef_)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_waits_for_nothing(tmp_path):
     def interrupted(rows):
         os.kill(os.getpid(), signal.SIGINT)

@@ -398,7 +398,9 @@ def test_maps_by_rule_are_saved_and_loaded(kernel, tmp_path):
 
 
 def test_too_few_features_for_the_exact_parts_are_refused():
-    with pytest.raises(InvalidInput, match=r"Signed: Sum.*requires n_features of at least.*got 3"):
+    with pytest.raises(
+        InvalidInput, match=r"Signed: Gaussian.* requires n_features of at least 4.*got 3"
+    ):
         draw(Gaussian() + Linear(), Signed(), n_features=3, n_inputs=3)
 
 
