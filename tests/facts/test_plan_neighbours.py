@@ -31,7 +31,7 @@ def of_neighbours(plan):
 
 @pytest.fixture
 def many_rows_are_few(monkeypatch):
-    monkeypatch.setattr("bochner.planner.neighbours.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.models.gaussian_process.rough.FEWEST_ROWS", 251)
 
 
 @pytest.mark.parametrize(

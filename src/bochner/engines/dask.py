@@ -126,9 +126,8 @@ class _DaskWorkers(Workers):
 
     @property
     def count(self) -> int:
-        workers = self._client.scheduler_info(n_workers=-1).get(
-            "workers", {}
-        )  # none where it is lost
+        info = self._client.scheduler_info(n_workers=-1)
+        workers = info.get("workers", {})  # a scheduler that is lost names none
         return max(1, sum(worker["nthreads"] for worker in workers.values()))
 
     def share(self, value: Any) -> Handle:

@@ -15,16 +15,14 @@ from scipy.spatial import cKDTree
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import MOST_CELLS
 from bochner.errors import BochnerWarning
 from bochner.features.method import Method
 from bochner.models.gaussian_process.neighbourhoods import JUDGED, is_near
 from bochner.models.gaussian_process.neighbours import NearestNeighbours, NeighbourProcessFit
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.gaussian_process.rough import LEFT_OUT, MOST_COLUMNS
+from bochner.models.gaussian_process.rough import judging, suits_neighbours
 from bochner.planner.choice import PlannedFit
 from bochner.planner.trials import BESIDE, Task, traced
-from bochner.selection.gridded import FEWEST_ROWS
 
 #: Rows that the time of a prediction is measured by.
 PREDICTED = 256
@@ -42,10 +40,9 @@ def neighbour_fits(task: Task, methods: Sequence[Method] | None) -> tuple[Planne
     if methods is not None:
         named = (method for method in methods if isinstance(method, NearestNeighbours))
         return tuple(_fit(task, method, asked=True) for method in named)
-    d, t = task.sample.X.shape[1], task.sample.y.shape[1]
-    many = FEWEST_ROWS <= task.n_rows <= MOST_CELLS // (d + t + 2)
-    few = d <= MOST_COLUMNS and not is_sparse(task.sample.X)
-    if not (many and few and is_near(task.kernel)):
+    X, y = task.sample.X, task.sample.y
+    suits = suits_neighbours(task.n_rows, X.shape[1], y.shape[1]) and not is_sparse(X)
+    if not (suits and is_near(task.kernel)):
         return ()
     return (_fit(task, NearestNeighbours(), asked=False),)
 
@@ -81,8 +78,9 @@ def _fit(task: Task, method: NearestNeighbours, asked: bool) -> PlannedFit:
 
 def _error(fit: NeighbourProcessFit, more: float) -> float:
     """Return the error of rows left out that is expected of so many times more rows."""
-    around, order = fit.around, np.argsort(fit.summed.priority, kind="stable")
-    own = order[JUDGED : JUDGED + LEFT_OUT] if len(order) > 2 * JUDGED else order
+    around, priority = fit.around, fit.summed.priority
+    many = len(priority) > 2 * JUDGED
+    own = judging(priority) if many else np.argsort(priority, kind="stable")
     errors, deviation = fit.left_out(own)
     share, d = float(fit.evidence.alpha[0]), around.X.shape[1]
     near = around.near_without(own)

@@ -37,6 +37,12 @@ FAMILIES = ("matern32", "exponential")
 FitNearest = Callable[[GaussianProcessSpec, KeptRows, Inputs], Any]
 
 
+def suits_neighbours(n_rows: int, n_inputs: int, n_targets: int) -> bool:
+    """Whether rows are many, fit into memory, and have neighbours that are near."""
+    cells = n_rows * (n_inputs + n_targets + 2)
+    return n_rows >= FEWEST_ROWS and cells <= MOST_CELLS and n_inputs <= MOST_COLUMNS
+
+
 def by_features_or_neighbours(
     fit_nearest: FitNearest,
     spec: GaussianProcessSpec,
@@ -51,21 +57,19 @@ def by_features_or_neighbours(
     kernel that is tried: that of the features, with lengthscales that suit neighbours where it was
     asked by name, and for "auto" two families of rough functions.
     """
-    cells = fit.summed.rows * (blocks.n_columns + fit.summed.sample.y.shape[1] + 2)
-    many = fit.summed.rows >= FEWEST_ROWS and cells <= MOST_CELLS
-    few_columns = blocks.n_columns <= MOST_COLUMNS and not spec.features.learns_metric
-    if not (many and few_columns and where.in_order):
+    suits = suits_neighbours(fit.summed.rows, blocks.n_columns, fit.summed.sample.y.shape[1])
+    if not suits or spec.features.learns_metric or not where.in_order:
         return fit
     asked = _asked(spec, fit.chosen.kernel)
     if not asked:
         return fit
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed)
-    own = _judging(rows.priority)
+    own = judging(rows.priority)
     scale = rows.y[own].std(axis=0)
     if len(own) == 0 or not np.all(scale > 0):
         return fit
     sample = fit.summed.sample
-    of_features = left_out(fit.summed, fit.law, sample)[0][_judging(sample.priority)]
+    of_features = left_out(fit.summed, fit.law, sample)[0][judging(sample.priority)]
     before = _size(of_features, scale)
     tried = [fit_nearest(each, rows, inputs) for each in asked]
     errors = [_size(found.left_out(own)[0], scale) for found in tried]
@@ -90,7 +94,7 @@ def _asked(spec: GaussianProcessSpec, found: Kernel) -> list[GaussianProcessSpec
     ]
 
 
-def _judging(priority: Float[Array, " n"]) -> Int[Array, " m"]:
+def judging(priority: Float[Array, " n"]) -> Int[Array, " m"]:
     """Return the rows whose errors are compared."""
     return np.argsort(priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
 
