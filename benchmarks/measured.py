@@ -24,7 +24,8 @@ import numpy as np
 
 from benchmarks.compared import PICTURES
 from benchmarks.harness import Row
-from benchmarks.tables import CLASSES, means
+from benchmarks.rivals import OURS as OURS_OF
+from benchmarks.tables import CLASSES, means, summary
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "measured" / "tables.json"
@@ -154,6 +155,51 @@ def _class_cell(found: Sequence[float], least: Sequence[float]) -> str:
     return f"{shown[0]}, {shown[1]}, {found[2]:.3g} s"
 
 
+# --- ranks ---------------------------------------------------------------------------------------
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """Return mean ranks over tables of quantities, then of classes, each of the same splits.
+
+    Only splits count that every learner was fitted to: errors on other rows are not compared.
+    """
+    kept = []
+    for classes in (False, True):
+        mine = [row for row in rows if (row["table"] in CLASSES) == classes]
+        splits: dict[tuple[str, str], set[int]] = {}
+        for row in mine:
+            splits.setdefault((row["table"], row["learner"]), set()).add(row["split"])
+        shared = set.intersection(*splits.values()) if splits else set()
+        found = summary([row for row in mine if row["split"] in shared], classes)
+        kept += [{"classes": classes, "splits": len(shared)} | row for row in found]
+    return kept
+
+
+def ranked_table(kept: Sequence[Row]) -> str:
+    """Return the learners of quantities, then those of classes, each by mean rank."""
+    lines = []
+    for row in kept:
+        task = "classes" if row["classes"] else "quantities"
+        worse = row.get("worse than the simplest", "")
+        name = (
+            f"**{row['learner']}**" if row["learner"] in OURS_OF[row["classes"]] else row["learner"]
+        )
+        shares = [f"{100 * row[key]:.0f} %" for key in ("within 1 % of the best", "above the best")]
+        lines.append(
+            [
+                f"{row['tables']} of {task}",
+                str(row["splits"]),
+                name,
+                f"{row['mean rank']:.2f}",
+                *shares,
+                str(worse),
+                f"{row['core seconds']:.2g}",
+            ]
+        )
+    head = ["tables", "splits", "learner", "mean rank", "within 1 % of the best", "above the best"]
+    return _markdown([*head, "tables worse than the simplest", "core seconds"], lines)
+
+
 # --- proof ---------------------------------------------------------------------------------------
 
 
@@ -270,6 +316,7 @@ def _markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 TABLES = {
     "accuracy": lambda rows: accuracy_table(rows, 0),
+    "ranks": ranked_table,
     "speed": lambda rows: accuracy_table(rows, 1),
     "proof": proof_table,
     "scale": scale_table,
@@ -278,7 +325,13 @@ TABLES = {
 
 #: What each table is made of, by the page that it is on.
 SOURCES = {
-    PAGE: {"accuracy": "accuracy", "speed": "accuracy", "proof": "proof", "scale": "scale"},
+    PAGE: {
+        "accuracy": "accuracy",
+        "ranks": "ranks",
+        "speed": "accuracy",
+        "proof": "proof",
+        "scale": "scale",
+    },
     CLASS_PAGE: {"classes": "classes"},
 }
 
@@ -344,7 +397,7 @@ def drawn(kept: Mapping[str, Any]) -> dict[Path, str]:
     return {
         folder / f"compare-{name}.svg": PICTURES[name](kept[source]["rows"])[1]
         for name, source in SOURCES[PAGE].items()
-        if source in kept
+        if source in kept and name in PICTURES
     }
 
 
@@ -360,6 +413,8 @@ def main() -> None:
     made, rows = circumstances(), [json.loads(each) for each in lines]
     quantities = [row for row in rows if row["table"] not in CLASSES]
     classes = [row for row in rows if row["table"] in CLASSES]
+    if rows:
+        kept["ranks"] = {"made": made, "rows": ranked(rows)}
     if quantities:
         kept["accuracy"] = {"made": made, "rows": accuracy(quantities)}
     if classes:

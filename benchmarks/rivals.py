@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.stats import loguniform, randint, uniform
+from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -207,7 +208,7 @@ def _network(kind: str) -> Maker:
     )
 
 
-class RecursiveFeatures:
+class RecursiveFeatures(BaseEstimator):
     """xRFM by default, with a fifth of the rows to validate on as it asks for."""
 
     def __init__(self, seed: int, classes: bool) -> None:
@@ -215,18 +216,18 @@ class RecursiveFeatures:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "RecursiveFeatures":
         """Fit to four fifths of the rows and choose on the rest."""
-        self._labels = LabelEncoder().fit(y) if self.classes else None
-        y = self._labels.transform(y) if self._labels else y.astype(np.float32)[:, None]
+        self.labels_ = LabelEncoder().fit(y) if self.classes else None
+        y = self.labels_.transform(y) if self.labels_ else y.astype(np.float32)[:, None]
         order = np.random.default_rng(self.seed).permutation(len(y))
         held, kept = np.split(order, [int(HELD_OUT * len(y))])
         X, metric = X.astype(np.float32), "accuracy" if self.classes else "mse"
-        self._model = import_module("xrfm").xRFM(
+        self.model_ = import_module("xrfm").xRFM(
             device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False
         )
-        self._model.fit(X[kept], y[kept], X[held], y[held])
+        self.model_.fit(X[kept], y[kept], X[held], y[held])
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return predictions, (n,)."""
-        found = np.ravel(self._model.predict(X.astype(np.float32)))
-        return self._labels.inverse_transform(found.astype(int)) if self._labels else found
+        found = np.ravel(self.model_.predict(X.astype(np.float32)))
+        return self.labels_.inverse_transform(found.astype(int)) if self.labels_ else found

@@ -130,6 +130,23 @@ def test_the_least_error_and_the_least_log_loss_of_classes_are_bold(measured):
     ]
 
 
+def test_ranks_are_of_the_splits_that_all_learners_share(measured):
+    given = rows("uci_pol", {"KernelRidge": 1.0, "LightGBM": 2.0})
+    given += rows("kin8nm", {"KernelRidge": 2.0, "LightGBM": 1.99})
+    given += rows("adult", {"SVC": 2.0, "CatBoost": 1.0})
+    tuned = rows("uci_pol", {"LightGBM, tuned": 0.5}) + rows("kin8nm", {"LightGBM, tuned": 2.5})
+    found = measured.ranked(given + [row for row in tuned if row["split"] == 0])
+    assert [row["splits"] for row in found] == [1, 1, 1, 2, 2]  # split 1 has no tuned rival
+    ours = next(row for row in found if row["learner"] == "KernelRidge")
+    assert ours["mean rank"] == 2
+    assert ours["within 1 % of the best"] == 0.5  # 2 beside 1.99; not 1 beside .5
+    table = measured.ranked_table(found).splitlines()
+    assert any(
+        line.startswith("| 2 of quantities | 1 | **KernelRidge** | 2.00 | 50 % |") for line in table
+    )
+    assert table[-1].startswith("| 1 of classes | 2 | **SVC** | 2.00 | 0 % |")
+
+
 def test_certificates_of_the_page_hold_what_is_true_at_a_small_size(measured):
     fourier, nystrom, bound = measured.proof(n_features=64)
     for row in (fourier, nystrom):
