@@ -148,9 +148,7 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     for found, expected in zip(problem.coefficients(0.3), whole, strict=True):
         assert_close(found, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
-    assert (
-        smooth._by_single(1e-12, problem.y, 0, 1e-12) is None
-    )  # below what refinements bring back
+    assert smooth._by_single(1e-12, problem.y, 1e-12) is None  # below what refinements bring back
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
@@ -160,6 +158,27 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     assert each.criterion == "kfold"
 
 
+@both
+@weighted
+@pytest.mark.parametrize("single", [False, True])
+def test_the_last_block_of_the_inverse_is_that_of_all(weights, centred, single, monkeypatch):
+    problem = rows(weights, centred)
+    whole = problem.at(0.3)
+    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10 if single else N)
+    u, block = problem.inverse_of_last(0.3, 12)
+    assert block.dtype == (np.float32 if single else np.float64)
+    assert_close(u, whole.u, factor=1e4)
+    np.testing.assert_allclose(block, whole.inverse[-12:, -12:], atol=1e-5 if single else 1e-12)
+
+
+def test_an_inverse_that_float32_does_not_resolve_is_of_float64(monkeypatch):
+    X, y = table()
+    problem = KernelRows(Gaussian(2.0)(X), y, np.ones(N))
+    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
+    assert problem._by_single(1e-5, y, 1e-12) is not None
+    assert problem.inverse_of_last(1e-5, 12)[1].dtype == np.float64
+
+
 def test_refinements_end_at_rounding_and_sooner_where_answers_are_compared(monkeypatch):
     """What rounding leaves is as good as the residual that is asked for, which none reaches."""
     X, y = table()
@@ -167,12 +186,12 @@ def test_refinements_end_at_rounding_and_sooner_where_answers_are_compared(monke
     system = problem.K + 1e-4 * np.eye(N)
     left = {}
     for within in (1e-3, 1e-16):
-        u, _ = problem._by_single(1e-4, y, 0, within)
+        u, _ = problem._by_single(1e-4, y, within)
         left[within] = np.linalg.norm(y - system @ u) / np.linalg.norm(y)
     assert left[1e-16] < 1e-9 < left[1e-3] < 1e-3
     assert_close(u, np.linalg.solve(system, y), factor=1e6)
     monkeypatch.setattr("bochner.solvers.ridge.dual.ROUNDING", 0.0)
-    assert problem._by_single(1e-4, y, 0, 1e-16) is None
+    assert problem._by_single(1e-4, y, 1e-16) is None
 
 
 def test_first_rows_are_those_that_are_taken():

@@ -63,6 +63,23 @@ def test_errors_are_those_of_fits_without_each_row(make):
         np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
 
 
+def test_some_rows_are_left_out_of_a_fit_as_all_are(monkeypatch):
+    X, y = table(60, t=2)
+    model = exact().fit(X, y, sample_weight=np.random.default_rng(1).uniform(0.2, 1.0, 60))
+    whole = model.fit_.left_out()
+    monkeypatch.setattr("bochner.models.ridge.exact.LEFT_OUT_ROWS", 20)
+    some = model.fit_.left_out()
+    assert len(some.w) == 20
+    here = np.array([np.flatnonzero((X == x).all(axis=1))[0] for x in some.X])
+    np.testing.assert_allclose(some.errors, whole.errors[here], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(some.w, whole.w[here])
+    numbers = np.arange(20)
+    both, expected = (
+        rows.take(own).without(rows.take(own), 1) for rows, own in ((some, numbers), (whole, here))
+    )
+    np.testing.assert_allclose(both, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
 def test_errors_without_another_row_are_those_of_fits_without_both(make, intercept):

@@ -15,7 +15,19 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import dgemm, dsymm, dsymv, dsyr, dsyr2, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from scipy.linalg.blas import (
+    dgemm,
+    dsymm,
+    dsymv,
+    dsyr,
+    dsyr2,
+    dsyrk,
+    dtrmm,
+    sgemm,
+    ssyr,
+    ssyrk,
+    strmm,
+)
 from scipy.linalg.lapack import dtrtri, strtri
 from threadpoolctl import ThreadpoolController
 
@@ -90,8 +102,9 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
 
 
 def add_outer(G: Float[Array, "D D"], z: Float[Array, " D"], factor: float) -> None:
-    """Add factor · z zᵀ to the upper triangle of the float64 matrix G, in place."""
-    dsyr(factor, z, a=G, overwrite_a=1)
+    """Add factor · z zᵀ to the upper triangle of G, in place; both of one dtype."""
+    syr = ssyr if G.dtype == np.float32 else dsyr
+    syr(factor, z, a=G, overwrite_a=1)
 
 
 def add_outer_sum(G: Float[Array, "D D"], x: Float[Array, " D"], y: Float[Array, " D"]) -> None:

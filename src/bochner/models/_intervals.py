@@ -22,6 +22,7 @@ from bochner.errors import InvalidInput
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._kinds import TargetEstimator
 from bochner.models.error_law import (
+    LEFT_OUT_ROWS,
     Distribution,
     ErrorInputs,
     ErrorLaw,
@@ -31,18 +32,18 @@ from bochner.models.error_law import (
     interval_score,
 )
 from bochner.models.gaussian_process.intervals import as_coverage
+from bochner.models.smoother import Smoother
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.search import error_near_median
-from bochner.solvers.ridge.dual import Dual, KernelRows
-from bochner.solvers.ridge.kernel_path import solve_kernel
 
 #: Rows whose bounds are made together.
 ROWS = block_rows(1024)
 
-#: Rows that the scale and the distribution are learned from, at most: a second each.
-LEARNED_ROWS = 2048
+#: Rows that the scale and the distribution are learned from, at most, and rows of a stretch of
+#: their values, whose shares stay in cache.
+LEARNED_ROWS, STRETCH = LEFT_OUT_ROWS, 128
 
 #: Fewer rows than these have one law for all z, and one distribution.
 FEWEST_ROWS, FEWEST_FOR_SHAPE = 128, 512
@@ -97,9 +98,9 @@ class WithIntervals(TargetEstimator):
         al. 2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores have
         no such bound, and cover about as asked where a row more or less changes the fit little.
 
-        The first call learns the law: three to six seconds for each target, and up to n³ operations
-        for the leave-one-out errors of an exact fit. It is kept, in model files too. Further calls
-        take time like those of ``predict`` with 2048 rows.
+        The first call learns the law: a second or two for each target, and n³/3 operations for the
+        leave-one-out errors of an exact fit, those of 4096 rows at most. It is kept, in model files
+        too. Further calls take time like those of ``predict`` of an exact fit to 256 rows.
         """
         coverage, law = as_coverage(coverage), self.calibration_
         law.require(type(self).__name__, coverage)
@@ -264,13 +265,16 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
 
     Notes
     -----
-    Scale and distribution are learned from 2048 rows at most, in about three seconds for each
-    target, and all rows have scores. Where it is known how errors hang together, those of row i are
-    learned from errors of rows j without row i too (:mod:`~bochner.models.coupling`), in about
-    three seconds more of 8192 rows. Of rows held out one half learns and the other has scores,
-    so that these are of rows that nothing was learned from.
+    Scale and distribution are learned from 4096 rows at most, and scores are of all rows that are
+    held out, or of 4096 of those that the fit predicts without each: about a second for each
+    target. Where it is known how errors hang together, those of row i are learned from errors of
+    rows j without row i too (:mod:`~bochner.models.coupling`), in about half a second more. Of rows
+    held out one half learns and the other has scores, so that these are of rows that nothing was
+    learned from.
     """
     order = np.random.default_rng(seed).permutation(len(rows.w))
+    if rows.source == "leave one out":
+        order = np.sort(order[:LEFT_OUT_ROWS])
     learning, scored = rows.take(order), rows.take(order)
     if rows.source == "held out" and len(order) >= 2 * FEWEST_ROWS:
         half = len(order) // 2
@@ -290,6 +294,7 @@ class _Learned:
     rest: LeftOutRows
     j: int
     inputs: ErrorInputs
+    without: Float[Array, "m m"]  # the errors of all, each time without a row too
 
     @cached_property
     def z(self) -> Float[Array, "m k"]:
@@ -325,17 +330,20 @@ def _learn(
     others = np.setdiff1d(np.arange(len(scored.w)), own)
     rows, scale, log_scale = _closest(few, scored.take(others), j, seed)
     m, order = len(few.w), np.concatenate([own, others])
+    reach = float(log_scale[:m].min()), float(log_scale[:m].max())
+    log_scale = np.clip(log_scale, *reach)
     log_s, u = log_scale[:m], rows.e / np.exp(log_scale[:m])
-    shape, F = _shape(rows, u, scale, log_s)
+    shape, F = _shape(rows, u, scale, log_s, seed)
     first = 0 if shared else m
     log_scale, at = log_scale[first:], F[first:]
     laws = [plain]
     with np.errstate(over="ignore"):
         scaled = scored.errors[order, j] / np.exp(log_scale)
     w = scored.w[order]
-    laws.append(_scored(TargetLaw(rows.inputs, scale, None, *np.zeros((2, 0))), scaled, w))
+    none = np.zeros(0)
+    laws.append(_scored(TargetLaw(rows.inputs, scale, None, none, none, reach), scaled, w))
     levels = shape.scores(at, scaled)
-    laws.append(_scored(TargetLaw(rows.inputs, scale, shape, *np.zeros((2, 0))), levels, w))
+    laws.append(_scored(TargetLaw(rows.inputs, scale, shape, none, none, reach), levels, w))
     return laws[_best(laws, rows, log_s, u, shape, F[:m])]
 
 
@@ -351,9 +359,9 @@ def _closest(
 ) -> tuple[_Learned, KernelSum, Float[Array, " n"]]:
     """Take z, by columns or predictions, that tells more of log |e| of rows left out."""
     f, found = few.predicted[:, j], []
-    wide = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS
+    wide, without = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS, few.without(few, j)
     for by_columns in (False,) if wide else (True, False):
-        rows = _Learned(few, rest, j, ErrorInputs.of(few.X, f, by_columns))
+        rows = _Learned(few, rest, j, ErrorInputs.of(few.X, f, by_columns), without)
         scale, log_s, lost = _scale(rows, seed)
         found.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
     return min(found, key=lambda each: each[0])[1:]
@@ -365,23 +373,28 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
     spec = FeatureSpec.of(
         "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
     )
-    sample = RowSample(rows.z, target, rows.w, np.arange(len(rows.w)) / len(rows.w))
+    priority = np.random.default_rng(seed).permutation(len(rows.w)) / len(rows.w)
+    sample = RowSample(rows.z, target, rows.w, priority)
     curves = choose_curves(sample, seed, error_near_median)
     if curves is not None:
         sample = replace(sample, X=curves.inputs(rows.z))
     kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
     kernel = kernel if curves is None else curves.of(kernel)
-    found = _ridge(KernelRows(kernel(rows.z), target, rows.w))
+    found = Smoother.of(kernel, rows.z, target, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b 1"]:
         return np.einsum("ij,ij->i", H, _log_size(e, rows.typical))[:, None]
 
-    values = _values(rows, found, kernel, summed)[:, 0]
+    values = _values(rows, found, summed)[:, 0]
     mean, share = _slope(target[:, 0], values[: len(rows.w)], rows.w)
-    coef, intercept = share * found.coef, mean + share * (found.intercept - mean)
+    scale = replace(
+        found.sum,
+        coef=share * found.sum.coef,
+        intercept=mean + share * (found.sum.intercept - mean),
+    )
     values = mean + share * (values - mean)
     lost = float(np.average((target[:, 0] - values[: len(rows.w)]) ** 2, weights=rows.w))
-    return KernelSum(kernel, rows.z, coef, intercept), values, lost
+    return scale, values, lost
 
 
 def _log_size(e: Array, typical: float) -> Array:
@@ -401,12 +414,8 @@ def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) 
     return np.array([mean, np.clip(away @ y / power, 0.0, 1.0) if power > 0 else 0.0])
 
 
-def _ridge(rows: KernelRows) -> Dual:
-    return rows.at(float(solve_kernel(rows, "loo").alpha))
-
-
 def _values(
-    rows: _Learned, found: Dual, kernel: Any, summed: Callable[[Array, Array], Array]
+    rows: _Learned, found: Smoother, summed: Callable[[Array, Array], Array]
 ) -> Float[Array, "n t"]:
     """Return values at rows without each, then at the rest: all by errors that know of none.
 
@@ -414,33 +423,30 @@ def _values(
     """
     own, rest = rows.own, rows.rest
     if own.coupling is None:
-        left = found.rows.y - found.left_out
-        if not len(rest.w):
-            return left
-        across = KernelSum(kernel, rows.z, found.coef, found.intercept)
-        return np.concatenate([left, evaluated(across, rows.z_of_rest)])
-    shares, parts = found.left_out_shares, []
+        left = found.left_out()
+        return np.concatenate([left, evaluated(found.sum, rows.z_of_rest)]) if len(rest.w) else left
+    parts = []
     for here in _stretches(len(own.w)):
-        parts.append(summed(shares[here], own.take(here).without(own, rows.j)))
+        parts.append(summed(found.left_out_shares(here), rows.without[here]))
     for here in _stretches(len(rest.w)):
-        across = found.shares(kernel(rows.z_of_rest[here], rows.z))
-        parts.append(summed(across, rest.take(here).without(own, rows.j)))
+        errors = rest.take(here).without(own, rows.j)
+        parts.append(summed(found.shares(rows.z_of_rest[here]), errors))
     return np.concatenate(parts)
 
 
 def _stretches(n: int) -> list[Array]:
-    return np.array_split(np.arange(n), -(-n // ROWS)) if n else []
+    return np.array_split(np.arange(n), -(-n // STRETCH)) if n else []
 
 
 def _shape(
-    rows: _Learned, u: Float[Array, " m"], scale: KernelSum, log_s: Float[Array, " m"]
+    rows: _Learned, u: Float[Array, " m"], scale: KernelSum, log_s: Float[Array, " m"], seed: int
 ) -> tuple[Distribution, Float[Array, "n J"]]:
     """Return the conditional distributions of u, and those at all rows, as learned without each."""
     knots = np.unique(np.quantile(u, np.arange(1, KNOTS + 1) / (KNOTS + 1)))
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)
-    found = _ridge(KernelRows(scale.kernel(rows.z), indicators, rows.w))
+    found = Smoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b J"]:
         place = np.searchsorted(knots, e / np.exp(log_s))
@@ -449,12 +455,11 @@ def _shape(
         each = np.bincount(flat.ravel(), weights=H.ravel(), minlength=most)
         return np.cumsum(each.reshape(len(H), -1)[:, :-1], axis=1)
 
-    F = _values(rows, found, scale.kernel, summed)
-    values = KernelSum(scale.kernel, rows.z, found.coef, found.intercept)
+    F = _values(rows, found, summed)
     pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
     ordered = np.sort(u)
     below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
-    shape = Distribution(knots, values, pooled, below, above)
+    shape = Distribution(knots, found.sum, pooled, below, above)
     return shape, shape.risen(F)
 
 

@@ -23,6 +23,9 @@ from bochner._core.shapes import Array, Float, Int
 #: The least that two rows leave of one another: below this rounding makes it.
 LEAST_LEFT = 1e-8
 
+#: Rows whose pairs with all others are made together.
+BAND = 64
+
 
 class Coupling(ABC):
     """M of all rows, or a multiple of it, and what it leaves of the target.
@@ -50,15 +53,27 @@ class Coupling(ABC):
     def without(
         self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
     ) -> Float[Array, "s m"]:
-        """Return the errors of rows j, each time without a row i too; the row's own as it is."""
-        M = self.among(i, j)
+        """Return the errors of rows j, each time without a row i too; the row's own as it is.
+
+        With m = M_ij/M_jj and r = M_ij/M_ii they are e°_j + m (r e°_j − e°_i)/(1 − m r).
+        """
         d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
         alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
-        left = np.maximum(1 - M * M / d_i[:, None] / d_j, LEAST_LEFT)
-        both = (alone_j - M / d_j * alone_i[:, None]) / left
-        found = errors + (both - alone_j) / self.root[j]
-        own = i[:, None] == j
-        return np.where(own | ~np.isfinite(found), errors, found)
+        found = np.empty((len(i), len(j)))
+        for start in range(0, len(i), BAND):
+            here = slice(start, start + BAND)
+            share = self.among(i[here], j) / d_j
+            back = share * (d_j / d_i[here, None])
+            left = np.maximum(1 - share * back, LEAST_LEFT)
+            back *= alone_j
+            back -= alone_i[here, None]
+            back *= share
+            back /= left
+            back /= self.root[j]
+            back += errors
+            own = i[here, None] == j
+            found[here] = np.where(own | ~np.isfinite(back), errors, back)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,12 @@ With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
 
-which share one factorisation. (Not both x and f̂(x): without a row, f̂ is off its value with all
-rows by a share of e, which the two together would tell.) As e and s, F of a row is that without
-the row itself. What a row has is its score v = F(e/s | z), or e/s where one distribution serves for
-all z; s is 1 where that serves. Of all m scores the interval at z takes those at the places
-⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉, and turns them back: f̂(x) + s(z) F⁻¹(v | z).
+all on landmarks (:mod:`~bochner.models.smoother`). (Not both x and f̂(x): without a row, f̂ is off
+its value with all rows by a share of e, which the two together would tell.) As e and s, F of a row
+is that without the row itself. What a row has is its score v = F(e/s | z), or e/s where one
+distribution serves for all z; s is 1 where that serves. Of all m scores the interval at z takes
+those at the places ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉, and turns them back:
+f̂(x) + s(z) F⁻¹(v | z).
 That is conformal prediction with scores that are normalised (Lei et al. 2018, section 5.2), or with
 those of a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
@@ -30,8 +31,15 @@ from bochner.models.coupling import Coupling
 #: Share of the distribution of all rows in that of each.
 POOLED = 0.02
 
+#: The largest number whose exponential is one.
+LARGEST = 700.0
+
 #: So many scores beyond each end of an interval, or it is symmetric.
 BEYOND = 5
+
+#: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
+#: outside, the share is then known to a third of a hundredth.
+LEFT_OUT_ROWS = 4096
 
 #: How rows were predicted that scores come from, and what follows.
 GUARANTEES = {
@@ -195,6 +203,9 @@ class TargetLaw:
         Rising.
     shares : (m,) float64
         Weight of the scores up to each, in rows: m in all.
+    reach : (float, float)
+        Least and largest log s: that of the rows it was learned from. Between these and far from
+        all of them the regression may have any value.
     """
 
     inputs: ErrorInputs | None
@@ -202,6 +213,7 @@ class TargetLaw:
     shape: Distribution | None
     scores: Float[Array, " m"]
     shares: Float[Array, " m"]
+    reach: tuple[float, float] = (-LARGEST, LARGEST)
 
     def ends(self, coverage: float) -> tuple[float, float]:
         """Return the scores between which this share of rows lies, and as many beyond each end.
@@ -238,7 +250,7 @@ class TargetLaw:
         if self.inputs is None or self.scale is None:
             return predicted + low, predicted + high
         z = self.inputs(X, predicted)
-        s = np.exp(evaluated(self.scale, z)[:, 0])
+        s = np.exp(np.clip(evaluated(self.scale, z)[:, 0], *self.reach))
         if self.shape is None:
             return predicted + s * low, predicted + s * high
         F = self.shape.at(z)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.blas import eigh, one_thread
+from bochner._core.blas import eigh, mirror, one_thread
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -25,13 +25,13 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Kernel, Sum
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.coupling import DenseCoupling
-from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, ErrorLaw, LeftOutRows
 from bochner.models.ridge.gathered import GatheredRows, gather, of_differences
 from bochner.models.ridge.methods import DIRECT_ROWS, ExactKernel
 from bochner.models.ridge.shown import ShownRidge
@@ -48,7 +48,7 @@ from bochner.solvers.cg import (
     System,
     solve_system,
 )
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import KernelRows, slack_of
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.path import given_alpha, kfold_errors, least_alpha, solve_ridge
@@ -57,7 +57,7 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
 from bochner.sums.rows import N_FOLDS, fold_numbers
 
-#: Rows of a band of the matrix of a sum of kernels.
+#: Rows of a band of a kernel matrix.
 BAND = 256
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
@@ -228,21 +228,29 @@ class ExactFit(ShownRidge):
     errors: ErrorLaw | None = None
 
     def left_out(self) -> LeftOutRows | None:
-        """Return the rows as the fit predicts them without each; None where it kept no targets."""
+        """Return rows as the fit predicts them without each; None where it kept no targets.
+
+        All of them up to 4096, else so many at random: those of the last block of a factor.
+        """
         if self.y is None:
             return None
-        rows = KernelRows(self.chosen.kernel(self.X), self.y, self.w, self.spec.fit_intercept)
-        errors = np.empty(self.y.shape)
-        each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), errors.shape[1])
+        n = len(self.w)
+        some = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
+        order = np.concatenate([np.setdiff1d(np.arange(n), some), some])
+        y, w, X = self.y[order], self.w[order], self.X[order]
+        rows = KernelRows(_matrix(self.chosen.kernel, X), y, w, self.spec.fit_intercept)
+        last, errors = slice(n - len(some), None), np.empty((len(some), y.shape[1]))
+        each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), y.shape[1])
         coupling: list[Any] = [None] * len(each)
         for alpha in np.unique(each):
             own = np.flatnonzero(each == alpha)
-            dual = replace(rows, y=self.y[:, own]).at(float(alpha))
-            errors[:, own] = dual.left_out
-            for j, u in zip(own, dual.u.T, strict=True):
-                coupling[j] = DenseCoupling(u, rows.root, dual.inverse)
-        parts = self.X, self.y - errors, errors, self.w, "leave one out"
-        return LeftOutRows(*parts, tuple(coupling), np.arange(len(self.w)))
+            u, M = replace(rows, y=y[:, own]).inverse_of_last(float(alpha), len(some))
+            u, slack = u[last], slack_of(alpha * np.diag(M), w[last])
+            errors[:, own] = alpha * u / (rows.root[last] * slack)[:, None]
+            for j, each_u in zip(own, u.T, strict=True):
+                coupling[j] = DenseCoupling(each_u, rows.root[last], M)
+        parts = X[last], y[last] - errors, errors, w[last], "leave one out"
+        return LeftOutRows(*parts, tuple(coupling), np.arange(len(some)))
 
     kind = "an exact fit"
 
@@ -351,15 +359,17 @@ def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -
 
 
 def _matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
-    """Return the kernel matrix of rows: of a sum in bands, whose terms take no room beside it."""
-    if not isinstance(kernel, Sum):
+    """Return the kernel matrix of rows, in bands: each pair once, and what bands take stays small.
+
+    Values below the diagonal stand for those above.
+    """
+    if is_sparse(X):
         return kernel(X)
-    first = kernel(X[:BAND], X)
-    K = np.empty((X.shape[0], X.shape[0]), first.dtype)
-    K[:BAND] = first
-    for start in range(BAND, len(K), BAND):
-        K[start : start + BAND] = kernel(X[start : start + BAND], X)
-    return K
+    K = np.empty((X.shape[0], X.shape[0]))
+    for start in range(0, len(K), BAND):
+        here = slice(start, start + BAND)
+        K[here, : start + BAND] = kernel(X[here], X[: start + BAND])
+    return mirror(K.T).T
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:

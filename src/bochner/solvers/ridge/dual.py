@@ -17,8 +17,10 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg.lapack import dlauum, slauum
 
 from bochner._core.blas import (
+    add_outer,
     add_outer_sum,
     cho_factor,
     invert_triangle,
@@ -39,6 +41,10 @@ from bochner.solvers.ridge.kernel_evidence import (
 #: From so many rows on, factors are of float32; refinements of what they give, and its residual:
 #: a share of the right side, or of what rounding in float64 leaves.
 SINGLE_FROM, REFINEMENTS, REFINED, ROUNDING = 1024, 12, 1e-12, 2 * float(np.finfo(float).eps)
+
+#: Share of a residual that a refinement may leave, or one by a factor whose inverse is read too:
+#: with more the factor is of float64.
+CONVERGES, SURE = 0.3, 0.01
 
 #: A row that its own fit leaves nothing of, such as a row alone beside an intercept.
 LEAST_SLACK = 1e-100
@@ -143,8 +149,8 @@ class KernelRows:
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
             right = np.hstack([root * self.about[:, own], root])
-            u, spare = self._refined(float(value), right, last, within)
-            u, p = u[:, :-1], u[:, -1:]
+            u, L = self._refined(float(value), right, within)
+            u, p, spare = u[:, :-1], u[:, -1:], inverse_diagonal(L, last)
             if self.centred:
                 share = self.root @ p
                 intercept[own] = self.root @ u / share
@@ -153,23 +159,48 @@ class KernelRows:
             slack[:, own] = slack_of(value * spare, self.w[tail])[:, None]
         return coef, intercept + self.mean, slack
 
+    def inverse_of_last(
+        self, alpha: float, last: int
+    ) -> tuple[Float[Array, "n t"], Float[Array, "m m"]]:
+        """Return u of all rows, and the block of M of so many last ones.
+
+        n³/3 operations, and 2/3 last³ for the block: that of A⁻¹ is L⁻ᵀL⁻¹ of the last block of A's
+        Cholesky factor L. Of many rows the factor is of float32 and u refined, where a refinement
+        gains two digits: with LLᵀ = A + E both a step's residual and the error of (M)_ii, as shares
+        of themselves, are at most |E|/α.
+
+        Raises
+        ------
+        LinAlgError
+            If rounding leaves A not positive.
+        """
+        root, tail = self.root[:, None], slice(len(self.w) - last, None)
+        right = np.hstack([root * self.about, root])
+        u, L = self._refined(alpha, right, REFINED, SURE)
+        upper, u, p = _inverse_block(L, last), u[:, :-1], u[:, -1:]
+        if self.centred:
+            share = float(self.root @ p[:, 0])
+            u = u - p * (self.root @ u / share)
+            add_outer(upper, p[tail, 0].astype(upper.dtype), -1 / share)
+        return u, mirror(upper)
+
     @one_thread()
     def _refined(
-        self, alpha: float, right: Float[Array, "n r"], last: int, within: float
-    ) -> tuple[Float[Array, "n r"], Float[Array, " m"]]:
-        """Return A⁻¹ of these columns, and the last entries of its diagonal."""
+        self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
+    ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]]:
+        """Return A⁻¹ of these columns, and the Cholesky factor of A on and below the diagonal."""
         if len(right) > SINGLE_FROM:
-            found = self._by_single(alpha, right, last, within)
+            found = self._by_single(alpha, right, within, most)
             if found is not None:
                 return found
         A = shifted(self.K, self.root, alpha)
         factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, right, check_finite=False), inverse_diagonal(factor[0], last)
+        return cho_solve(factor, right, check_finite=False), factor[0]
 
     def _by_single(
-        self, alpha: float, right: Float[Array, "n r"], last: int, within: float
-    ) -> tuple[Float[Array, "n r"], Float[Array, " m"]] | None:
-        """Refine what a factor of float32 gives; None if that does not converge fast.
+        self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
+    ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
+        """Refine what a factor of float32 gives; None if a step leaves more than ``most``.
 
         A residual of rounding itself, |A| |u| in units of the last digit, is as good as zero: no
         factor of float64 has a smaller one.
@@ -187,8 +218,8 @@ class KernelRows:
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             off = float((np.linalg.norm(left, axis=0) / known).max())
             if off <= 1:
-                return u, inverse_diagonal(factor[0], last)
-            if not off < 0.3 * before:
+                return u, factor[0]
+            if not off < most * before:
                 return None
             before = off
         return None
@@ -354,6 +385,14 @@ def inverse_diagonal(L: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
     upper = np.asfortranarray(np.triu(L[-last:, -last:].T))
     invert_triangle(upper)
     return np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
+
+
+def _inverse_block(L: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
+    """Return the upper triangle of the last block of (LLᵀ)⁻¹; below it nothing is meant."""
+    upper = np.array(L[-last:, -last:].T, order="F")
+    invert_triangle(upper)
+    lauum = slauum if L.dtype == np.float32 else dlauum
+    return lauum(upper, overwrite_c=1)[0]
 
 
 # --- a criterion and its gradient in the kernel matrix -------------------------------------------
