@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from naive import kernel_matrix
 from scipy.integrate import quad
+from scipy.sparse import csr_array
 from tolerance import of
 
 from bochner.kernels import (
@@ -26,6 +27,7 @@ from bochner.kernels import (
     Radial,
     RationalQuadratic,
 )
+from bochner.kernels import kernel_matrix as in_bands
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
 FACTS = {
@@ -241,3 +243,16 @@ def test_values_at_huge_distances_are_zero_and_not_nan(kernel, distance):
 def test_pairs_of_rows_with_themselves_are_made_once_to_the_same_bits(kernel):
     X = np.random.default_rng(0).standard_normal((1100, 2))
     assert np.array_equal(kernel(X), kernel(X, X.copy()))
+
+
+@pytest.mark.parametrize("n", [40, 512, 700])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_matrix_in_bands_is_that_of_one_call(n, dtype):
+    X = np.random.default_rng(0).standard_normal((n, 3)).astype(dtype)
+    for kernel in (Gaussian(0.7) + 0.5 * Laplace(2.0), Linear()):
+        K = in_bands(kernel, X)
+        assert K.dtype == dtype
+        assert K.flags.c_contiguous
+        np.testing.assert_array_equal(K, K.T)
+        np.testing.assert_allclose(K, kernel(X, X), atol=20 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(in_bands(kernel, csr_array(X)), kernel(csr_array(X)))

@@ -84,6 +84,7 @@ __all__ = [
 
 #: Names for those who build on bochner, by the module that defines each.
 FOR_DEVELOPERS = {
+    "banded": "kernel_matrix",
     "dotproduct": "Binomial ExponentialSeries MultipliedSeries SummedSeries WeightedSeries",
     "green": "half_turns",
     "numbers": "lifted places_of traced weighted with_numbers",

@@ -18,6 +18,7 @@ from bochner._core.blas import one_thread
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
+from bochner.kernels.banded import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import TimeBudget
@@ -353,7 +354,7 @@ class Matrices:
             return K, across
         kernel = candidate.kernel
         if kernel not in self.found:
-            self.found[kernel] = kernel(X), kernel(test, X)
+            self.found[kernel] = kernel_matrix(kernel, X), kernel(test, X)
         return self.found[kernel]
 
 
@@ -362,10 +363,13 @@ def _ranked(judged: list[Judged]) -> list[Judged]:
 
 
 def _averaged(matrices: list[Array], shares: tuple[float, ...]) -> Array:
-    """Return the mean of matrices, one after the other."""
-    mean = shares[0] * matrices[0]
-    for share, each in zip(shares[1:], matrices[1:], strict=True):
-        mean += share * each
+    """Return the mean of matrices, a band of rows after the other: what is made stays in cache."""
+    mean = np.empty_like(matrices[0])
+    for start in range(0, len(mean), BAND):
+        here = slice(start, start + BAND)
+        np.multiply(shares[0], matrices[0][here], out=mean[here])
+        for share, each in zip(shares[1:], matrices[1:], strict=True):
+            mean[here] += share * each[here]
     return mean
 
 

@@ -17,6 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.auto import Choice
 from bochner.features.nystrom.nystrom import NystromMap
+from bochner.kernels.banded import kernel_matrix
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._shown import Fact, ShownFit
@@ -165,7 +166,7 @@ def fit_classifier_exactly(
     # Near the answer half of a squared hinge's slope is that of squares: alpha/2 is ridge's.
     share = None if given is None else given / unit / 2 / float(rows.w.sum())
     chosen = choose_exactly(spec, sampled(blocks, seed, learned.n_classes), X, share)
-    on_rows = OnRows(chosen.kernel(X), rows, learned)
+    on_rows = OnRows(kernel_matrix(chosen.kernel, X), rows, learned)
     path, near, alpha = None, None, unit if given is None else given
     if given is None and rows.folds:
         path, near = _path(on_rows, chosen)
@@ -302,7 +303,7 @@ class OnRows:
         """Return the point that has coefficients of these rows alone."""
         coef = np.zeros((len(self.K), at.coef.shape[1]))
         coef[numbers] = at.coef
-        return DualPoint(coef, at.intercept, self.K[:, numbers] @ at.coef + at.intercept)
+        return DualPoint(coef, at.intercept, self.K @ coef + at.intercept)
 
     def calibration(self, alpha: float, start: DualPoint, unit: float) -> Calibration:
         """Return the calibration on decision values of rows held out, fold by fold."""

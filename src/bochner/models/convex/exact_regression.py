@@ -23,6 +23,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import required_targets
+from bochner.kernels.banded import kernel_matrix
 from bochner.models._rows import N_FOLDS, folds_of, row_marks
 from bochner.models.convex.class_sample import CONSTANT, FIRST, NEAREST
 from bochner.models.convex.exact import LAST, ExactConvexFit, choose_exactly
@@ -198,7 +199,7 @@ def fit_svr_exactly(
     share = None if alpha is None else float(np.mean(alpha)) / curvature / given.weight
     X = given.X if is_sparse(given.X) else np.ascontiguousarray(to_numpy(given.X), np.float64)
     chosen = choose_exactly(spec, sampled(rows.blocks, spec.features.seed), X, share)
-    on_rows = _OnRows(np.ascontiguousarray(chosen.kernel(X)), given, loss, spec, curvature)
+    on_rows = _OnRows(kernel_matrix(chosen.kernel, X), given, loss, spec, curvature)
     path = None if alpha is not None else on_rows.path(chosen.search, spec.features.seed)
     if path is not None:
         alpha = np.atleast_1d(path.alpha)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.blas import eigh, mirror, one_thread
+from bochner._core.blas import eigh, one_thread
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -24,6 +24,7 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
+from bochner.kernels.banded import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
@@ -56,9 +57,6 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.moments import Accumulator, Moments, Precision
 from bochner.sums.rows import N_FOLDS, fold_numbers
-
-#: Rows of a band of a kernel matrix.
-BAND = 256
 
 #: GatheredRows that leave-one-out errors are computed for: all up to this, else so many at random.
 MOST_LOO_ROWS = 8192
@@ -238,7 +236,7 @@ class ExactFit(ShownRidge):
         some = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
         order = np.concatenate([np.setdiff1d(np.arange(n), some), some])
         y, w, X = self.y[order], self.w[order], self.X[order]
-        rows = KernelRows(_matrix(self.chosen.kernel, X), y, w, self.spec.fit_intercept)
+        rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.spec.fit_intercept)
         last, errors = slice(n - len(some), None), np.empty((len(some), y.shape[1]))
         each = np.broadcast_to(np.asarray(self.solution.alpha, np.float64), y.shape[1])
         coupling: list[Any] = [None] * len(each)
@@ -352,24 +350,10 @@ def _solved(spec: RidgeSpec, share: float, chosen: Chosen, rows: GatheredRows) -
     folds = [np.flatnonzero(numbers == k) for k in range(N_FOLDS)]
     folds = [fold for fold in folds if len(fold)]
     by_folds = spec.alpha == "kfold" and len(folds) > 1
-    K = _matrix(chosen.kernel, rows.X)
+    K = kernel_matrix(chosen.kernel, rows.X)
     problem = KernelRows(K, rows.y, rows.w, spec.fit_intercept, tuple(folds) if by_folds else ())
     lost = log_loss_of_signs if spec.features.of_classes else None
     return solve_kernel(problem, spec.alpha, per_target=spec.per_target, start=start, lost=lost)
-
-
-def _matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
-    """Return the kernel matrix of rows, in bands: each pair once, and what bands take stays small.
-
-    Values below the diagonal stand for those above.
-    """
-    if is_sparse(X):
-        return kernel(X)
-    K = np.empty((X.shape[0], X.shape[0]))
-    for start in range(0, len(K), BAND):
-        here = slice(start, start + BAND)
-        K[here, : start + BAND] = kernel(X[here], X[: start + BAND])
-    return mirror(K.T).T
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
