@@ -149,8 +149,8 @@ class KernelRows:
         for value in np.unique(each):
             own = np.flatnonzero(each == value)
             right = np.hstack([root * self.about[:, own], root])
-            u, L = self._refined(float(value), right, within)
-            u, p, spare = u[:, :-1], u[:, -1:], inverse_diagonal(L, last)
+            u, U = self._refined(float(value), right, within)
+            u, p, spare = u[:, :-1], u[:, -1:], inverse_diagonal(U, last)
             if self.centred:
                 share = self.root @ p
                 intercept[own] = self.root @ u / share
@@ -164,9 +164,9 @@ class KernelRows:
     ) -> tuple[Float[Array, "n t"], Float[Array, "m m"]]:
         """Return u of all rows, and the block of M of so many last ones.
 
-        n³/3 operations, and 2/3 last³ for the block: that of A⁻¹ is L⁻ᵀL⁻¹ of the last block of A's
-        Cholesky factor L. Of many rows the factor is of float32 and u refined, where a refinement
-        gains two digits: with LLᵀ = A + E both a step's residual and the error of (M)_ii, as shares
+        n³/3 operations, and 2/3 last³ for the block: that of A⁻¹ is U⁻¹U⁻ᵀ of the last block of A's
+        Cholesky factor U. Of many rows the factor is of float32 and u refined, where a refinement
+        gains two digits: with UᵀU = A + E both a step's residual and the error of (M)_ii, as shares
         of themselves, are at most |E|/α.
 
         Raises
@@ -176,8 +176,8 @@ class KernelRows:
         """
         root, tail = self.root[:, None], slice(len(self.w) - last, None)
         right = np.hstack([root * self.about, root])
-        u, L = self._refined(alpha, right, REFINED, SURE)
-        upper, u, p = _inverse_block(L, last), u[:, :-1], u[:, -1:]
+        u, U = self._refined(alpha, right, REFINED, SURE)
+        upper, u, p = _inverse_block(U, last), u[:, :-1], u[:, -1:]
         if self.centred:
             share = float(self.root @ p[:, 0])
             u = u - p * (self.root @ u / share)
@@ -188,13 +188,13 @@ class KernelRows:
     def _refined(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]]:
-        """Return A⁻¹ of these columns, and the Cholesky factor of A on and below the diagonal."""
+        """Return A⁻¹ of these columns, and U with UᵀU = A, on and above its diagonal."""
         if len(right) > SINGLE_FROM:
             found = self._by_single(alpha, right, within, most)
             if found is not None:
                 return found
         A = shifted(self.K, self.root, alpha)
-        factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
+        factor = cho_factor(A, False, overwrite_a=True, check_finite=False)
         return cho_solve(factor, right, check_finite=False), factor[0]
 
     def _by_single(
@@ -207,7 +207,7 @@ class KernelRows:
         """
         A = shifted(self.K, self.root, alpha, dtype=np.float32)
         try:
-            factor = cho_factor(A, True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(A, False, overwrite_a=True, check_finite=False)
         except LinAlgError:
             return None
         size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
@@ -375,23 +375,23 @@ def slack_of(left: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, " 
     return np.maximum((above - 1 + left) / above, LEAST_SLACK)
 
 
-def inverse_diagonal(L: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
-    """Return the last entries of the diagonal of (LLᵀ)⁻¹; entries above L's diagonal are not read.
+def inverse_diagonal(U: Float[Array, "n n"], last: int) -> Float[Array, " m"]:
+    """Return the last entries of the diagonal of (UᵀU)⁻¹; entries below U's diagonal are not read.
 
-    They are the squares of the columns of L⁻¹, whose last block is the inverse of L's.
+    They are the squares of the rows of U⁻¹, whose last block is the inverse of U's.
     """
     if not last:
         return np.empty(0)
-    upper = np.asfortranarray(np.triu(L[-last:, -last:].T))
+    upper = np.asfortranarray(np.triu(U[-last:, -last:]))
     invert_triangle(upper)
     return np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
 
 
-def _inverse_block(L: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
-    """Return the upper triangle of the last block of (LLᵀ)⁻¹; below it nothing is meant."""
-    upper = np.array(L[-last:, -last:].T, order="F")
+def _inverse_block(U: Float[Array, "n n"], last: int) -> Float[Array, "m m"]:
+    """Return the upper triangle of the last block of (UᵀU)⁻¹; below it nothing is meant."""
+    upper = np.array(U[-last:, -last:], order="F")
     invert_triangle(upper)
-    lauum = slauum if L.dtype == np.float32 else dlauum
+    lauum = slauum if U.dtype == np.float32 else dlauum
     return lauum(upper, overwrite_c=1)[0]
 
 
