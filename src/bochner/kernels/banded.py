@@ -1,28 +1,28 @@
-"""The kernel matrix of rows with themselves, in bands: each pair once."""
+"""The kernel matrix of rows with themselves; that of a sum in bands, each pair once."""
 
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse
 from bochner._core.blas import mirror
 from bochner._core.shapes import Array, Float
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, Sum
 
-#: Rows of a band: what is made of it takes little room, which is not fetched anew each time.
+#: Rows of a band.
 BAND = 256
 
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
-    """Return ``kernel(X)`` of NumPy rows, C-contiguous; of sparse rows by one call.
+    """Return ``kernel(X)`` of NumPy or sparse rows, C-contiguous.
 
-    Values on and below the diagonal stand for those above: half of the kernel's work. A fourth of
-    the time of one call for a sum of two kernels of 6000 rows, whose terms are matrices too.
+    That of a sum is made in bands up to the diagonal, and mirrored: its terms take no room beside
+    it, and two thirds of the time of bands of all columns. Where a kernel is one compiled loop,
+    one call takes less time than a copy of bands.
     """
-    if is_sparse(X) or len(X) < 2 * BAND:
+    if not isinstance(kernel, Sum) or X.shape[0] <= BAND:
         return np.ascontiguousarray(kernel(X))
     first = kernel(X[:BAND])
-    K = np.empty((len(X), len(X)), first.dtype)
+    K = np.empty((X.shape[0], X.shape[0]), first.dtype)
     K[:BAND, :BAND] = first
     for start in range(BAND, len(K), BAND):
         here = slice(start, start + BAND)
