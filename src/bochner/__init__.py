@@ -300,11 +300,12 @@ def __getattr__(name: str) -> Any:
     if name in {"engines", "errors", "export", "kernels", "landmarks"}:
         return import_module(f"bochner.{name}")
     if name not in __all__:
-        from bochner._core.names import missing as _missing  # noqa: PLC0415
+        from bochner._core import names as _names  # noqa: PLC0415
 
         homes = () if name.startswith("_") else ("kernels", "errors", "landmarks", "certificates")
         elsewhere = {home: import_module(f"bochner.{home}").__all__ for home in homes}
-        raise AttributeError(_missing("bochner", name, __all__, elsewhere))
+        sentence = _names.missing("bochner", name, __all__, elsewhere)
+        raise _names.refusal("bochner", name, sentence)
     value = getattr(import_module(_HOME.get(name, "bochner.features")), name)
     globals()[name] = value
     return value

@@ -1,5 +1,10 @@
 """A name of another library, or a slip of spelling, is refused with the name that was meant."""
 
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
 from inspect import isabstract, signature
 from pathlib import Path
 
@@ -113,6 +118,39 @@ def test_an_unknown_name_of_a_module_names_the_one_here(module, name, message):
         getattr(module, name)
 
 
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("from bochner.kernels import RBF", r"Gaussian\(lengthscale\), gamma = 1/\(2 length"),
+        ("from bochner.kernels import Linear, Mattern", r"did you mean 'Matern'\?"),
+        ("from bochner import RBF", r"here it is kernels.Gaussian\(lengthscale\), gamma = 1/"),
+        ("from bochner import kernels, Gaussian", r"here it is kernels\.Gaussian\."),
+        ("from bochner.features import RFF", r"here it is the method Fourier\(\)"),
+        ("from bochner import zzz", r"module 'bochner' has no attribute 'zzz'$"),
+    ],
+)
+def test_an_import_statement_of_an_unknown_name_says_the_same(statement, message):
+    """Python itself raises an error of its own words there, without the sentence."""
+    with pytest.raises(ImportError, match=message) as refused:
+        exec(statement)  # noqa: S102
+    assert refused.value.name == statement.split()[1]
+
+
+def test_an_unknown_name_is_to_all_others_an_attribute_that_is_not_there():
+    assert not hasattr(kernels, "RBF")
+    assert getattr(bo, "RBF", None) is None
+    assert find_spec("bochner.kernels.RBF") is None
+    with pytest.raises(ModuleNotFoundError):
+        import_module("bochner.kernels.RBF")
+    with pytest.raises(AttributeError):
+        pickle.loads(b"cbochner.kernels\nRBF\n.")
+
+
+def test_modules_that_are_not_loaded_yet_are_imported_by_their_names():
+    code = "from bochner import certificates, datasets, kernels, persist; persist.load"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 X = [[0.0, 1.0], [1.0, 0.5], [2.0, 0.0], [0.5, 0.5], [1.5, 2.0], [2.5, 1.0]]
 Y = [0.0, 1.0, 2.0, 0.5, 1.5, 2.5]
 
@@ -134,7 +172,10 @@ def test_names_of_kernels_elsewhere_are_served(word):
         ({"kernel": "rational quadratic"}, r"did you mean 'rational_quadratic'\?"),
         ({"kernel": "ntk"}, r"give kernels\.NeuralTangent\(depth\)\."),
         ({"kernel": "rff"}, r"got 'rff'; give it as method='fourier', which makes features of"),
-        ({"kernel": "RBF"}, r"got 'RBF'; did you mean 'gaussian'\?"),
+        (
+            {"kernel": "RBF"},
+            r"did you mean 'gaussian'\? As a value it is kernels\.Gaussian\(lengthscale\), gamma = 1/",
+        ),
         ({"kernel": "poly"}, r"got 'poly'; give kernels\.Polynomial\(degree, offset, scale\)\."),
         ({"kernel": "sigmoid"}, r"give kernels\.NNGP\(depth\), for tanh\(⟨x, y⟩\) is no"),
         ({"kernel": "precomputed"}, r"give kernels\.Custom\(function\), whose function gives"),

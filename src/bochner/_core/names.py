@@ -1,10 +1,13 @@
 """Words of other libraries and slips of spelling: what a refused name is called here."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, signature
+from types import FrameType
 from typing import Any, Self, cast
 
 from bochner.errors import InvalidInput, InvalidType
@@ -200,8 +203,10 @@ def meant_kernel(name: str, known: Iterable[str]) -> str:
     word = _plain(name)
     if (method := WORDS.get(word, word)) in METHODS:
         return f"; give it as method={method!r}, which makes features of a kernel."
-    value = VALUES.get(word)
-    return meant(name, known) if value is None else f"; give kernels.{value}."
+    if (value := VALUES.get(word)) is not None:
+        return f"; give kernels.{value}."
+    as_value = f" As a value it is {OTHERS[name]}." if name in OTHERS else ""
+    return meant(name, known) + as_value
 
 
 def meant_method(name: str, known: Iterable[str]) -> str:
@@ -237,7 +242,29 @@ def handed_out(
         if name in names.split():
             return getattr(import_module(f"{package}.{module}"), name)
     known = [*listed, *" ".join(homes.values()).split()]
-    raise AttributeError(missing(package, name, known))
+    raise refusal(package, name, missing(package, name, known))
+
+
+def refusal(package: str, name: str, sentence: str) -> AttributeError | ImportError:
+    """Return the error by which the ``__getattr__`` of a package refuses a name.
+
+    ``from package import name`` asks for the attribute first, then for a module of that name, and
+    where there is neither it raises an ImportError that has lost the sentence. It passes on an
+    ImportError, so that is raised where importlib asks. All others, such as ``hasattr``, need an
+    AttributeError.
+    """
+    if not _imported_from() or find_spec(f"{package}.{name}") is not None:
+        return AttributeError(sentence)
+    return ImportError(sentence, name=package)
+
+
+def _imported_from() -> bool:
+    """Whether it is an import statement that asks the nearest ``__getattr__``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__getattr__":
+        frame = frame.f_back
+    asks = frame and frame.f_back
+    return asks is not None and asks.f_code.co_name == "_handle_fromlist"
 
 
 @cache
