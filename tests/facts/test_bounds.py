@@ -582,6 +582,18 @@ def test_features_of_the_sizes_of_theorem_12_are_as_near_as_it_says():
     assert ZonalSpectral.of(Gaussian(), X, alpha=2.0).width(0.9) < bound.width(0.9)
 
 
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2), 2.0 * Polynomial(3)], ids=repr)
+def test_of_a_polynomial_no_degree_beyond_its_own_is_asked_for(kernel):
+    """Not the hundreds of degrees of assumption 1: at its own degree nothing is cut."""
+    X, degree = np.random.default_rng(0).normal(size=(40, 3)), kernel_series(kernel).degree
+    bound = BallSpectral.of(kernel, X, alpha=1.0)
+    q, s, _ = bound.sizes(0.5)
+    assert (q, s) == (degree, degree // 2 + 1)
+    phi = bo.draw(kernel, bo.Gegenbauer(order=s, degree=q), n_features=64 * s, X=X, random_state=0)
+    assert phi.left_out(X).max() <= 100 * np.finfo(float).eps * kernel.diag(X).max()
+    assert replace(bound, highest=None).sizes(0.5).degree > 50
+
+
 # ---- refusals
 
 
@@ -785,6 +797,20 @@ def test_kernels_of_angles_and_powers_have_rows_of_their_own():
         "matrix Bernstein, ReLU",
         "Chebyshev, TensorSketch",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "last"),
+    [(Gaussian(0.4), "Gegenbauer, lemma 7"), (Polynomial(3), "Gegenbauer, theorem 11")],
+    ids=repr,
+)
+def test_rows_far_apart_have_a_table_without_the_bounds_that_do_not_hold(kernel, last):
+    """What lies beyond ten axes of the kernel matrix is more than ten times ‖K‖."""
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    rows = compare_bounds(kernel, X, alpha=1.0, n_features=64, n_draws=1, random_state=0).rows
+    assert "cost of rank 10" not in [row.name for row in rows]
+    assert rows[-1].name == last
+    assert 0 < rows[-1].found < rows[-1].promised
 
 
 def test_found_errors_are_those_of_the_same_draws_by_hand(table):

@@ -1,5 +1,6 @@
 """Laws of random Gegenbauer features: definition 8 as published, and its improvements."""
 
+import tracemalloc
 import warnings
 from dataclasses import replace
 
@@ -508,6 +509,17 @@ def test_every_array_library_gives_the_features_of_numpy(pair, xp, dtype):
     phi = drawn(pair)
     X = np.concatenate([rows(9), np.zeros((1, 3))]).astype(dtype)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=20)
+
+
+def test_memory_of_many_orders_is_that_of_the_functions_of_the_rows():
+    """Rows times orders times degrees, 3 MB; a matrix of functions by orders by degrees is 1.6 GB."""
+    X = sphere(20, 2.0)
+    phi = draw(Gaussian(), Gegenbauer(order=100, degree=200), n_features=100, X=X, random_state=0)
+    tracemalloc.start()
+    phi(X)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 26
 
 
 @every_kind

@@ -327,8 +327,9 @@ def _fourier(kernel: Kernel, rows: Array, ruler: Ruler, ask: Request) -> Iterato
     with suppress(UnsupportedKernel):  # not the Gaussian
         weighted = LeverageSpectral.of(kernel, rows, alpha=ruler.penalty)
         yield Entry("leverage weighted", weighted, weighted.method, ruler.spectral)
-    costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
-    yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
+    with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
+        costs = ProjectionCost.of(kernel, rows, rank=ruler.rank)
+        yield Entry(f"cost of rank {ruler.rank}", costs, pairs, ruler.costs)
 
 
 def _found(

@@ -256,7 +256,8 @@ class GegenbauerSizes(NamedTuple):
 class BallSpectral(Bound):
     """The (ε, λ)-spectral distance of random Gegenbauer features, for any n rows of a ball.
 
-    With ρ = β r², ε_t = ε/10 and ε_s = 9ε/10 these are enough, with chance 1 − δ:
+    With ρ = β r², ε_t = ε/10 and ε_s = 9ε/10 these are enough, with chance 1 − δ (q need not be
+    above the degree of a polynomial: nothing is cut then):
 
         q + 1 ≥ max(e²ρ, log(C n/(ε_t λ)) − ρ)   (the Gaussian: C = k(x, x), β = 1; theorem 12),
         q + 1 ≥ max(e²ρ, log(C n/(ε_t λ)))       (κ⁽ⁿ⁾(0) ≤ C βⁿ, assumption 1; theorem 11),
@@ -277,6 +278,8 @@ class BallSpectral(Bound):
         C and β.
     gaussian : bool, default True
         Whether the kernel is C e^(−|x − y|²/2); else one of ⟨x, y⟩.
+    highest : int, optional
+        Degree of a kernel that is a polynomial of ⟨x, y⟩. Default: it has terms of every degree.
 
     Notes
     -----
@@ -298,6 +301,7 @@ class BallSpectral(Bound):
     scale: float = 1.0
     growth: float = 1.0
     gaussian: bool = True
+    highest: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, n_columns=counted, n_rows=counted, radius=positive, alpha=positive)
@@ -327,12 +331,12 @@ class BallSpectral(Bound):
         rows, alpha = dense_rows(X, cls.__name__), positive(alpha, cls.__name__, "alpha")
         n = len(rows) if n_rows is None else integer(n_rows, cls.__name__, "n_rows", len(rows))
         plain, scales = in_balls(cls.__name__, kernel, rows.shape[1])
-        scale, growth = _growth(plain)
+        scale, growth, highest = _growth(plain)
         mean = float(np.mean(to_numpy(kernel.diag(rows))))
         d = min(float(n), n * max(mean, 1e-150) / alpha)
         radius = max(float(np.linalg.norm(rows / scales, axis=1).max()), 1e-150)
         gaussian = isinstance(_unscaled(plain)[1], Gaussian)
-        return cls(radius, rows.shape[1], n, alpha, d, scale, growth, gaussian)
+        return cls(radius, rows.shape[1], n, alpha, d, scale, growth, gaussian, highest)
 
     def sizes(self, error: float, confidence: float = 0.95) -> GegenbauerSizes:
         """Return q, s and m that keep the distance below ``error``; see :class:`Bound`.
@@ -346,6 +350,7 @@ class BallSpectral(Bound):
         lost = math.log(self.scale * self.n_rows / (CUT_SHARE * error * self.alpha))
         first = max(math.e**2 * mean, lost - (mean if self.gaussian else 0.0), 1.0)
         q, d = math.ceil(first) - 1, self.n_columns
+        q = q if self.highest is None else min(q, self.highest)
         s = q // 2 + 1
         leverage = s * (math.comb(q + d - 1, q) + (math.comb(q + d - 2, q - 1) if q else 0))
         if leverage > LARGEST:
@@ -395,14 +400,17 @@ def _unscaled(kernel: Kernel) -> tuple[float, Kernel]:
     return scale, kernel
 
 
-def _growth(kernel: Kernel) -> tuple[float, float]:
-    """Return C and β with κ⁽ⁿ⁾(0) ≤ C βⁿ for all n: of few degrees, β = max (κ⁽ⁿ⁾(0))^(1/n)."""
+def _growth(kernel: Kernel) -> tuple[float, float, int | None]:
+    """Return C and β with κ⁽ⁿ⁾(0) ≤ C βⁿ for all n, and the highest n, None where there is none.
+
+    Of few degrees β = max (κ⁽ⁿ⁾(0))^(1/n).
+    """
     scale, plain = _unscaled(kernel)
     if isinstance(plain, Gaussian):
-        return scale, 1.0
+        return scale, 1.0, None
     series = plain.power_series if isinstance(plain, DotProductKernel) else None
     if isinstance(series, ExponentialSeries):
-        return scale, series.scale
+        return scale, series.scale, None
     if series is None or series.degree is None:
         raise UnsupportedKernel(
             "BallSpectral requires the Gaussian, DotExponential, or a kernel of ⟨x, y⟩ of finite "
@@ -411,4 +419,4 @@ def _growth(kernel: Kernel) -> tuple[float, float]:
     logs = np.asarray(series.log_derivative(np.arange(series.degree + 1)), dtype=np.float64)
     n = np.arange(1, series.degree + 1)
     growth = math.exp(float((logs[1:] / n).max(initial=0.0)))
-    return scale * max(1.0, math.exp(float(logs[0]))), growth
+    return scale * max(1.0, math.exp(float(logs[0]))), growth, series.degree

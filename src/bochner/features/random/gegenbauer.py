@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtri
 
-from bochner._core.arrays import array_namespace, is_numpy, moved, to_numpy
+from bochner._core.arrays import array_namespace, is_numpy, moved, taken, to_numpy
 from bochner._core.checks import check_fields, counted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
@@ -162,7 +162,9 @@ class GegenbauerMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, r = self.polar(X)
         xp = array_namespace(U)
-        H = self.radial(r) @ moved(self._spread, like=U)
+        scale, places = self._spread
+        H = self.radial(r) * moved(scale, like=U)
+        H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), places, axis=1)
         functions = len(self.counts) * (1 + self.parity)
         H = xp.reshape(H, (U.shape[0], functions, self.degree + 1))
         W = moved(self.directions, like=U)
@@ -188,14 +190,17 @@ class GegenbauerMap(FeatureMap):
         ]
 
     @cached_property
-    def _spread(self) -> Float[np.ndarray, "B fq"]:
-        """Where each radial function goes, (function, degree), with its sign and m^{−1/2}."""
+    def _spread(self) -> tuple[Float[np.ndarray, " B"], np.ndarray]:
+        """Signs and m^{−1/2} of the radial functions; which of them each (function, degree) takes.
+
+        B stands for the function that is zero.
+        """
         l, q = self.radial.degrees, self.degree
         function = self.components * 2 + l % 2 if self.parity else self.components
-        spread = np.zeros((len(l), len(self.counts) * (1 + self.parity), q + 1))
+        places = np.full((len(self.counts) * (1 + self.parity), q + 1), len(l))
+        places[function, l] = np.arange(len(l))
         sign = np.where(self.alternating & (l // 2 % 2 == 1), -1.0, 1.0)
-        spread[np.arange(len(l)), function, l] = sign * self.counts[self.components] ** -0.5
-        return spread.reshape(len(l), -1)
+        return sign * self.counts[self.components] ** -0.5, places.ravel()
 
     @cached_property
     def _steps(self) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
