@@ -96,6 +96,7 @@ def test_second_table_shows_harmonics_and_neighbours(run):
         assert any(row.name in line and f"{row.rmse:.0f} m" in line for line in lines)
     assert result.near[1].detail == "256 harmonics"  # degree 15, of 23 rows of cells
     assert result.near[2].rmse < result.near[0].rmse < result.methods[0].rmse
+    assert "lengthscale='auto'" in result.near[2].code  # quick: numbers are not searched for
 
 
 def test_relief_around_a_cell_is_that_of_cells_as_far_away():
@@ -106,7 +107,7 @@ def test_relief_around_a_cell_is_that_of_cells_as_far_away():
     )
     places = np.stack([latitude.ravel(), longitude.ravel()], axis=1)
     y = np.random.default_rng(0).standard_normal(72) * 100
-    cells = MapCells(places, y, shape, np.arange(72), np.arange(0), 4, 8, 0)
+    cells = MapCells(places, y, shape, np.arange(72), np.arange(0), 4, 8, "auto", 0)
     found, size = relief_around(cells, y, 0 * y)
     heights = (found[:, :-2] * size[:, None]).reshape((*shape, 48))
     grid = y.reshape(shape)

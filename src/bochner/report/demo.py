@@ -288,9 +288,8 @@ def _sweep(
 def _sharper(study: DemoRows, quick: bool, say: Say) -> tuple[NearResult, ...]:
     """Fit harmonics of the globe, kriging of the nearest cells, and what these leave."""
     degree, width = int(FINEST * study.shape[0]), 256 if quick else 2048
-    cells = MapCells(
-        study.places, study.y, study.shape, study.train, study.test, degree, width, study.seed
-    )
+    found_by, rows = "auto" if quick else "evidence", (study.train, study.test)
+    cells = MapCells(study.places, study.y, study.shape, *rows, degree, width, found_by, study.seed)
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     found = []
     for row in sharper(cells):

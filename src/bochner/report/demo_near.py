@@ -25,6 +25,9 @@ from bochner.report.demo_page import NearResult
 #: Kernel and penalty of the harmonics: three cells, and little noise.
 GLOBE, ALPHA = OnSphere("matern32", 3.0), 0.1
 
+#: Lengthscale that kriging starts from, in steps of the grid.
+CELLS = 3
+
 #: MapCells that each is kriged from, and that are averaged by the simplest rival.
 NEIGHBOURS, FEW = 24, 4
 
@@ -50,6 +53,8 @@ class MapCells:
         Of the harmonics.
     width : int
         Features of the last step.
+    lengthscale : {"evidence", "auto"}
+        How the numbers of the covariance are found; "auto" keeps a lengthscale of three cells.
     seed : int
     """
 
@@ -60,6 +65,7 @@ class MapCells:
     test: Array
     degree: int
     width: int
+    lengthscale: str
     seed: int
 
     @property
@@ -110,13 +116,13 @@ def _harmonics(cells: MapCells) -> Found:
 
 def _kriged(cells: MapCells, keep: list[Any]) -> Found:
     method = NearestNeighbours(NEIGHBOURS)
-    start: Any = OnSphere("matern32", 3.0)
+    start: Any = OnSphere("matern32", CELLS * 180 / cells.shape[0])
     model = GaussianProcessRegressor(
-        start, method=method, lengthscale="evidence", random_state=cells.seed
+        start, method=method, lengthscale=cells.lengthscale, random_state=cells.seed
     ).fit(*cells.learned)
     found = model.predict(cells.places[cells.test])
     keep[:] = [(model, found)]
-    code = f"GaussianProcessRegressor({start!r}, method={method}, lengthscale='evidence')"
+    code = f"GaussianProcessRegressor({start!r}, {method=!s}, lengthscale={cells.lengthscale!r})"
     return "Local kriging", code, f"{NEIGHBOURS} cells", found
 
 
