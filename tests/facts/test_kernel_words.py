@@ -89,6 +89,26 @@ def test_the_words_of_a_fit_name_its_columns_in_their_deviations():
     assert f"column 3 {scales[3] / spread[3]:.3g}" in text
 
 
+@pytest.mark.parametrize(
+    ("learner", "given"),
+    [
+        (bo.KernelRidge, {"method": "exact"}),
+        (bo.KernelRidge, {"method": "local"}),
+        (bo.KernelRidgeClassifier, {"method": "exact"}),
+        (bo.LogisticRegression, {}),
+        (bo.GaussianProcessRegressor, {"method": "exact"}),
+    ],
+)
+def test_fits_with_the_kernel_itself_rank_lengthscales_in_deviations_too(learner, given):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 8)) * 10.0 ** np.arange(8)
+    scales = tuple(10.0 ** np.arange(8) * [4, 3, 2, 1, 5, 6, 7, 8])
+    model = learner(Gaussian(scales), random_state=0, **given).fit(X, np.sign(X[:, 3]))
+    text = str(model.fit_)
+    assert "8 columns, in standard deviations, shortest first: column 3 " in text
+    assert text.index("column 3") < text.index("column 2 ") < text.index("column 1 ")
+
+
 def test_a_search_tells_its_kernel_in_words():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 9))

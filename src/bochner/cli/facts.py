@@ -1,6 +1,6 @@
 """What a fitted model is, in numbers and in words: for ``bochner fit`` and ``bochner show``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,9 @@ from bochner.models.unsupervised.kmeans import KernelKMeans
 from bochner.models.unsupervised.pca import KernelPCA
 
 
-def facts_of(
-    model: KernelEstimator, rows: int | None, names: Sequence[str] | None
-) -> dict[str, Any]:
+def facts_of(model: KernelEstimator, rows: int | None) -> dict[str, Any]:
     """Return what a model was fitted to, what it chose, and how it came to its end."""
+    names = None if model.schema_ is None else model.schema_.feature_names
     given = not isinstance(model.kernel, str) or model.kernel == "linear"
     common = {
         "rows": rows,

@@ -84,7 +84,7 @@ def run_fit(
         save(fitted, out)
     facts = {
         "model": model,
-        **facts_of(fitted, blocks.n_rows, blocks.feature_names),
+        **facts_of(fitted, blocks.n_rows),
         "held_out": None if found is None else asdict(found),
         "certificate": numbers,
         "certificate_words": words,

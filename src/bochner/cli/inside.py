@@ -22,12 +22,11 @@ def run_show(terminal: Terminal, *, model: str) -> None:
             terminal.show(facts, [(name, str(value)) for name, value in facts.items()])
             return
     schema = found.schema_
-    names = None if schema is None else schema.feature_names
     inputs = {} if schema is None else _inputs(schema)
     size = Path(model).stat().st_size
     facts = {
         "model": type(found).__name__,
-        **facts_of(found, None, names),
+        **facts_of(found, None),
         "inputs": inputs,
         "bytes": size,
         "parameters": {name: repr(value) for name, value in _given(found).items()},

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import is_sparse
-from bochner.data.sample import RowSample
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.words import in_words, listed
 from bochner.selection.rows import deviations
@@ -19,7 +18,7 @@ def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
     rows of the fit are kept to tell; ``names`` are of the columns that the kernel sees.
     """
     kernel = fit.chosen.kernel
-    X, w = _kept(getattr(fit, "summed", None), fit.inputs.n_columns)
+    X, w = _kept(fit)
     if not isinstance(kernel, Monotone):
         return in_words(kernel, names, None if X is None else deviations(X, w))
     curves = fit.chosen.curves
@@ -29,9 +28,12 @@ def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
     return f"{in_words(kernel.kernel, names, spread)}; of {how} of {bent}"
 
 
-def _kept(summed: Any, d: int) -> tuple[Any, Any]:
-    """Return rows that the fit keeps, and their weights; None if it keeps none of d columns."""
-    sample = getattr(summed, "sample", None)
-    if not isinstance(sample, RowSample) or is_sparse(sample.X) or sample.X.shape[1] != d:
-        return None, None
-    return sample.X, sample.w
+def _kept(fit: Any) -> tuple[Any, Any]:
+    """Return rows that the fit keeps, a sample or all, and their weights; None if it keeps none."""
+    summed = getattr(fit, "summed", None)
+    for rows in (getattr(summed, "sample", None), summed, fit):
+        X = getattr(rows, "X", None)
+        if X is not None and not is_sparse(X) and X.shape[1] == fit.inputs.n_columns:
+            w = getattr(rows, "w", None)
+            return X, np.ones(X.shape[0]) if w is None else w
+    return None, None
