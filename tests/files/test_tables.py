@@ -30,12 +30,15 @@ class OnlyAStream:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([[1], [2]], r"got neither numbers nor text \(Object\)"),
+        ([[1], [2]], r"got neither numbers nor text \(objects of list, such as \[1\]\)"),
         (pl.Series([[1], [2]]), r"got lists or records \(List.* Spread it over several columns"),
         (pl.Series([{"b": 1}] * 2), r"got lists or records \(Struct"),
-        ([1 + 2j, 2], r"got neither numbers nor text .* leave it out with columns="),
-        (pd.Series(["x", 1], dtype=object), r"got neither numbers nor text \(Object\)"),
-        (pd.interval_range(0, 2), r"got neither numbers nor text \(Unknown\)"),
+        ([1 + 2j, 2], r"got neither numbers nor text \(complex128\).* Or drop it\."),
+        (
+            pd.Series(["x", 1], dtype=object),
+            r"got neither numbers nor text \(objects of str, such as 'x' and int, such as 1\)",
+        ),
+        (pl.Series([object(), 1], dtype=pl.Object), r"got neither numbers nor text \(Object\)"),
         (pl.Series([b"x", b"y"]), r"got neither numbers nor text \(Binary\)"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bochner.data.lazy import batches_of, first_row, is_lazy, schema_of
-from bochner.data.objects import tidied
+from bochner.data.objects import is_runs, kinds_of, tidied, written_out
 from bochner.data.optional import needed
 from bochner.data.schema import listed, repeated
 from bochner.data.sources import MARKED
@@ -109,6 +109,8 @@ def _frame_column(frame: Any, name: str) -> Column:
         column = _arrow_column(native.type)._replace(name=name)
     else:
         column = column_of(name, frame.schema[name])
+    if column.kind == "neither numbers nor text" and not is_arrow(native):
+        column = column._replace(shown=kinds_of(native))
     if column.kind not in ("lists or records", "text") and _holds_nothing(frame, name):
         return Column(name, "nothing", False, "all values missing")
     return column._replace(order=order_of(frame[name], native))
@@ -153,7 +155,8 @@ def arrow_frame(batch: Any) -> Any:
     """Return an Arrow record batch as a narwhals frame, without a copy."""
     pyarrow = needed("pyarrow", _WHO)
     nw = needed("narwhals", _WHO)
-    return nw.from_native(pyarrow.Table.from_batches([batch]), eager_only=True)
+    table = pyarrow.Table.from_batches([written_out(batch)])
+    return nw.from_native(table, eager_only=True)
 
 
 def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
@@ -167,6 +170,8 @@ def _arrow_column(kind: Any) -> Column:
     """Sort an Arrow type into a kind; files may have thousands of columns of few types."""
     pyarrow = needed("pyarrow", _WHO)
     nw = needed("narwhals", _WHO)
+    if is_runs(kind):
+        return _arrow_column(kind.value_type)
     if pyarrow.types.is_null(kind):
         return Column("", "nothing", False, "all values missing")
     if pyarrow.types.is_decimal(kind):

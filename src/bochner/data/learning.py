@@ -325,7 +325,7 @@ _REMEDY = {
 def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
     got = f"{column.kind} ({column.shown})" if column.shown else column.kind
     remedy = _REMEDY.get(column.kind, "Turn it into numbers or text first.")
-    leave = " Or leave it out with columns=[...]." if who.startswith("column") else ""
+    leave = " Or drop it." if who.startswith("column") else ""
     *first, last = (kind for kind in allowed if kind != "nothing")
     words = f"{', '.join(first)} or {last}" if first else last
     return f"{who} must hold {words}; got {got}. {remedy}{leave}"

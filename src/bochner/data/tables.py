@@ -324,7 +324,7 @@ def require_plain(drafts: tuple[Encoder, ...]) -> None:
 
 def _not_plain(draft: Encoder) -> str:
     who = f"column {draft.name!r}"
-    fit = "A learner's fit and fit_blocks do so by themselves. Or leave it out with columns=[...]."
+    fit = "A learner's fit and fit_blocks do so by themselves. Or drop it."
     if isinstance(draft, TimeColumn):
         return (
             f"{who} must hold numbers or text; got dates or times. "
@@ -339,7 +339,7 @@ def _not_plain(draft: Encoder) -> str:
         return (
             f"{who} must have at most {MOST_CATEGORIES} different texts to become columns of 0 and "
             f"1; got more, e.g. {listed(draft.levels[:3])}. Group rare ones, turn it into numbers, "
-            f"or leave it out with columns=[...]; a learner's fit takes their target means."
+            f"or drop it; a learner's fit takes their target means."
         )
     return ""
 
