@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import feather
 from scipy.sparse import csr_array
 from sklearn.model_selection import cross_val_score
 
@@ -130,6 +131,17 @@ def test_the_command_line_is_the_same_fit(fitted, table, tmp_path, capsys, monke
     for arguments in (["check"], ["predict", "--out", "p.csv"], ["report", "--out", "r.html"]):
         assert run([arguments[0], "m", "t.csv", *arguments[1:]]) == 0
     assert len(pd.read_csv("p.csv")) == N
+
+
+def test_the_command_line_names_the_columns_that_the_kernel_sees(fitted, table, tmp_path, capsys):
+    names = fitted.schema_.feature_names
+    scales = [1e-3 if name == "leaves (hour, sine)" else 1e6 for name in names]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", f"{tmp_path}/t.csv", "--target", "y", "--out", f"{tmp_path}/m"]
+    lengthscale = ["--kernel", "gaussian", "--lengthscale", ",".join(map(str, scales))]
+    assert run([*command, *lengthscale, "--features", "16"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "in standard deviations, shortest first: leaves (hour, sine) 0.00" in text
 
 
 def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, monkeypatch):
@@ -288,6 +300,7 @@ def test_an_order_is_kept():
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
 
 
+DAY, LATER = dt.date(2021, 1, 1), dt.date(2021, 3, 5)
 TIMES = {
     "timestamp": pd.date_range("2021-01-01 08:30", periods=60, freq="31h"),
     "zone": pd.date_range("2021-01-01 08:30", periods=60, freq="31h", tz="Europe/Berlin"),
@@ -302,6 +315,16 @@ TIMES = {
     "numbers as categories": pd.Categorical([i % 3 for i in range(60)]),
     "period": pd.period_range("2020-01", periods=60, freq="M"),
     "half": np.arange(60, dtype="float16"),
+    "interval": pd.cut(np.arange(60) % 7, [-1, 1, 4, 7]),
+    "runs": pd.Series(
+        pd.arrays.ArrowExtensionArray(
+            pa.chunked_array([pa.RunEndEncodedArray.from_arrays([20, 60], pa.array(["x", "z"]))])
+        )
+    ),
+    "long decimal": pd.Series(
+        [Decimal(i) / 4 for i in range(60)], dtype=pd.ArrowDtype(pa.decimal256(50, 2))
+    ),
+    "date64": pd.Series([DAY] * 30 + [LATER] * 30, dtype=pd.ArrowDtype(pa.date64())),
 }
 
 
@@ -312,12 +335,80 @@ def test_every_type_of_column_fits(kind, tmp_path):
     model = bo.KernelRidge(**FAST).fit(frame, y)
     expected = model.predict(frame)
     assert np.isfinite(expected).all()
-    if kind in ("period", "numbers as categories"):
+    if kind in ("period", "interval", "numbers as categories"):
         return  # Arrow has no such type
     arrow = pa.Table.from_pandas(frame)
-    for X in (arrow, pl.from_arrow(arrow)):
+    others = [] if kind in ("runs", "long decimal") else [pl.from_arrow(arrow)]  # polars has none
+    for X in (arrow, *others):
         again = bo.KernelRidge(**FAST).fit(X, y)
         np.testing.assert_allclose(again.predict(X), expected, rtol=0, atol=1e-5)
+
+
+def test_runs_in_a_stream_or_file_are_written_out(tmp_path):
+    cells = pa.RunEndEncodedArray.from_arrays([20, 60], pa.array([1.5, None]))
+    table = pa.table({"runs": cells, "other": np.arange(60.0)})
+    plain = pa.table({"runs": [1.5] * 20 + [None] * 40, "other": np.arange(60.0)})
+    y = np.arange(60.0)
+    expected = bo.KernelRidge(**FAST).fit(plain, y).predict(plain)
+    feather.write_feather(table.append_column("y", pa.array(y)), tmp_path / "t.feather")
+    blocks = Blocks.from_files(tmp_path / "t.feather", target="y")
+    for model in (
+        bo.KernelRidge(**FAST).fit(table, y),
+        bo.KernelRidge(**FAST).fit_blocks(blocks),
+        bo.KernelRidge(**FAST).fit(table.to_batches()[0], y),
+    ):
+        np.testing.assert_allclose(model.predict(table), expected, rtol=0, atol=1e-9)
+
+
+def test_a_column_of_intervals_is_the_category_that_cut_makes():
+    cut = pd.cut(np.arange(60) % 7, [-1, 1, 4, 7])
+    y = np.arange(60) % 7 * 1.0
+    by_cut = bo.KernelRidge(**FAST).fit(pd.DataFrame({"c": cut}), y)
+    frame = pd.DataFrame({"c": pd.arrays.IntervalArray(cut)})
+    model = bo.KernelRidge(**FAST).fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame), by_cut.predict(pd.DataFrame({"c": cut})))
+
+
+def test_sparse_columns_beside_others_are_dense_without_a_warning():
+    rng = np.random.default_rng(0)
+    cells = np.where(rng.random(80) < 0.2, 1.5, 0.0)
+    dense = pd.DataFrame({"a": rng.normal(size=80), "b": cells})
+    frame = dense.assign(b=pd.arrays.SparseArray(cells))
+    expected = bo.KernelRidge(**FAST).fit(dense, dense["a"] + cells).predict(dense)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = bo.KernelRidge(**FAST).fit(frame, dense["a"] + cells)
+        np.testing.assert_allclose(model.predict(frame), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_the_target_and_the_weights_of_a_table_may_be_named(make):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=80), "c": rng.choice(["u", "v"], 80), "w": rng.random(80)}
+    y = columns["a"] + (columns["c"] == "u")
+    table = make(columns | {"price": y})
+    X = make({name: columns[name] for name in "ac"})
+    expected = bo.KernelRidge(**FAST).fit(X, y, columns["w"])
+    model = bo.KernelRidge(**FAST).fit(table, "price", "w")
+    assert model.schema_.columns == ("a", "c")
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(model.predict(table), expected.predict(X))
+    labels = bo.KernelRidgeClassifier(**FAST).fit(make(columns), "c")
+    assert list(labels.classes_) == ["u", "v"]
+    with pytest.raises(InvalidInput, match=r"must have a column 'prize' \(did you mean 'price'"):
+        bo.KernelRidge(**FAST).fit(table, "prize")
+
+
+@pytest.mark.parametrize("learner", ["KernelRidgeClassifier", "LogisticRegression", "SVC"])
+def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_path):
+    frame = raw(120)[["size", "gap", "date", "colour"]].assign(y=np.arange(120) % 3 == 0)
+    frame["y"] = frame["y"] + 0
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    kind = getattr(bo, learner)
+    by_text = kind(**FAST).fit(frame.drop(columns="y"), np.where(frame["y"], "yes", "no"))
+    model = kind(**FAST).fit_blocks(Blocks.from_files(tmp_path / "t.csv", target="y"))
+    assert list(model.classes_) == [0, 1]
+    np.testing.assert_array_equal(model.predict(frame) == 1, by_text.predict(frame) == "yes")
 
 
 @pytest.mark.parametrize(
@@ -454,3 +545,25 @@ def test_a_large_offset_of_the_target_changes_nothing(learner, offset):
         warnings.simplefilter("error")
         moved = learner(random_state=0).fit(X, y + offset).predict(X) - offset
     np.testing.assert_allclose(moved, still, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (pd.array([True, False] * 30, dtype="boolean"), [False, True]),
+        (pd.Series([3, 5] * 30, dtype="Int64"), [3, 5]),
+        (pd.Series([True, False] * 30, dtype=pd.ArrowDtype(pa.bool_())), [False, True]),
+    ],
+)
+def test_labels_that_may_be_missing_and_are_not_keep_their_type(labels, classes):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = bo.KernelRidgeClassifier(**FAST).fit(X, labels)
+    assert model.classes_.dtype == np.array(classes).dtype
+    assert model.classes_.tolist() == classes
+
+
+def test_missing_labels_of_pandas_are_refused_in_words():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    labels = pd.Series(["a", None, "b"] * 20, dtype="string")
+    with pytest.raises(InvalidInput, match=r"Classifier: y must have no missing labels; .* Drop s"):
+        bo.KernelRidgeClassifier(**FAST).fit(X, labels)

@@ -42,7 +42,6 @@ from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.shapes import Array, Tabular
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.coordinates import values_of
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput
@@ -56,6 +55,7 @@ from bochner.models._tables import (
     as_fitted,
     encoded,
     encoded_beside,
+    given_rows,
     has_gaps,
     is_learned_of_arrays,
     is_pandas,
@@ -132,10 +132,11 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
             ibis is read batch by batch in each pass.
         y : (n,) or (n, t)
             Numbers; of a classifier, (n,): labels of any type, two classes at least. Beside a
-            table that an engine holds: of its own kind, or the name of its column, or names; beside
-            one that is computed as it is read: names.
+            table also the name of its column, which is then no feature. Beside one that an engine
+            holds: of its own kind, or names; beside one that is computed as it is read: names.
         sample_weight : (n,), optional
-            Finite, not negative. A row of weight 2 counts as two rows.
+            Finite, not negative; of a table also the name of its column. A row of weight 2 counts
+            as two rows.
 
         Returns
         -------
@@ -146,7 +147,7 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         InvalidInput, ValueError
             If the data are not what was required; the message says what to do.
         """
-        X, y, sample_weight = values_of(type(self).__name__, X, y, sample_weight)
+        X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         self.fit_ = self._fit(*self._training_rows(X, y, sample_weight))

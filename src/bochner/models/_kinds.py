@@ -25,10 +25,12 @@ from bochner.models._labels import (
     factors_of,
     known_classes,
     labels_of,
+    of_one_type,
     refuse_quantity,
     require_sortable,
     warn_of_rare,
 )
+from bochner.models._refusals import in_one_sentence
 from bochner.sums.executor import LOCAL, Executor
 
 
@@ -126,7 +128,9 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         refuse_masked(y, who, "y")
         if y is None:
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-        labels = _check_y(to_numpy(y) if is_foreign(y) else y, estimator=self)
+        require_sortable(who, y)  # before scikit-learn, which cannot compare pandas' NA
+        with in_one_sentence(who, X):
+            labels = _check_y(to_numpy(y) if is_foreign(y) else of_one_type(y), estimator=self)
         check_consistent_length(X, labels)
         require_sortable(who, labels)
         refuse_quantity(who, labels, len(labels) if classes is None else None)

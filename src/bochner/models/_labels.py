@@ -46,7 +46,7 @@ def require_sortable(who: str, labels: Any) -> None:
         return
     first: dict[bool, Any] = {}
     for row, label in enumerate(np.ravel(labels)):
-        if label is None or label != label:  # noqa: PLR0124  NaN
+        if _is_missing(label):
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
                 "0). Drop such rows, or give them a label of their own."
@@ -57,6 +57,22 @@ def require_sortable(who: str, labels: Any) -> None:
             f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
             f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
         )
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether it is None, pandas' NA, which compares to nothing, or NaN, unequal to itself."""
+    return label is None or type(label).__name__ == "NAType" or label != label  # noqa: PLR0124
+
+
+def of_one_type(labels: Any) -> Any:
+    """Return labels of pandas that may be missing, and are not, as the type that they hold.
+
+    scikit-learn makes floating-point numbers of whole ones and of truth values.
+    """
+    kind = getattr(getattr(labels, "dtype", None), "numpy_dtype", None)
+    if getattr(kind, "kind", "") not in tuple("biu") or labels.isna().any():
+        return labels
+    return labels.to_numpy(kind)
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
@@ -142,8 +158,11 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
 
 
 def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:
-    """Return the distinct labels of a pass."""
-    seen, rows = where.sum(LabelsOf(who), blocks)
+    """Return the distinct labels of a pass.
+
+    Of a table it reads cells: what its columns become is learned with the classes beside them.
+    """
+    seen, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
     refuse_quantity(who, seen, rows)
     check_classification_targets(seen)
     return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen

@@ -40,6 +40,10 @@ def _sentence(text: str, X: Any) -> str | None:
             "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these "
             "rows, or replace such cells by NaN."
         ),
+        "Input contains": lambda: (
+            "y must have no missing labels; got NaN. Drop such rows, or give them a label of their "
+            "own."
+        ),
         "Input y contains": lambda: (
             f"y must hold finite numbers; got {_not_finite(text)}. Leave out the rows whose target "
             "is not known."

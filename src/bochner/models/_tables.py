@@ -11,14 +11,16 @@ from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
+from bochner.data.coordinates import values_of
 from bochner.data.encoders import reasons
 from bochner.data.optional import needed
-from bochner.data.schema import Inputs, Schema, listed
+from bochner.data.schema import Inputs, Schema, did_you_mean, listed
 from bochner.data.sources import Block
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
+from bochner.models._held import is_held
 from bochner.selection.columns import CellsOf, LearnedColumns, columns_from
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
@@ -36,6 +38,29 @@ def is_pandas(X: Any) -> bool:
     """Whether X is a data frame of pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
+    """Return rows, targets and weights as a fit takes them.
+
+    Arrays with coordinates become plain ones. Targets and weights that are names of columns of a
+    table in memory are these columns, and no features.
+    """
+    X, y, w = values_of(who, X, y, w)
+    names = [name for name in (y, w) if isinstance(name, str)]
+    if not names or not is_table(X) or is_held(X):
+        return X, y, w
+    table = needed("narwhals", who).from_native(X, eager_only=True, pass_through=True)
+    if table is X:
+        return X, y, w
+    for name in names:
+        if name not in table.columns:
+            raise InvalidInput(
+                f"{who}: the table must have a column {name!r}{did_you_mean(name, table.columns)}; "
+                f"its columns are {listed(table.columns)}."
+            )
+    y, w = (table[v].to_native() if isinstance(v, str) else v for v in (y, w))
+    return table.drop(names).to_native(), y, w
 
 
 def needs_schema(X: Any) -> bool:
@@ -57,7 +82,9 @@ def _has_text(X: Any) -> bool:
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
-    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufbc")() for t in dtypes)
+    if any(str(t).startswith("Sparse") for t in dtypes):
+        return not all(str(t).startswith("Sparse") for t in dtypes)  # some: they are made dense
+    return not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
 
 
 def has_gaps(X: Any) -> bool:

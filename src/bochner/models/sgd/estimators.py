@@ -12,7 +12,6 @@ from bochner._core.arrays import from_numpy, to_numpy
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
-from bochner.data.coordinates import values_of
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -25,6 +24,7 @@ from bochner.models._held import by_partition, held_blocks, is_held
 from bochner.models._intervals import WithIntervals
 from bochner.models._kinds import LabelEstimator
 from bochner.models._parameters import estimator
+from bochner.models._tables import given_rows
 from bochner.models.sgd.fit import SgdFit, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.steps import FeatureStrategy, KernelStrategy
 from bochner.models.sgd.strategies import SgdSpec, StrategyPlan
@@ -61,7 +61,7 @@ class SgdEstimator(Differentiable):
         InvalidInput
             If the data are not what was required, or the steps diverge.
         """
-        X, y, sample_weight = values_of(type(self).__name__, X, y, sample_weight)
+        X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
         if is_held(X):
             return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
         before = self._before() if self.warm_start else None
