@@ -1,6 +1,7 @@
 """GaussianProcessRegressor: the exact process with exact features, and what must hold with others."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import array_api_strict as xp
 import numpy as np
@@ -17,6 +18,7 @@ import bochner as bo
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern, Polynomial
 from bochner.models import Conformal, left_out
+from bochner.solvers.ridge.leave_one_out import resolved_slacks
 
 KERNEL = Gaussian(lengthscale=0.8)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
@@ -161,6 +163,39 @@ def test_errors_that_rounding_made_are_those_of_the_mean(monkeypatch):
     monkeypatch.setattr("bochner.models.gaussian_process.adaptation.MOST_ROWS", 10)
     errors, _ = left_out_of(ours)
     assert_close(errors[:, 0], y - y.mean(), factor=1e6)
+
+
+@pytest.mark.parametrize("off", [-2.0, 0.0, 2.0])
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(2)])
+def test_slacks_of_rows_apart_are_those_of_fractions_whatever_rounding_did(weight, off):
+    """D rows of norm √k, at right angles: without a copy of one, w falls to max(w − 1, 0).
+
+    The leverage k/(wk + λ) is off by twice the first-order error, ε√(kD/λ), which the slack λ/(k + λ)
+    outweighs only while λ is far above it: at λ = 1e-3 by 1e9, at 1e-20 not at all.
+    """
+    D, k, y = 64, Fraction(3, 2), Fraction(5, 4)
+    for alpha in map(Fraction, (4.0, 1e-3, 1e-6, 1e-12, 1e-16, 1e-20)):
+        left = weight - min(weight, 1)
+        exact = y - y * left * k / (left * k + alpha)  # What is left of the row predicts y so
+        slack = 1 - min(weight, 1) * k / (weight * k + alpha)
+        rounding = off * 2.0**-52 * float(k * D / alpha) ** 0.5
+        leverage = np.array([[float(k / (weight * k + alpha)) + rounding]])
+        residual = np.array([[float(y * alpha / (weight * k + alpha))]])
+        seen = np.array([[float(y)]]), leverage, np.array([float(weight)]), np.array([float(k)])
+        found = resolved_slacks(residual, *seen, np.array([float(alpha)]), D, 0.0)
+        allowed = 0.3 if off else 1e-9
+        assert abs(found[1][0, 0] / float(slack) - 1) < allowed
+        assert abs(found[0][0, 0] / found[1][0, 0] / float(exact) - 1) < allowed
+
+
+@pytest.mark.parametrize(("gram", "resolved"), [(0.0, True), (0.02, True), (0.08, False)])
+def test_slacks_below_the_error_of_float32_products_are_not_believed(gram, resolved):
+    """Slack ½ against gram/λ: 0, .2 or .8; a row by itself has λ/(λ + k) = 1/21 of both."""
+    one = np.ones((1, 1))
+    seen = 0.5 * one, 3.0 * one, 0.5 * one, np.ones(1), np.full(1, 2.0), np.full(1, 0.1)
+    residual, slack = resolved_slacks(*seen, 1, gram)
+    expected = (0.5, 0.5) if resolved else (3 / 21, 1 / 21)
+    assert_close([residual[0, 0], slack[0, 0]], expected)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import pickle
 
 import mutations
 import pytest
@@ -23,7 +24,9 @@ def module(tmp_path, monkeypatch):
     path = tmp_path / "module.py"
     path.write_text(SOURCE)
     monkeypatch.setattr(mutations, "PACKAGE", tmp_path)
-    return path
+    mutations.package.cache_clear()
+    yield path
+    mutations.package.cache_clear()
 
 
 def test_every_number_sign_and_comparison_is_changed_once(module):
@@ -57,16 +60,93 @@ def test_lines_can_be_named(module):
     assert len(mutations.sites_of(["."])) == 7
 
 
-def test_tests_are_sought_by_what_reads_the_changed_line(module):
-    """Private functions and constants are named in no test: those that read them are."""
+def test_a_change_runs_with_its_statement_and_a_constant_with_its_readers(module):
+    """Through other constants and defaults too; what nothing reads, with the whole module."""
     module.write_text(
-        "LIMIT = 3\n\n\ndef _inner(x):\n    return x + LIMIT\n\n\ndef _between(x):\n"
-        "    return _inner(x)\n\n\ndef outer(x):\n    return _between(x)\n\n\n"
-        "def other(x):\n    return outer(x)\n"
+        "LIMIT = 3\nTWICE = 2 * LIMIT\n\n\ndef inner(x, most=TWICE):\n    if x:\n"
+        "        return (\n            x\n            + most\n        )\n    return LIMIT\n\n\n"
+        "def outer(x):\n    x = abs(x)\n    return inner(x)\n\n\nprint(1)\n"
     )
-    constant, addition = list(mutations.sites(module))
-    assert mutations.around(addition) == {"_inner", "_between", "outer"}
-    assert mutations.around(constant) == {"_inner", "_between", "outer"}
+    found = {site.line: mutations.readers(site) for site in mutations.sites(module)}
+    every = {f"module.py:{line}" for line in (6, 7, 11, 15, 16)}
+    assert found == {
+        1: {"module.py:11", "module.py:16"},
+        2: {"module.py:16"},
+        8: {"module.py:7"},
+        19: every,
+    }
+
+
+def test_quick_tests_that_reach_little_come_first_and_many_cases_of_one_later():
+    costs = [(0.1, "a[1]"), (0.2, "a[2]"), (0.3, "a[3]"), (0.4, "b"), (0.5, "c[1]"), (0.6, "c[2]")]
+    assert mutations.in_turn(costs) == ["a[1]", "b", "c[1]", "a[2]", "c[2]", "a[3]"]
+
+
+TESTS = """
+import importlib.util
+import sys
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("bochner.module", {path!r})
+module = importlib.util.module_from_spec(spec)
+sys.modules["bochner.module"] = module
+spec.loader.exec_module(module)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return module.f(4)
+
+
+def test_one(shared):
+    assert shared == 1.0
+
+
+def test_two(shared):
+    assert shared == 1.0
+
+
+def test_kept():
+    assert module.kept(1) == 1.0
+
+
+def test_kept_too():
+    assert module.kept(1) == 1.0
+
+
+def test_refused():
+    with pytest.raises(ValueError, match="below"):
+        module.f(1)
+
+
+def test_that_fails():
+    assert module.f(4) == 2.0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be parted here")
+def test_the_record_has_what_each_test_reaches_with_what_is_shared_or_kept(module, tmp_path):
+    """A fixture and a cache are filled by the first test that asks; what fails is left out."""
+    kept = "\n\n@functools.cache\ndef kept(x):\n    return x * 1.0\n"
+    module.write_text("import functools\n" + SOURCE + kept)
+    tests = tmp_path / "test_reached.py"
+    tests.write_text(TESTS.format(path=str(module)))
+    codes, plugin = (
+        {module: mutations.traced(module)},
+        mutations.Reached(tmp_path / "record", "now"),
+    )
+    arguments = [str(tests), "--rootdir", str(tmp_path)]
+    assert mutations.pytest_code(arguments, 60.0, codes.get, [plugin]) == 1
+    of, record = pickle.loads((tmp_path / "record").read_bytes())
+    assert of == "now"
+    assert {test.split("::")[1]: sorted(reached) for test, (_, reached) in record.items()} == {
+        "test_one": ["module.py:10", "module.py:8"],
+        "test_two": ["module.py:10", "module.py:8"],
+        "test_kept": ["module.py:15"],
+        "test_kept_too": ["module.py:15"],
+        "test_refused": ["module.py:8", "module.py:9"],
+    }
 
 
 def test_known_equivalents_are_still_in_the_source():
