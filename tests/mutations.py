@@ -363,7 +363,8 @@ def package() -> list[tuple[Path, ast.stmt, bool, frozenset[str]]]:
 def readers(site: Site) -> set[str]:
     """Return the statements that run with a change: that of its line, or what reads its constant.
 
-    The value of a constant is looked for by its name, from constant to constant.
+    A field of a class is read by the class's methods. Where there are none, and for a constant, what
+    has the value is looked for by its name, from constant to constant.
     """
     path = PACKAGE / site.path
     here = [(s, inside) for f, s, inside, _ in package() if f == path]
@@ -371,6 +372,10 @@ def readers(site: Site) -> set[str]:
     changed, inside = max(lines, key=lambda found: found[0].lineno)
     if inside:
         return {name_of(path, changed)}
+    kinds = [s for s, _ in lines if isinstance(s, ast.ClassDef)]
+    methods = {name_of(path, s) for kind in kinds[-1:] for s, i in statements(kind) if i}
+    if methods:
+        return methods
     names: set[str] = set()
     more = given(changed)
     while more - names:

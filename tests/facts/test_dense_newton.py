@@ -19,6 +19,7 @@ from bochner.solvers import (
     minimise,
     next_best_length,
 )
+from bochner.solvers.convex.factors import cholesky
 
 
 class Block(NamedTuple):
@@ -187,3 +188,14 @@ def test_a_changed_sum_is_the_new_one(many, dtype, share):
     atol = 1e-9 if dtype == "float64" else 1e-2
     np.testing.assert_allclose(np.triu(found.total), expected, atol=atol)
     assert (found.drift > 0) == (share < 0.5)
+
+
+@pytest.mark.parametrize("power", [14, 12, 10, 8, 7, 6])
+def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
+    """[[1, 1 + s], [1 + s, 1]] needs s: it gets up to a hundred times that, from 1e-8 on ten times."""
+    needed = 1.05 * 10.0**-power
+    H = np.array([[1.0, 1.0 + needed], [1.0 + needed, 1.0]])
+    factor = np.triu(cholesky(H, np.ones(2), True))
+    added = factor.T @ factor - H
+    np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
+    assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed

@@ -12,6 +12,7 @@ from tolerance import assert_close
 
 from bochner.errors import UnsupportedKernel
 from bochner.kernels import (
+    ArcCosine,
     Coefficients,
     Constant,
     DotExponential,
@@ -157,6 +158,17 @@ def test_zonal_kernels_have_one_radial_function_a_degree(kernel):
 
 
 ZONAL_MODULES = ("bochner.kernels.zonal",)
+
+
+@pytest.mark.parametrize("d", [3, 8])
+@pytest.mark.parametrize(("kernel", "absent"), [(ArcCosine(0), 0), (ArcCosine(1), 1)])
+def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
+    """A step is ½ and an odd function, max(0, x) is x/2 and an even one: |x|/2."""
+    degrees = np.arange(801)
+    found = radial_kernels(kernel, d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
+    forbidden = (degrees % 2 == absent) & (degrees > 1)
+    assert not found[forbidden].any()
+    assert (found[~forbidden & (degrees <= 30)] > 0).all()
 
 
 @every_kernel

@@ -61,19 +61,23 @@ def test_lines_can_be_named(module):
 
 
 def test_a_change_runs_with_its_statement_and_a_constant_with_its_readers(module):
-    """Through other constants and defaults too; what nothing reads, with the whole module."""
+    """Through other constants and defaults too; fields with methods, what has no name with all."""
     module.write_text(
         "LIMIT = 3\nTWICE = 2 * LIMIT\n\n\ndef inner(x, most=TWICE):\n    if x:\n"
         "        return (\n            x\n            + most\n        )\n    return LIMIT\n\n\n"
-        "def outer(x):\n    x = abs(x)\n    return inner(x)\n\n\nprint(1)\n"
+        "def outer(x):\n    x = abs(x)\n    return inner(x)\n\n\nprint(1)\n\n\n"
+        "class Bare:\n    LIMIT = 5\n\n\nclass Kind:\n    LIMIT = 6\n\n    def at(self):\n"
+        "        return self\n"
     )
     found = {site.line: mutations.readers(site) for site in mutations.sites(module)}
-    every = {f"module.py:{line}" for line in (6, 7, 11, 15, 16)}
+    every = {f"module.py:{line}" for line in (6, 7, 11, 15, 16, 30)}
     assert found == {
         1: {"module.py:11", "module.py:16"},
         2: {"module.py:16"},
         8: {"module.py:7"},
         19: every,
+        23: {"module.py:11", "module.py:16"},
+        27: {"module.py:30"},
     }
 
 
