@@ -1,5 +1,6 @@
 """Newton's method on features: derivatives of every loss, and minima against other routes."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from bochner.solvers import (
     in_order,
     minimise,
 )
+from bochner.solvers.convex.conjugate_gradients import from_moments
 
 K, C = 4, 0.5
 
@@ -425,3 +427,26 @@ def test_sums_of_parts_are_the_sums_of_all(rows, loss, algorithm):
     whole = minimise(source(Z, codes, size=41), loss, 1 / C, **ask)
     parts = minimise(InParts(source(Z, codes, size=41)), loss, 1 / C, **ask)
     np.testing.assert_allclose(parts.coef, whole.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-9])
+def test_moments_precondition_by_the_hessian_of_the_mean_curvature(floor):
+    """Σ_i c w_i [z_i 1]ᵀ[z_i 1] + αI, c the mean curvature of rows and columns."""
+    rng = np.random.default_rng(3)
+    Z, w = rng.normal(0.5, 1.0, (30, 4)), rng.integers(1, 4, 30) * 1.0
+    curvatures = rng.uniform(0.1, 0.9, (30, 3))
+    asked = SimpleNamespace(
+        loss=SimpleNamespace(diagonal=lambda state: state),
+        rows=SimpleNamespace(state=curvatures, w=w[:, None]),
+        alpha=0.3,
+        floor=floor,
+    )
+    found = from_moments(Moments.of(Z, Z[:, :1], w), w.sum(), asked)(np.eye(5))
+    c = sum(w[i] * curvatures[i].mean() for i in range(30)) / w.sum()
+    ones = np.column_stack([Z, np.ones(30)])
+    H = c * ones.T @ (w[:, None] * ones) + 0.3 * np.diag([1.0, 1.0, 1.0, 1.0, 0.0])
+    expected = np.linalg.inv(H)
+    if not floor:  # No intercept
+        expected = np.zeros((5, 5))
+        expected[:4, :4] = np.linalg.inv(H[:4, :4])
+    np.testing.assert_allclose(found, expected, atol=1e-7)
