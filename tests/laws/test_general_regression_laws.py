@@ -134,6 +134,13 @@ def test_a_users_loss_of_two_outputs_is_the_solution_of_its_linear_system():
     assert np.abs(plain - expected).max() > 1e-3  # outputs do tell of each other
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
+def test_a_right_loss_is_taken_where_it_is_tried_far_from_zero(scale):
+    """Steps of the differences grow with f: else rounding, 1e-6 of values of 1e10, is all they see."""
+    f = scale * np.random.default_rng(4).standard_normal((9, 2))
+    assert np.array_equal(joint(points=(np.zeros((9, 2)), f)).slope(0 * f, f), f @ A)
+
+
 def test_the_multinomial_loss_as_a_users_is_the_same():
     X, y, w = data()
 
