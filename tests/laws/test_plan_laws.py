@@ -126,6 +126,21 @@ def test_blocks_arrays_and_sparse_rows_give_the_same_errors():
     assert errors == pytest.approx([errors[0]] * 3, rel=1e-6)
 
 
+def test_a_raw_table_is_planned_for_as_it_is_fitted():
+    pd = pytest.importorskip("pandas")
+    X, y = rows(200)
+    raw = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    raw["where"] = np.where(X[:, 0] > 0, "north", "south")
+    raw.loc[3, "x0"] = np.nan
+    options = dict(widths=[16], methods=["nystrom"], random_state=0)
+    plan = bo.plan(raw, y, **options)
+    named = bo.plan(raw.assign(price=y), "price", **options)
+    assert named.choice.error == plan.choice.error
+    model = plan.estimator().fit(raw, y)
+    assert plan.n_columns == model.choice_.map.n_inputs > raw.shape[1]
+    assert model.kernel_ == plan.kernel
+
+
 def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
     X, y = rows(300)
     plan = bo.plan(X, y, widths=[16], methods=["iid"], random_state=0)

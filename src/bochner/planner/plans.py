@@ -11,16 +11,16 @@ from bochner._core import native
 from bochner._core.checks import integer
 from bochner._core.html import HtmlPart, HtmlTable, ShownResult, Words
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Tabular
 from bochner._core.text import columns
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import listed
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.models._tables import encoded
+from bochner.models._tables import encoded, encoded_beside, given_rows, is_table
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.methods import ExactKernel
@@ -192,8 +192,8 @@ class Plan(ShownResult):
 
 
 def plan(
-    X: Float[Array, "n d"] | Blocks,
-    y: Array | None = None,
+    X: Tabular | Blocks,
+    y: Array | str | None = None,
     kernel: Kernel | str = "gaussian",
     *,
     budget: float | Mapping[str, float] | Budget | None = None,
@@ -207,9 +207,9 @@ def plan(
     Parameters
     ----------
     X : (n, d) or Blocks
-        Rows, or blocks of rows with a target.
-    y : (n,) or (n, t)
-        Numbers.
+        Rows, or blocks of rows with a target. Columns of a table become numbers as in a fit.
+    y : (n,) or (n, t), or str
+        Numbers; of a table in memory the name of its column too.
     kernel : Kernel or str, default "gaussian"
         Of a name the lengthscale is chosen, once, and is in the plan.
     budget : float, mapping or Budget, optional
@@ -315,12 +315,12 @@ def _blocks(X: Any, y: Any) -> Blocks:
         raise InvalidInput(
             "plan: requires y, which errors are predicted from; got None. Pass the target."
         )
-    if hasattr(X, "dtypes") or hasattr(X, "__arrow_c_stream__"):
-        raise InvalidType(
-            "plan: X must be an array or Blocks; got a table. Pass "
-            'Blocks.from_table(table, target="...").'
-        )
-    return Blocks.from_arrays(X, y)
+    X, y, _ = given_rows("plan", X, y)
+    if not is_table(X):
+        return Blocks.from_arrays(X, y)
+    y = np.asarray(y)
+    table = encoded_beside("plan", Blocks.from_table(X), y, None)
+    return Blocks.from_arrays(np.concatenate([block.X for block in table]), y)
 
 
 def _n_rows(n_rows: int | None, found: int, sample: RowSample) -> int:
