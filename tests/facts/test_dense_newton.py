@@ -15,11 +15,11 @@ from bochner.solvers import (
     SquaredHinge,
     Table,
     changed,
+    cholesky,
     in_order,
     minimise,
     next_best_length,
 )
-from bochner.solvers.convex.factors import cholesky
 
 
 class Block(NamedTuple):

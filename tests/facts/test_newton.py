@@ -31,10 +31,10 @@ from bochner.solvers import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
     algorithm_for,
+    from_moments,
     in_order,
     minimise,
 )
-from bochner.solvers.convex.conjugate_gradients import from_moments
 
 K, C = 4, 0.5
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bochner.kernels import Gaussian
-from bochner.models import Smoother
+from bochner.models import LandmarkSmoother
 from bochner.solvers import KernelRows
 
 
@@ -34,7 +34,7 @@ def alpha_of(found):
 
 @pytest.fixture(scope="module")
 def found():
-    return Smoother.of(Gaussian(0.8), *rows(), 0)
+    return LandmarkSmoother.of(Gaussian(0.8), *rows(), 0)
 
 
 def test_values_are_those_of_the_regression(found):
@@ -57,7 +57,7 @@ def test_values_of_rows_left_out_are_those_of_refits(found):
 
 def test_with_a_landmark_a_row_it_is_the_regression_on_the_kernel():
     z, y, w = rows(weighted=False)
-    found = Smoother.of(Gaussian(0.8), z, y, w, 0)
+    found = LandmarkSmoother.of(Gaussian(0.8), z, y, w, 0)
     about = found.phi(z) - found.mean
     values = np.linalg.eigvalsh(about.T @ about)
     alpha = float((1 / np.square(found.turn).sum(axis=0) - values).mean())

@@ -88,7 +88,7 @@ FOR_DEVELOPERS = {
     "ridge.exact": "prepare",
     "ridge.gathered": "gather",
     "ridge.wide": "features_of_passes",
-    "smoother": "Smoother",
+    "smoother": "LandmarkSmoother",
     "sgd.steps": "DUAL EXACT STRATEGIES",
     "sgd.strategies": "plan_strategies",
     "unsupervised.base": "DiagonalOf",

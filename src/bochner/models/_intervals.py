@@ -32,7 +32,7 @@ from bochner.models.error_law import (
     interval_score,
 )
 from bochner.models.gaussian_process.intervals import as_coverage
-from bochner.models.smoother import Smoother
+from bochner.models.smoother import LandmarkSmoother
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.curves import choose_curves
@@ -380,7 +380,7 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
         sample = replace(sample, X=curves.inputs(rows.z))
     kernel = choose_for_matrix(spec, sample, None, True)[0].kernel
     kernel = kernel if curves is None else curves.of(kernel)
-    found = Smoother.of(kernel, rows.z, target, rows.w, seed)
+    found = LandmarkSmoother.of(kernel, rows.z, target, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b 1"]:
         return np.einsum("ij,ij->i", H, _log_size(e, rows.typical))[:, None]
@@ -415,7 +415,7 @@ def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) 
 
 
 def _values(
-    rows: _Learned, found: Smoother, summed: Callable[[Array, Array], Array]
+    rows: _Learned, found: LandmarkSmoother, summed: Callable[[Array, Array], Array]
 ) -> Float[Array, "n t"]:
     """Return values at rows without each, then at the rest: all by errors that know of none.
 
@@ -446,7 +446,7 @@ def _shape(
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)
-    found = Smoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
+    found = LandmarkSmoother.of(scale.kernel, rows.z, indicators, rows.w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b J"]:
         place = np.searchsorted(knots, e / np.exp(log_s))

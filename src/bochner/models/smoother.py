@@ -34,7 +34,7 @@ LEAST_LEFT = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Smoother:
+class LandmarkSmoother:
     """A ridge regression on landmarks, its penalty chosen by leave-one-out errors.
 
     Attributes
@@ -66,7 +66,7 @@ class Smoother:
         y: Float[Array, "m t"],
         w: Float[Array, " m"],
         seed: int,
-    ) -> "Smoother":
+    ) -> "LandmarkSmoother":
         """Return the regression of targets of rows; O(m r² + r³)."""
         phi = draw_nystrom(Nystrom(), kernel, Request(z.shape[1], LANDMARKS, seed, X=z))
         Z = phi(z)
@@ -80,7 +80,7 @@ class Smoother:
         turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
         coef = phi.root(np.dtype(np.float64)) @ solution.coef
         found = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
-        return Smoother(found, phi, mean, turn, product(Z, turn), y, w)
+        return LandmarkSmoother(found, phi, mean, turn, product(Z, turn), y, w)
 
     def shares(self, z: Float[Array, "b k"]) -> Float[Array, "b m"]:
         """Return H(z); O(b m r)."""
