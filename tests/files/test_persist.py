@@ -538,6 +538,32 @@ def test_a_forged_file_with_right_parts_loads(path):
     assert bo.load(path) == Gaussian(2.0)
 
 
+def without(item, name):
+    """Return a value of a file with no field of this name."""
+    if isinstance(item, dict):
+        return {key: without(part, name) for key, part in item.items() if key != name}
+    return [without(part, name) for part in item] if isinstance(item, list) else item
+
+
+@pytest.mark.parametrize("field", ["reach", "used_up"])
+def test_a_file_without_a_field_that_has_a_default_loads(field, path):
+    """Of an error law its reach, inside which these rows are; of a search what ended it."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, 2))
+    model = KernelRidge(random_state=0)
+    model.fit(rows, rows[:, 0] + np.exp(rows[:, 1] / 2) * rng.standard_normal(300))
+    expected = model.predict_interval(rows[:9])
+    bo.save(model, path)
+    header = header_of(path)
+    value = without(header["value"], field)
+    assert value != header["value"]
+    with safe_open(path, "np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    forged(path, value, arrays, **{"class": "KernelRidge"})
+    for found, wanted in zip(bo.load(path).predict_interval(rows[:9]), expected, strict=True):
+        assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -259,6 +259,10 @@ def test_errors_are_those_of_the_predictions(rows, reports):
         first = next(iter(report.quality.errors.values()))
         if target == "labels":
             assert first["accuracy"] == pytest.approx(np.mean(found == y))
+            most = np.unique(y, return_counts=True)[1].max() / len(y)
+            assert first["majority"] == pytest.approx(most)
+            shown = report.to_html().partition("most frequent label")[2]
+            assert f">{number(most, 4)}<" in re.sub(r"\s", "", shown)
             table = pd.crosstab(y, found).reindex(columns=model.classes_, fill_value=0)
             np.testing.assert_array_equal(report.quality.confusion, table)
         else:

@@ -1,6 +1,7 @@
 """A kernel chosen among candidates: it is never worse than the simplest, and says what it saw."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,6 +84,19 @@ def test_what_was_compared_is_said():
         model = bo.KernelRidge(effort=1e-9, random_state=0, **asked).fit(*table("one column", 80))
         assert " candidates; error on rows held out " in model.choice_.reason
         assert model.search_.reason in model.choice_.reason
+
+
+def test_effort_too_small_for_any_candidate_takes_the_simplest_and_says_so():
+    X, y = table("one column", 150)
+    few = bo.KernelRidge(effort=1e-9, random_state=0).fit(X, y)
+    assert few.search_.used_up == 1e-9
+    assert {c.tuned for c in few.search_.compared} <= {0, 1}
+    for said in (few.choice_.reason, bo.KernelRidge(effort=1e-9).fit(X, y).choice_.reason):
+        assert "The 1e-09 s of effort were too few for any but the simplest" in said
+    some = replace(few.search_, compared=chosen(X, y).compared)
+    assert "The 1e-09 s of effort were used up" in some.reason
+    assert chosen(X, y).used_up is None
+    assert "effort" not in chosen(X, y).reason
 
 
 @pytest.mark.parametrize("t", [1, 2])

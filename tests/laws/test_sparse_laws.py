@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from tolerance import assert_close
 
 import bochner as bo
 from bochner import Blocks
-from bochner.selection import TuningRows, column_means, column_spread
+from bochner.kernels import Monotone
+from bochner.selection import TuningRows, accepts_sparse, column_means, column_spread
 from bochner.sums import sampled
 
 RNG = np.random.default_rng(0)
@@ -53,6 +55,41 @@ def test_sparse_rows_choose_and_predict_as_the_same_rows_dense(name, make):
         assert sparse.choice_.method == dense.choice_.method
     expected = answers(dense, X)
     assert np.abs(answers(sparse, make(X)) - expected).max() < 1e-6 * np.abs(expected).max()
+
+
+def skewed(n=300):
+    """Rows with outliers, and a target of kinks along each column."""
+    rng = np.random.default_rng(1)
+    rows = np.exp(1.5 * rng.standard_normal((n, 3))) * (rng.random((n, 3)) < 0.7)
+    return rows, np.abs(np.log1p(rows) - 0.5).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    "learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRidgeClassifier]
+)
+def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too(learner):
+    rows, y = skewed()
+    y = y > np.median(y) if learner is bo.KernelRidgeClassifier else y
+    dense = learner(random_state=0).fit(rows, y)
+    sparse = learner(random_state=0).fit(scipy.sparse.csr_array(rows), y)
+    assert isinstance(dense.kernel_, Monotone) or not accepts_sparse(dense.kernel_)
+    assert sparse.kernel_ == dense.kernel_
+    expected = answers(dense, rows)
+    for held in (rows, scipy.sparse.csr_array(rows), scipy.sparse.csc_matrix(rows)):
+        assert_close(answers(sparse, held), expected, factor=300)
+        assert_close(answers(dense, held), expected, factor=300)
+
+
+def test_sparse_rows_of_many_cells_stay_sparse(monkeypatch):
+    """They choose among kernels that serve them, and are predicted by what dense rows chose."""
+    rows, y = skewed()
+    few = bo.KernelRidge(random_state=0).fit(rows, y)
+    monkeypatch.setattr("bochner.models._base.FEW_CELLS", rows.size - 1)
+    many = bo.KernelRidge(random_state=0).fit(scipy.sparse.csr_array(rows), y)
+    assert accepts_sparse(many.kernel_)
+    assert scipy.sparse.issparse(many.fit_.X)
+    assert not accepts_sparse(few.kernel_)
+    assert_close(few.predict(scipy.sparse.csr_array(rows)), few.predict(rows), factor=300)
 
 
 def test_a_column_of_small_numbers_counts_as_much_sparse_as_dense():

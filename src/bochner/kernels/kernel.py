@@ -258,9 +258,9 @@ class Kernel(NamedArguments, abc.ABC):
         O(n m d) time, and memory for a few matrices (n, m): give rows in blocks.
         """
         raise UnsupportedKernel(
-            f"Gradients in rows have no closed form here for {self!r}. Kernels that have one: "
-            "Gaussian, Matern of smoothness above 1, RationalQuadratic, Cauchy, Periodic, "
-            "SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, Bilinear, "
+            f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
+            "have one: Gaussian, Matern of smoothness above 1, RationalQuadratic, Cauchy, "
+            "Periodic, SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, Bilinear, "
             "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
             "these."
         )

@@ -34,12 +34,14 @@ from sklearn.utils.validation import (
 
 from bochner._core.arrays import (
     array_namespace,
+    dense,
     is_sparse,
     refuse_dates,
     refuse_masked,
 )
 from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.shapes import Array, Tabular
+from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed, repeated
@@ -342,6 +344,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
             return blocks, self._inputs_of(blocks, first)
         refuse_dates(sample_weight, who, "sample_weight")
         X, y, inputs = self._checked(X, y, known)
+        if self._is_dense_inside(X):
+            X = dense(X)
         learned, gaps = is_learned_of_arrays(known), has_gaps(X)
         if gaps and not learned:
             refuse_gaps(who, X, known is None, vars(self).get("method"))
@@ -467,7 +471,19 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         X = self._checked_rows(X)
         if has_gaps(X):
             refuse_gaps(who, X)
-        return Blocks.from_arrays(X)
+        blocks = Blocks.from_arrays(X)
+        if is_sparse(X) and not accepts_sparse(self.kernel_):
+            return blocks.changed(lambda piece: piece._replace(X=dense(piece.X)))
+        return blocks
+
+    def _is_dense_inside(self, X: Any) -> bool:
+        """Whether sparse rows are made dense: few cells, and a kernel that they are to choose.
+
+        What is chosen then depends on what rows hold and not on how they hold it: kernels of a sum
+        over columns, and transformed columns, are those of dense rows.
+        """
+        chosen = isinstance(self.kernel, str) and self.kernel != "linear"
+        return chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS
 
     def _checked_rows(self, X: Any) -> Any:
         """Return rows through scikit-learn's checks: like those of the fit, NaN where missing."""

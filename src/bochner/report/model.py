@@ -112,7 +112,7 @@ def fit_facts(model: KernelEstimator, n_inputs: int, columns: Any) -> FitFacts:
         precision=model.feature_dtype_,
         seed=model.seed_,
         more=tuple(_more(model)),
-        code=_code(model),
+        code=_code(model, columns or names or None),
     )
 
 
@@ -170,7 +170,7 @@ def _more(model: KernelEstimator) -> Iterator[tuple[str, str]]:
         yield "intervals", model.calibration_.guarantee
 
 
-def _code(model: KernelEstimator) -> str:
+def _code(model: KernelEstimator, columns: Any) -> str:
     """Return Python that gives the same learner on the same rows, and what it chose from them."""
     defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
     asked = model.get_params(deep=False) | {"random_state": model.seed_}
@@ -185,13 +185,13 @@ def _code(model: KernelEstimator) -> str:
     }
     imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
-    return "\n".join([*imports, "", made, *_chosen(model)])
+    return "\n".join([*imports, "", made, *_chosen(model, columns)])
 
 
-def _chosen(model: KernelEstimator) -> Iterator[str]:
+def _chosen(model: KernelEstimator, columns: Any) -> Iterator[str]:
     """Give what was left open and found, as comments."""
     if isinstance(model.kernel, str):
-        yield f"# kernel found: {kernel_words(model.fit_)}"
+        yield f"# kernel found: {kernel_words(model.fit_, columns)}"
     if repr(method_of(model)) != repr(model.method):
         yield f"# method taken: {method_of(model)!r}"
     if has_features(model) and isinstance(model.n_features, str):

@@ -31,6 +31,7 @@ MEASURES = {
     "rmse": "RMSE",
     "r_squared": "R²",
     "accuracy": "labels right",
+    "majority": "most frequent label",
     "loo_rmse": "leave-one-out RMSE",
     "loo_r_squared": "leave-one-out R²",
     "loo_accuracy": "leave-one-out, right",

@@ -25,7 +25,7 @@ FOR_DEVELOPERS = {
     "record": "KernelComparison",
     "rows": "TuningRows column_means column_spread rows_of screen",
     "search": "KernelWalk error_near_median tune_kernel",
-    "spec": "EFFORTS Effort NAMED Tolerance as_effort",
+    "spec": "EFFORTS Effort NAMED Tolerance accepts_sparse as_effort",
     "tree": "grow neighbourhoods",
     "trials": "APART FOLDS HeldOutTrials KernelCandidate crossed first_least",
     "width": "least_exact_error penalty_for required_features",

@@ -336,6 +336,7 @@ class Trials:
             "loo",
             tuple(self.steps),
             compared=tuple(compared),
+            used_up=self.budget.seconds if self.budget.over else None,
         )
 
 
