@@ -313,3 +313,43 @@ def test_targets_and_weights_that_float64_cannot_square_are_refused(make):
     with pytest.raises(InvalidInput, match=r"weights must have a sum above 1e-90; got 6e-139"):
         ours.fit(X, Y, np.full(60, 1e-140))
     assert np.all(ours.fit(X, np.full(60, 1e-200)).predict(X) == 1e-200)
+
+
+WHOLE = {
+    "default": lambda: bo.KernelRidge(random_state=0),
+    "a kernel and a penalty": lambda: bo.KernelRidge(Gaussian(2.0), alpha=0.1),
+    "columns": lambda: bo.KernelRidge(columns="auto", random_state=0),
+    "leaves": lambda: bo.KernelRidge(method=bo.LocalKernel(), random_state=0),
+    "process": lambda: bo.GaussianProcessRegressor(random_state=0),
+    "process of a kernel": lambda: bo.GaussianProcessRegressor(Gaussian(2.0)),
+    "process of features": lambda: bo.GaussianProcessRegressor(method=bo.Nystrom()),
+    "neighbours": lambda: bo.GaussianProcessRegressor(method=bo.NearestNeighbours()),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_targets_at_the_edges_of_float64_are_refused_before_anything_is_chosen(name):
+    """The sentence names the learner and the target; of lengthscales it says nothing."""
+    who = type(WHOLE[name]()).__name__
+    for factor in (1e-300, 1e-160):
+        with pytest.raises(InvalidInput, match=f"{who}: y must have deviations.*Multiply y by a"):
+            WHOLE[name]().fit(X, factor * Y)
+    for factor in (1e160, 1e300):
+        with pytest.raises(InvalidInput, match=f"{who}: y must lie within .*divide y by a power"):
+            WHOLE[name]().fit(X, factor * Y)
+    with pytest.raises(InvalidInput, match=f"{who}: y must lie within"):
+        WHOLE[name]().fit(X, np.full(60, 1e308))
+
+
+def test_targets_far_from_one_have_the_answers_of_ordinary_ones():
+    """A power of two changes no digit, so that the same kernel is chosen."""
+    expected = bo.KernelRidge(random_state=0).fit(X, Y).predict(X)
+    for power in (-300, 300):
+        found = bo.KernelRidge(random_state=0).fit(X, 2.0**power * Y).predict(X)
+        np.testing.assert_allclose(found * 2.0**-power, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e300])
+def test_tune_refuses_targets_at_the_edges_of_float64(factor):
+    with pytest.raises(InvalidInput, match=r"tune: y must .* by a power of ten"):
+        bo.tune(bo.KernelRidge(random_state=0), X, factor * Y)

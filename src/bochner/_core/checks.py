@@ -19,6 +19,10 @@ from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 #: Targets and weights above this overflow when they are squared and summed.
 LARGEST = 1e150
 
+#: Least sum of squares of a target about its mean that float64 holds with digits to spare for
+#: errors far below it.
+LEAST_POWER = 1e-300
+
 
 def unpacked(value: object) -> Any:
     """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
@@ -268,3 +272,31 @@ def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool
     if not isinstance(given, bool | np.bool_):
         raise InvalidType(f"{who}: {name} must be True or False; got {given!r}.")
     return bool(given)
+
+
+def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
+    """Refuse targets (n, t) whose squares overflow, or vanish though the targets differ."""
+    require_within(y, who)
+    if len(y):
+        about = y - y[0]  # before their mean, so that sums of large targets hold
+        require_power(who, y, w @ (about - w @ about / w.sum()) ** 2)
+
+
+def require_within(y: np.ndarray, who: str = "") -> None:
+    """Refuse targets whose squares overflow."""
+    if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
+        raise InvalidInput(
+            f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, for its squares to be "
+            f"numbers; got {largest:g}. Scale it first: divide y by a power of ten."
+        )
+
+
+def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
+    """Refuse targets that differ, and whose squares about their mean have no such sum."""
+    vanish = (np.ptp(y, axis=0) > 0) & (power < LEAST_POWER)
+    if np.any(vanish):
+        largest = np.abs(y[:, vanish]).max()
+        raise InvalidInput(
+            f"{who}: y must have deviations whose squares float64 holds, above 1e-150; got values "
+            f"of {largest:.3g} at most. Multiply y by a power of ten."
+        )

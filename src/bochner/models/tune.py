@@ -12,7 +12,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from bochner._core.checks import one_of, positive
+from bochner._core.checks import one_of, positive, require_squares
 from bochner._core.random import seed_of
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
@@ -116,6 +116,8 @@ def tune(
 def _sample(model: KernelEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
     """Return rows to tune on, classes as indicators."""
     if not isinstance(model, LabelEstimator):
-        return sampled(model._blocks_of(X, y, sample_weight)[0], seed)
+        sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
+        require_squares("tune", sample.y, sample.w)
+        return sample
     blocks, inputs = model._class_blocks_of(X, y, sample_weight)
     return sampled(blocks, seed, len(inputs.classes))

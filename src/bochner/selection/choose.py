@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.checks import require_squares
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
@@ -96,6 +97,8 @@ def choose_from(
 
     ``share`` is a given penalty per row of weight one; the rest is as for :func:`choose`.
     """
+    if rows is not None:
+        require_squares(spec.who, rows.y, rows.w)
     if spec.bends and search is None and rows is not None:
         curves = choose_curves(rows, spec.seed, error_near_median)
         plain = replace(spec, columns="as_given")
@@ -132,6 +135,7 @@ def choose_for_matrix(
     ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted;
     ``judged_again``: what was compared is compared once more among all rows.
     """
+    require_squares(spec.who, sample.y, sample.w)
     if spec.learns_metric:
         metric = learned_metric(spec, sample, share)
         return Tuning(metric.kernel), metric

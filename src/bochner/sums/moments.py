@@ -37,7 +37,7 @@ from bochner._core.blas import (
     product,
     triangular_product,
 )
-from bochner._core.checks import LARGEST, require_room
+from bochner._core.checks import LARGEST, require_room, require_within
 from bochner._core.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -229,11 +229,7 @@ class MomentSums(ABC):
         if not len(y):
             return
         y = y.reshape(len(y), -1)
-        if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
-            raise InvalidInput(
-                f"y must lie within ±{LARGEST:g}, for its squares to be numbers; got "
-                f"{largest:g}. Scale it first."
-            )
+        require_within(y)
         if not self.rows:
             require_room_for(Z.shape[1])
             self._y0, self._y, self._power = y.mean(axis=0), 0.0, 0.0

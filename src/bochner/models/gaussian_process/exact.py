@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.checks import require_squares
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
@@ -302,6 +303,7 @@ def _scaled(
 def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | None]:
     """Return what was chosen, and where its penalty is looked for."""
     asked, X = spec.features, rows.X
+    require_squares(asked.who, rows.y, rows.w)
     sample = RowSample(X, rows.y, rows.w, rows.priority)
     curves = choose_curves(sample, asked.seed, error_near_median) if asked.bends else None
     if curves is not None:

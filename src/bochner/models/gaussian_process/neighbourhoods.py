@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from bochner._core.arrays import to_numpy
+from bochner._core.checks import require_squares
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
@@ -100,6 +101,7 @@ class KeptRows:
         weights = np.concatenate(w)
         kept = np.flatnonzero(weights > 0)
         rows = np.concatenate(X)[kept], np.concatenate(y)[kept], weights[kept]
+        require_squares(who, *rows[1:])
         n = len(weights)
         return KeptRows(*rows, row_priorities(seed, start, n)[kept], n, shape)
 

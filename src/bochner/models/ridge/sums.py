@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import warn_user
+from bochner._core.checks import require_power, warn_user
 from bochner._core.shapes import Array
 from bochner._core.sizes import FEW, LOO_ROWS, LOOK_ROWS, long_sweep, sums_first
 from bochner.data.blocks import Blocks, count_rows
@@ -29,9 +29,8 @@ from bochner.sums.rows import Folds, FoldsOf, SampleOf, added, total_of
 #: A penalty this many times above what float32 resolves is taken to stay above it.
 SURE = 30.0
 
-#: Least sum of weights, and least sum of squares of a target about its mean, that float64 holds
-#: with digits to spare for errors far below it.
-LEAST_WEIGHT, LEAST_POWER = 1e-90, 1e-300
+#: Least sum of weights that float64 holds with digits to spare for errors far below it.
+LEAST_WEIGHT = 1e-90
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +130,7 @@ class Summed:
                 f"{self.who}: sample weights must have a sum above {LEAST_WEIGHT:g}; got "
                 f"{weight:.3g}. Multiply all weights by one number."
             )
-        vanish = (np.ptp(self.sample.y, axis=0) > 0) & (power < LEAST_POWER)
-        if np.any(vanish):
-            largest = np.abs(self.sample.y[:, vanish]).max()
-            raise InvalidInput(
-                f"{self.who}: y must have deviations whose squares float64 holds, above "
-                f"1e-150; got values of {largest:.3g} at most. Multiply y by a power of ten."
-            )
+        require_power(self.who, self.sample.y, power)
         return self
 
     def merge(self, other: "Summed") -> "Summed":
