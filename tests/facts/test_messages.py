@@ -68,6 +68,15 @@ def test_labels_of_mixed_kinds_are_refused(cls, other, match):
         cls(n_features=16).fit(X, np.array(["a", other] * 35, dtype=object))
 
 
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "Float64", "string", "float64"])
+def test_missing_labels_of_every_kind_are_named_by_their_row(dtype):
+    labels = pd.Series([1, 0] * 35, dtype="Int64").astype(dtype)
+    labels[5] = np.nan if dtype == "float64" else pd.NA
+    match = r"Classifier: y must have no missing labels; got (<NA>|nan) in row 5 \(counted from 0\)"
+    with pytest.raises(InvalidInput, match=match):
+        bo.KernelRidgeClassifier(n_features=16).fit(X, labels)
+
+
 @pytest.mark.parametrize("cls", LEARNERS)
 @pytest.mark.parametrize("method", [None, "fourier"])
 def test_weights_that_are_all_zero_are_refused(cls, method):

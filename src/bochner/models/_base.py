@@ -51,7 +51,7 @@ from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.sequences import as_rows
 from bochner.models._held import held_blocks, is_held
 from bochner.models._pickles import OfOneVersion
-from bochner.models._refusals import in_one_sentence
+from bochner.models._refusals import in_one_sentence, refuse_no_numbers
 from bochner.models._shown import ShownEstimator
 from bochner.models._tables import (
     as_fitted,
@@ -335,6 +335,8 @@ class KernelEstimator(NamedArguments, ShownEstimator, OfOneVersion, BaseEstimato
         who, known = type(self).__name__, None if first else self._inputs
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
+        if not is_foreign(y):
+            refuse_no_numbers(who, y)
         X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
         kind = kind_of(X, who)
         if kind == "text" or (known is not None and known.is_encoded and is_table(X)):

@@ -14,6 +14,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import listed
 from bochner.data.sources import required_targets
 from bochner.errors import DataWarning, InvalidInput
+from bochner.models._refusals import is_number
 from bochner.sums.executor import LOCAL, Executor
 
 #: More classes than this are taken for a target of regression.
@@ -42,6 +43,8 @@ _REGRESSORS = {
 
 def require_sortable(who: str, labels: Any) -> None:
     """Refuse labels that are missing, and numbers among texts."""
+    if _has_missing(labels):
+        labels = np.asarray(labels, object)
     if getattr(getattr(labels, "dtype", None), "kind", "") != "O":
         return
     first: dict[bool, Any] = {}
@@ -57,6 +60,14 @@ def require_sortable(who: str, labels: Any) -> None:
             f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
             f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
         )
+
+
+def _has_missing(labels: Any) -> bool:
+    """Whether NaN is among floating-point numbers, or NA among nullable labels of pandas."""
+    dtype = getattr(labels, "dtype", None)
+    if hasattr(dtype, "numpy_dtype"):
+        return bool(labels.isna().any())
+    return getattr(dtype, "kind", "") == "f" and bool(np.isnan(labels).any())
 
 
 def _is_missing(label: Any) -> bool:
@@ -93,7 +104,7 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
     classes = np.unique(labels)
     if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(MANY_CLASSES, rows / ROWS_OF_CLASS))):
         return
-    others = [label for label in classes.tolist() if not _is_number(label)]
+    others = [label for label in classes.tolist() if not is_number(label)]
     if len(others) <= MOST_OTHERS * len(classes):
         but = f", but for {listed(others)}" if others else ""
         raise InvalidInput(
@@ -104,14 +115,6 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
 
 def _remedy(who: str) -> str:
     return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
-
-
-def _is_number(label: object) -> bool:
-    try:
-        float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def known_classes(who: str, classes: Any) -> Array:
